@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.measure import peak_mib
-from ddcore.io.project import find_project
+from ddcore.io.project.project import find_project
 from ddcore.jobs.explain import Explaining
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.project import REPOSITORY
-from ddcore.io.project import find_project
+from ddcore.io.project.project import find_project
 from ddcore.jobs import ingest, replay
 
 EVERY = 100  # runs between two rows of the table

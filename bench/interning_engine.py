@@ -19,15 +19,15 @@ import ddcore as dd
 from bench.bfs_engine import Clock
 from bench.measure import peak_mib
 from ddcore import col
-from ddcore.collection import Collection
-from ddcore.digests import digest
+from ddcore.base.digests import digest
 from ddcore.jobs.setup import compile_kernels
 from ddcore.operators.base import Step
 from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
 from ddcore.operators.reduction import Evaluations, Targets
-from ddcore.plan import Block, Plan
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Rows
+from ddcore.planning.plan import Block, Plan
+from ddcore.program.collection import Collection
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Rows
 
 COUNTS = {"integers": 10_000_000, "strings": 1_000_000}
 FORMS = ("all", "changes", "edits")

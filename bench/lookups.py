@@ -16,9 +16,9 @@ import polars as pl
 
 from bench.measure import Failed, Figures, Result, in_turn, prompt_costs, prompt_to_prompt
 from bench.project import DDCORE, accumulated
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.project import find_project
+from ddcore.io.storage.warehouse import Warehouse
 
 ROWS, GROUPS = 4_000_000, 1_000_000
 CHANGES = (10, 100, 1_000)

@@ -22,7 +22,7 @@ from bench.measure import Failed, Figures, Result, in_turn
 from bench.parallelism import SETTINGS, dd
 from bench.peers import generate
 from bench.project import DDCORE, REPOSITORY
-from ddcore.sizes import memory_size
+from ddcore.text.sizes import memory_size
 
 EDGES = 50_000_000
 NODES = EDGES // 5

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.measure import Skipped
-from ddcore.cache import cache_folder
+from ddcore.base.cache import cache_folder
 
 PACKAGE = "pathway==0.33.0"
 

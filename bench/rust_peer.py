@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.measure import Failed, Figures, Skipped, prompt_to_prompt
 from bench.peers import generate
-from ddcore.cache import cache_folder
+from ddcore.base.cache import cache_folder
 
 SOURCE = Path(__file__).resolve().parent / "peers" / "ddpeer"
 

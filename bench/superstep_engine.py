@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ddcore.io.project import find_project
+from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange
 from ddcore.jobs.spark import session

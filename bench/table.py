@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Result
 from bench.project import REPOSITORY
-from ddcore import sorts
+from ddcore.traces import sorts
 
 DOCUMENT = REPOSITORY / "docs" / "performance.md"
 COMPARISON = REPOSITORY / "docs" / "comparison.md"

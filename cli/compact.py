@@ -18,12 +18,12 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
-from ddcore.io.readable import version_number
-from ddcore.io.times import shown_frontier
+from ddcore.io.ledger.readable import version_number
+from ddcore.io.project.times import shown_frontier
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
-    from ddcore.io.times import Time
+    from ddcore.io.project.project import Project
+    from ddcore.io.project.times import Time
     from ddcore.jobs.compact import CompactReport
 
 __all__ = ["compact"]
@@ -70,9 +70,9 @@ def _time(project: Project, text: str | None) -> Time | None:
     """The time that --since names."""
     if text is None:
         return None
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.published import finished_run
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.reading.published import finished_run
+    from ddcore.io.storage.warehouse import Warehouse
 
     warehouse = Warehouse(project.warehouse)
     warehouse.check()

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from ddcore.data_tests import is_test
+from ddcore.program.data_tests import is_test
 
 __all__ = [
     "engine_names", "example_names", "input_names", "key_names", "output_names", "run_numbers", "version_names",
@@ -59,7 +59,7 @@ def way_names(incomplete: str) -> list[str]:
 
 def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Words and labels that name a version, of the labels the newest; numbers need no completion."""
-    from ddcore.io import labels
+    from ddcore.io.ledger import labels
 
     try:
         names = labels.merged(_notes(ctx, labels.FOOTER))
@@ -72,7 +72,7 @@ def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def run_numbers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The numbers of finished runs, the newest first. Behind the first run of a range, those from it on."""
-    from ddcore.io import run_index
+    from ddcore.io.ledger import run_index
 
     try:
         found = run_index.numbers(_notes(ctx, run_index.FOOTER))
@@ -97,7 +97,7 @@ def key_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _notes(ctx: typer.Context, name: str) -> list[str]:
     """A note of each file of the ledger; empty for files without it."""
-    from ddcore.io import datafile
+    from ddcore.io.parquet import datafile
 
     ledger = _warehouse(ctx, _project(ctx)) / "ledger"
     return [datafile.glance(file, name) or "" for file in ledger.glob("entries-*.parquet")]

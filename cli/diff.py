@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import key_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
@@ -27,16 +28,15 @@ from ddcore.cli.options import (
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, count, laid_out, plain
-from ddcore.errors import UsageError
-from ddcore.io.pairs import cells_of, changes_of, number_of_changes, sign
-from ddcore.io.times import Time, json_time, shown
-from ddcore.wording import meant
+from ddcore.io.project.times import Time, json_time, shown
+from ddcore.io.reading.pairs import cells_of, changes_of, number_of_changes, sign
+from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
-    from ddcore.condition import Condition
-    from ddcore.io.folded import FoldedLog
-    from ddcore.io.pairs import Change
-    from ddcore.io.sorted_rows import SortedRows
+    from ddcore.io.reading.folded import FoldedLog
+    from ddcore.io.reading.pairs import Change
+    from ddcore.io.reading.sorted_rows import SortedRows
+    from ddcore.program.condition import Condition
 
 __all__ = ["diff"]
 
@@ -108,7 +108,7 @@ def diff(
         raise UsageError("--output: only a page is written to a file", "add --html")
     if html and (as_json or stat):
         raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
-    from ddcore.io.folded import output_log
+    from ddcore.io.reading.folded import output_log
 
     settings = open_project(project, warehouse=warehouse)
     log = output_log(settings, output)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from ddcore.cli.charts import bars
 from ddcore.cli.page import Html, figure, page, section, tag, tiles
 from ddcore.cli.text import count
-from ddcore.io.diff_table import diff_table
-from ddcore.io.pairs import changes_of, number_of_changes
-from ddcore.io.times import shown
+from ddcore.io.project.times import shown
+from ddcore.io.reading.diff_table import diff_table
+from ddcore.io.reading.pairs import changes_of, number_of_changes
 
 if TYPE_CHECKING:
-    from ddcore.condition import Condition
-    from ddcore.io.folded import FoldedLog
-    from ddcore.io.pairs import Change
-    from ddcore.io.sorted_rows import SortedRows
-    from ddcore.io.times import Time
+    from ddcore.io.project.times import Time
+    from ddcore.io.reading.folded import FoldedLog
+    from ddcore.io.reading.pairs import Change
+    from ddcore.io.reading.sorted_rows import SortedRows
+    from ddcore.program.condition import Condition
 
 __all__ = ["diff_page"]
 

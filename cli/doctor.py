@@ -11,10 +11,10 @@ import typer
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
     from ddcore.jobs.doctor import Check
 
 __all__ = ["doctor"]
@@ -56,7 +56,7 @@ def _project(project: Path | None, warehouse: str | None) -> Project | None:
     """The project, or None where the working folder is in none and neither option nor variable names one."""
     import os
 
-    from ddcore.io.project import FILE_NAME
+    from ddcore.io.project.project import FILE_NAME
 
     here = Path.cwd()
     explicit = project is not None or os.environ.get("DDCORE_PROJECT")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     DebugOption,
@@ -22,18 +23,17 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, cell, count, plain
-from ddcore.errors import UsageError
-from ddcore.io.times import Time, json_time, shown
-from ddcore.wording import listed, meant
+from ddcore.io.project.times import Time, json_time, shown
+from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ddcore.base.schema import Schema, Type
     from ddcore.explaining import Explanation
     from ddcore.explaining.derivation import Fact
-    from ddcore.io.readable import Readable
+    from ddcore.io.ledger.readable import Readable
     from ddcore.jobs.explain import Explaining, Origin
-    from ddcore.schema import Schema, Type
 
 __all__ = ["explain"]
 
@@ -100,8 +100,8 @@ def explain(
     out = Output(json=as_json)
     settings = open_project(project, warehouse=warehouse)
     from ddcore.cli.notices import notices
-    from ddcore.io.readable import Readable
-    from ddcore.io.times import nothing_closed
+    from ddcore.io.ledger.readable import Readable
+    from ddcore.io.project.times import nothing_closed
     from ddcore.jobs.explain import Explaining
 
     with notices(out):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
 from ddcore.cli.options import (
     DebugOption,
@@ -22,14 +23,13 @@ from ddcore.cli.options import (
     whole_number,
 )
 from ddcore.cli.output import Output, count
-from ddcore.errors import UsageError
-from ddcore.io.labels import label_text
-from ddcore.io.times import Frontier, named, shown_frontier, span, time_of
+from ddcore.io.ledger.labels import label_text
+from ddcore.io.project.times import Frontier, named, shown_frontier, span, time_of
 from ddcore.jobs.report import spelled
-from ddcore.wording import meant
+from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
     from ddcore.jobs.ingest import IngestReport
     from ddcore.jobs.ingesting.upserts import EventOptions
     from ddcore.jobs.undo import UndoReport

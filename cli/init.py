@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import example_names
 from ddcore.cli.options import DebugOption, QuietOption, filled_path
 from ddcore.cli.output import Output
 from ddcore.cli.samples import SAMPLES, Sample
-from ddcore.errors import UsageError
-from ddcore.wording import meant
+from ddcore.text.wording import meant
 
 __all__ = ["init"]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.options import (
     DebugOption,
     JsonOption,
@@ -18,13 +19,12 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
-from ddcore.errors import UsageError
-from ddcore.io.history import entries, folded_versions, history_table, run_entry, selected, spelled
-from ddcore.io.times import span
+from ddcore.io.ledger.history import entries, folded_versions, history_table, run_entry, selected, spelled
+from ddcore.io.project.times import span
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.version_names import VersionNames
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.version_names import VersionNames
 
 __all__ = ["log"]
 
@@ -66,8 +66,8 @@ def log(
     debug: DebugOption = False,
 ) -> int:
     """List runs and ingests, newest first: when, which versions, how much changed, by which program."""
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse
 
     out = Output(json=as_json)
     opened = open_project(project, warehouse=warehouse)

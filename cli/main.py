@@ -20,6 +20,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ddcore import __version__
+from ddcore.base.errors import DdError, UsageError
 from ddcore.cli.compact import compact
 from ddcore.cli.diff import diff
 from ddcore.cli.doctor import doctor
@@ -36,9 +37,8 @@ from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
 from ddcore.cli.verify import verify
-from ddcore.errors import DdError, UsageError
-from ddcore.redaction import masked
-from ddcore.wording import advice, one_line
+from ddcore.text.redaction import masked
+from ddcore.text.wording import advice, one_line
 
 __all__ = ["app", "main", "run_command"]
 

@@ -11,9 +11,9 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.output import Output
-from ddcore.errors import UsageError
-from ddcore.wording import one_line
+from ddcore.text.wording import one_line
 
 __all__ = ["check_limit", "limit_text", "ran_out"]
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ddcore import compilation
-from ddcore.cache import compiling, missing_kernels
+from ddcore.base.cache import compiling, missing_kernels
 from ddcore.cli.output import Output, Progress
+from ddcore.compiling import compilation
 
 __all__ = ["listener", "notices"]
 

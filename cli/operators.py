@@ -9,8 +9,8 @@ from ddcore.cli.status import size
 from ddcore.cli.text import aligned, count
 
 if TYPE_CHECKING:
-    from ddcore.io.profiles import OperatorRecord, ProfileRecord
-    from ddcore.io.records import RunRecord
+    from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
+    from ddcore.io.ledger.records import RunRecord
 
 __all__ = ["duration", "listing", "operators_json"]
 

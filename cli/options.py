@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from ddcore.cli.completion import engine_names, output_names
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
 
 __all__ = [
     "ON_TERMINAL",
@@ -186,7 +186,7 @@ SkipCodeOption = Annotated[
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
     """The project that the flags, the environment and the working folder name; UsageError when there is none."""
-    from ddcore.io.opening import project_at
+    from ddcore.io.reading.opening import project_at
 
     return project_at(project, flags)
 

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from ddcore.cli.text import count, cut, json_text, message, printable
 from ddcore.jobs.report import SCHEMA_VERSION, json_line
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 __all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams"]
 

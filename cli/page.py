@@ -1,13 +1,13 @@
 """Pages as one HTML file: no script, no network, light and dark, narrow and wide.
 
-Text is escaped: see :mod:`ddcore.markup`.
+Text is escaped: see :mod:`ddcore.text.markup`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddcore.markup import Cell, Html, joined, scrolling, svg_inline, table, tag
+from ddcore.text.markup import Cell, Html, joined, scrolling, svg_inline, table, tag
 
 __all__ = [
     "Cell", "Html", "figure", "joined", "number", "page", "scrolling", "section", "svg_inline", "table", "tag", "tiles",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, filled_path, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, json_text
-from ddcore.errors import StorageError, UsageError
-from ddcore.wording import advice, meant, shown
+from ddcore.text.wording import advice, meant, shown
 
 if TYPE_CHECKING:
     from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
-    from ddcore.io.project import Project
-    from ddcore.plan import Plan
+    from ddcore.io.project.project import Project
+    from ddcore.planning.plan import Plan
 
 __all__ = ["plan"]
 
@@ -67,7 +67,7 @@ def plan(
     out = Output(json=form == "json")
     settings = open_project(project, warehouse=warehouse)
     from ddcore.drawing.diagram import diagram
-    from ddcore.io.program import load_plan
+    from ddcore.io.project.program import load_plan
 
     with out.claimed():
         built = load_plan(settings)
@@ -110,13 +110,13 @@ def _write(file: Path, lines: Iterable[str]) -> None:
 
 def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     """The updates and bytes of the arrangements that the newest run has, by table; it reads Delta logs alone."""
-    from ddcore.io.store import is_folder
+    from ddcore.io.storage.store import is_folder
 
     if not is_folder(project.warehouse):
         return {}
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.tables import live_files
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.delta.tables import live_files
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse
 
     place = Warehouse(project.warehouse)
     if not is_folder(place.ledger):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.completion import run_numbers
 from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, filled_path, open_project, whole_number
 from ddcore.cli.output import Output
-from ddcore.errors import StorageError, UsageError
-from ddcore.wording import advice, shown
+from ddcore.text.wording import advice, shown
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.records import RunRecord
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.records import RunRecord
 
 __all__ = ["report", "write_page"]
 
@@ -65,8 +65,8 @@ def report(
     out = Output()
     settings = open_project(project, warehouse=warehouse)
     from ddcore.cli.report_page import report_page
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse
 
     home = Warehouse(settings.warehouse)
     home.check()

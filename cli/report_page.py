@@ -11,16 +11,16 @@ from ddcore.cli.operators import duration
 from ddcore.cli.page import Html, figure, page, scrolling, section, svg_inline, table, tag, tiles
 from ddcore.cli.status import size
 from ddcore.cli.text import cell, count
-from ddcore.io.history import moment
-from ddcore.io.profiles import HeatRecord, OperatorRecord, ProfileRecord
-from ddcore.io.times import coordinates, least, ordered, span
-from ddcore.io.times import shown as shown_time
+from ddcore.io.ledger.history import moment
+from ddcore.io.ledger.profiles import HeatRecord, OperatorRecord, ProfileRecord
+from ddcore.io.project.times import coordinates, least, ordered, span
+from ddcore.io.project.times import shown as shown_time
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.project import Project
-    from ddcore.io.records import IngestRecord, RunRecord
-    from ddcore.io.times import Time
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.records import IngestRecord, RunRecord
+    from ddcore.io.project.project import Project
+    from ddcore.io.project.times import Time
 
 __all__ = ["report_page"]
 
@@ -134,7 +134,7 @@ def _totals(counts: Sequence[object]) -> tuple[int, int]:
 
 
 def _warnings(profile: ProfileRecord) -> Iterator[Html]:
-    from ddcore.jobs.profiles import warnings
+    from ddcore.jobs.running.profiles import warnings
 
     for each in warnings(profile):
         yield tag("p", each, class_="warning", role="note")

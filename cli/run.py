@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     DebugOption,
@@ -24,12 +25,11 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
-from ddcore.errors import Mismatch, UsageError
-from ddcore.io.times import corners, json_time
+from ddcore.io.project.times import corners, json_time
 from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
     from ddcore.jobs.report import RunReport
 
 __all__ = ["run"]

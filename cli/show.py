@@ -22,13 +22,13 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
-from ddcore.io.times import Time, json_time
+from ddcore.io.project.times import Time, json_time
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.io.folded import FoldedLog
-    from ddcore.io.sorted_rows import SortedRows
+    from ddcore.io.reading.folded import FoldedLog
+    from ddcore.io.reading.sorted_rows import SortedRows
 
 __all__ = ["show"]
 
@@ -63,7 +63,7 @@ def show(
     read: a table is aligned in parts of 10,000 rows, and longer ones always have the count.
     """
     out = Output(json=as_json)
-    from ddcore.io.folded import output_log
+    from ddcore.io.reading.folded import output_log
 
     log = output_log(open_project(project, warehouse=warehouse), output)
     condition = log.condition(where, "--where")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import DdError
 from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
-from ddcore.errors import DdError
-from ddcore.io.history import moment
-from ddcore.io.times import (
+from ddcore.io.ledger.history import moment
+from ddcore.io.project.times import (
     Time,
     corners,
     frontier_json,
@@ -31,13 +31,13 @@ from ddcore.io.times import (
 from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
-    from ddcore.io.layout import Use
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.project import Project
-    from ddcore.io.store import Place
-    from ddcore.io.tables import TableState
-    from ddcore.io.version_names import VersionNames
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.delta.tables import TableState
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.version_names import VersionNames
+    from ddcore.io.project.project import Project
+    from ddcore.io.state.layout import Use
+    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["size", "status"]
 
@@ -74,8 +74,8 @@ def status(
     debug: DebugOption = False,
 ) -> int:
     """Show what is folded, which versions are waiting, how big all tables are, and who holds the lock."""
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse
 
     out = Output(json=as_json)
     settings = open_project(project, warehouse=warehouse)
@@ -94,7 +94,7 @@ def status(
 
 
 def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str, Any]:
-    from ddcore.io.left_out import left_out
+    from ddcore.io.ledger.left_out import left_out
 
     run, intent, holder = ledger.current_run(), ledger.open_intent(), warehouse.holder()
     return {
@@ -165,7 +165,7 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
     run = ledger.current_run()
     if run is None:
         return []
-    from ddcore.io.published import output_names
+    from ddcore.io.reading.published import output_names
 
     kinds, outputs, uses = {"outputs": "output", "state": "state"}, output_names(run), _uses(project)
     return [
@@ -185,8 +185,8 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
 
 def _uses(project: Project) -> dict[str, Use]:
     """What the tables of state are for, by table; nothing where the program cannot be planned."""
-    from ddcore.io.kept_plans import kept_plan, planned
-    from ddcore.io.layout import uses_of
+    from ddcore.io.project.kept_plans import kept_plan, planned
+    from ddcore.io.state.layout import uses_of
 
     try:
         return uses_of(planned(project, kept_plan(project)).plan)
@@ -196,7 +196,7 @@ def _uses(project: Project) -> dict[str, Use]:
 
 def _extent(folder: Place, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
     """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
-    from ddcore.io.tables import live_files, open_table
+    from ddcore.io.delta.tables import live_files, open_table
 
     if state is None:
         return 0, 0, 0, ()

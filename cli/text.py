@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from ddcore.cells import cell, count, plain, printable
-from ddcore.listing import aligned, cut, fits, laid_out
+from ddcore.text.cells import cell, count, plain, printable
+from ddcore.text.listing import aligned, cut, fits, laid_out
 
 __all__ = ["aligned", "cell", "count", "cut", "fits", "json_text", "laid_out", "message", "plain", "printable"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import output_names, version_names, way_names
 from ddcore.cli.options import (
     ON_TERMINAL,
@@ -29,13 +30,12 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
-from ddcore.errors import UsageError
-from ddcore.io.labels import label_text
-from ddcore.io.times import json_time, named
-from ddcore.wording import listed, meant
+from ddcore.io.ledger.labels import label_text
+from ddcore.io.project.times import json_time, named
+from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
 __all__ = ["tell_rows", "tell_verdict", "verify"]
@@ -172,8 +172,8 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     """The times that the options name. UsageError for one that cannot be read, and for options of one dimension only
     where there are several.
     """
-    from ddcore.io.readable import Readable
-    from ddcore.io.times import example, nothing_closed
+    from ddcore.io.ledger.readable import Readable
+    from ddcore.io.project.times import example, nothing_closed
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddcore.errors import UsageError
-from ddcore.io.readable import version_number
-from ddcore.io.times import Time, coordinates, example, greatest, shown
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger.readable import version_number
+from ddcore.io.project.times import Time, coordinates, example, greatest, shown
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.project import Project
-    from ddcore.io.version_names import VersionNames
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.version_names import VersionNames
+    from ddcore.io.project.project import Project
 
 __all__ = ["window"]
 
@@ -37,9 +37,9 @@ def window(
             f"--to-version {last}: dd.toml has the time dimensions {', '.join(project.dims)}",
             f"say: --to {example(project.dims)}",
         )
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse
-    from ddcore.jobs.next_run import latest_of
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.jobs.running.next_run import latest_of
 
     warehouse = Warehouse(project.warehouse)
     warehouse.check()

@@ -12,46 +12,48 @@ if TYPE_CHECKING:
     from polars import col as col
 
     from ddcore import algorithms as algorithms
-    from ddcore.aggregates import all as all
-    from ddcore.aggregates import any as any
-    from ddcore.aggregates import count as count
-    from ddcore.aggregates import count_distinct as count_distinct
-    from ddcore.aggregates import max as max
-    from ddcore.aggregates import mean as mean
-    from ddcore.aggregates import min as min
-    from ddcore.aggregates import sum as sum
-    from ddcore.collection import Collection as Collection
-    from ddcore.constants import constant as constant
-    from ddcore.data_tests import test as test
-    from ddcore.io.opened import open as open
+    from ddcore.base import errors as errors
+    from ddcore.engine.session import Session as Session
+    from ddcore.engine.session import replay as replay
+    from ddcore.io.reading.opened import open as open
     from ddcore.operators.delta_join import delta_join as delta_join
     from ddcore.operators.iterate import iterate as iterate
     from ddcore.operators.rows import rows as rows
-    from ddcore.session import Session as Session
-    from ddcore.session import replay as replay
+    from ddcore.program.aggregates import all as all
+    from ddcore.program.aggregates import any as any
+    from ddcore.program.aggregates import count as count
+    from ddcore.program.aggregates import count_distinct as count_distinct
+    from ddcore.program.aggregates import max as max
+    from ddcore.program.aggregates import mean as mean
+    from ddcore.program.aggregates import min as min
+    from ddcore.program.aggregates import sum as sum
+    from ddcore.program.collection import Collection as Collection
+    from ddcore.program.constants import constant as constant
+    from ddcore.program.data_tests import test as test
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Collection": "ddcore.collection",
-    "Session": "ddcore.session",
+    "Collection": "ddcore.program.collection",
+    "Session": "ddcore.engine.session",
     "algorithms": "ddcore.algorithms",
-    "all": "ddcore.aggregates",
-    "any": "ddcore.aggregates",
+    "all": "ddcore.program.aggregates",
+    "any": "ddcore.program.aggregates",
     "col": "polars",
-    "constant": "ddcore.constants",
-    "count": "ddcore.aggregates",
-    "count_distinct": "ddcore.aggregates",
+    "constant": "ddcore.program.constants",
+    "count": "ddcore.program.aggregates",
+    "count_distinct": "ddcore.program.aggregates",
     "delta_join": "ddcore.operators.delta_join",
+    "errors": "ddcore.base.errors",
     "iterate": "ddcore.operators.iterate",
-    "max": "ddcore.aggregates",
-    "mean": "ddcore.aggregates",
-    "min": "ddcore.aggregates",
-    "open": "ddcore.io.opened",
-    "replay": "ddcore.session",
+    "max": "ddcore.program.aggregates",
+    "mean": "ddcore.program.aggregates",
+    "min": "ddcore.program.aggregates",
+    "open": "ddcore.io.reading.opened",
+    "replay": "ddcore.engine.session",
     "rows": "ddcore.operators.rows",
-    "sum": "ddcore.aggregates",
-    "test": "ddcore.data_tests",
+    "sum": "ddcore.program.aggregates",
+    "test": "ddcore.program.data_tests",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "count",
     "count_distinct",
     "delta_join",
+    "errors",
     "iterate",
     "mean",
     "replay",
@@ -75,7 +78,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ddcore' has no attribute {name!r}")
     home = import_module(_HOMES[name])
-    return home if _HOMES[name] == f"ddcore.{name}" else getattr(home, name)
+    return getattr(home, name, home)  # a module is a name itself
 
 
 def __dir__() -> list[str]:

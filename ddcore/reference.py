@@ -37,8 +37,8 @@ from typing import Any, NamedTuple
 import polars as pl
 import polars_hash as plh
 
-from ddcore.constants import making
-from ddcore.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+from ddcore.base.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+from ddcore.program.constants import making
 
 __all__ = [
     "NaiveCollection", "NaiveGroups", "accumulate", "differences", "evaluate", "grid", "log_of", "outputs_of", "replay",

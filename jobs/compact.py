@@ -2,7 +2,7 @@
 
 The steps: merge the files of each table that has many, and commit each table once; write one record to the ledger;
 delete what no kept point needs. If it is killed, the ledger names the tables as they were, and the next command that
-writes records the commits that were made (:mod:`ddcore.io.unrecorded`).
+writes records the commits that were made (:mod:`ddcore.io.ledger.unrecorded`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError, LockHeld, UsageError
-from ddcore.io import retention, tables, unrecorded
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, Retention
-from ddcore.io.records import CompactRecord, RunRecord
-from ddcore.io.tables import TableState, is_settled, live_files
-from ddcore.io.times import (
+from ddcore.base.errors import DdError, LockHeld, UsageError
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import TableState, is_settled, live_files
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import CompactRecord, RunRecord
+from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.times import (
     Frontier,
     Time,
     coordinates,
@@ -29,12 +30,13 @@ from ddcore.io.times import (
     nothing_closed,
     shown_frontier,
 )
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
-from ddcore.spilling import rows_within
+from ddcore.traces.spilling import rows_within
 
 if TYPE_CHECKING:
-    from ddcore.io.compaction import Merge
+    from ddcore.io.upkeep.compaction import Merge
 
 __all__ = ["CompactReport", "after_run", "compact", "result"]
 
@@ -221,7 +223,7 @@ class _Compaction:
         last, upper = self.last, self.ledger.upper()
         if last is None or upper is None:
             return
-        from ddcore.io.compaction import log_merge, state_merge
+        from ddcore.io.upkeep.compaction import log_merge, state_merge
 
         inputs = last.program_inputs
         for name, state in self.ledger.states().items():

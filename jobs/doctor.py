@@ -17,21 +17,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ddcore import sorts
-from ddcore.cache import LEVEL, OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names, shipped_kernels
-from ddcore.errors import DdError
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project
-from ddcore.io.store import Place, is_folder
-from ddcore.io.times import named, shown
+from ddcore.base.cache import LEVEL, OWN_FOLDER, cache_folder, distrust, kernel_folder, kernel_names, shipped_kernels
+from ddcore.base.errors import DdError
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import named, shown
+from ddcore.io.storage.store import Place, is_folder
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
 from ddcore.jobs.spark.settings import is_connect
+from ddcore.traces import sorts
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.records import IntentRecord
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.records import IntentRecord
 
 __all__ = ["Check", "checks"]
 
@@ -141,7 +141,7 @@ def _cache() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    from ddcore.kernel_cache import current_kernels
+    from ddcore.compiling.kernel_cache import current_kernels
 
     names, current = kernel_names(), current_kernels()
     place = f"with the package, for {LEVEL}" if len(shipped_kernels()) >= len(names) else f"in {kernel_folder()}"
@@ -170,8 +170,8 @@ def _project(project: Project) -> Iterator[Check]:
 
 
 def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
-    from ddcore.io.ledger import Ledger
-    from ddcore.io.warehouse import Warehouse, is_alive
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.warehouse import Warehouse, is_alive
 
     warehouse = Warehouse(project.warehouse)
     hint = "make it writable for this user, or name another: --warehouse DIR"
@@ -216,7 +216,7 @@ def _unfinished(intent: IntentRecord, dims: tuple[str, ...], *, is_running: bool
 
 def _files(ledger: Ledger, deep: bool) -> Iterator[Check]:
     """Whether the files of the live tables are whole."""
-    from ddcore.io import integrity
+    from ddcore.io.upkeep import integrity
 
     found = integrity.inspect(ledger, deep=deep)
     for damage in found.damages:
@@ -229,7 +229,7 @@ def _files(ledger: Ledger, deep: bool) -> Iterator[Check]:
 
 def _unnamed_commits(ledger: Ledger) -> Iterator[Check]:
     """Tables in which other readers see something else than ours."""
-    from ddcore.io import integrity
+    from ddcore.io.upkeep import integrity
 
     if names := integrity.unnamed_commits(ledger):
         shown = ", ".join(names[:_SHOWN]) + (" and others" if len(names) > _SHOWN else "")
@@ -241,7 +241,7 @@ def _unnamed_commits(ledger: Ledger) -> Iterator[Check]:
 
 def _leftovers(ledger: Ledger) -> Iterator[Check]:
     """What takes space and is not needed."""
-    from ddcore.io import integrity
+    from ddcore.io.upkeep import integrity
 
     try:
         for each in integrity.leftovers(ledger):

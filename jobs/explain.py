@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ddcore.errors import UsageError
+from ddcore.base.errors import UsageError
 from ddcore.explaining import Causes, Explanation, Inputs, Question, held, rows_with
 from ddcore.explaining.restricting import Restriction
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.program import load_program
-from ddcore.io.times import Time, coordinates, time_of
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_program
+from ddcore.io.project.times import Time, coordinates, time_of
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.verify import Verification
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
-    from ddcore.io.records import IngestRecord
-    from ddcore.io.tables import TableState
-    from ddcore.schema import Schema
+    from ddcore.base.schema import Schema
+    from ddcore.io.delta.tables import TableState
+    from ddcore.io.ledger.records import IngestRecord
+    from ddcore.io.project.project import Project
 
 __all__ = ["Explaining", "Origin"]
 

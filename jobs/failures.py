@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ddcore.errors import DdError, ExpressionError, FoldError
-from ddcore.redaction import masked
-from ddcore.wording import shown
+from ddcore.base.errors import DdError, ExpressionError, FoldError
+from ddcore.text.redaction import masked
+from ddcore.text.wording import shown
 
 __all__ = ["LONGEST", "fold_errors", "one_line"]
 
 LONGEST = 300  # characters of a message that is not ours
-_PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.program
+_PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.project.program
 
 
 @contextmanager

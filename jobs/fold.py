@@ -1,4 +1,4 @@
-"""What an engine is given: one window of times to be folded. Its result is :class:`ddcore.io.gains.Gained`.
+"""What an engine is given: one window of times to be folded. Its result is :class:`ddcore.io.state.fold_result.Gained`.
 
 Must not import the engine: the driver of a fold on Spark loads this module.
 """
@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.io.project import Project
-from ddcore.io.records import TableState
-from ddcore.io.times import Frontier, Window
+from ddcore.io.ledger.records import TableState
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Frontier, Window
 
 if TYPE_CHECKING:
-    from ddcore.io.gains import Gained, Stored
-    from ddcore.plan import Block, Plan
-    from ddcore.rebuilding import Rebuilding
-    from ddcore.schema import Schema
+    from ddcore.base.schema import Schema
+    from ddcore.io.state.fold_result import Gained, Stored
+    from ddcore.planning.plan import Block, Plan
+    from ddcore.planning.rebuilding import Rebuilding
 
 __all__ = ["Engine", "Fold", "Listener", "doing"]
 

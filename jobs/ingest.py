@@ -17,18 +17,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from ddcore.errors import UsageError
-from ddcore.io import unrecorded
-from ddcore.io.checks import LARGEST_TIME, Rules
-from ddcore.io.intent import give_up
-from ddcore.io.labels import Labels
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import ENGINES, Project
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.intent import give_up
+from ddcore.io.ledger.labels import Labels
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.project import ENGINES, Project
+from ddcore.io.project.times import Time, coordinates
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.row_checks import LARGEST_TIME, Rules
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.times import Time, coordinates
-from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.found import EventFiles, Find, SnapshotFiles, Tables, Updates, find_for

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ddcore import __version__
-from ddcore.data_tests import is_test
-from ddcore.redaction import masked
+from ddcore.program.data_tests import is_test
+from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
-    from ddcore.io.records import RunRecord
-    from ddcore.io.warehouse import Warehouse
-    from ddcore.plan import Plan
-    from ddcore.schema import Schema
+    from ddcore.base.schema import Schema
+    from ddcore.io.ledger.records import RunRecord
+    from ddcore.io.project.project import Project
+    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.planning.plan import Plan
 
 __all__ = ["Lineage", "is_configured"]
 

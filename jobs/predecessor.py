@@ -9,15 +9,16 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ddcore.cache import remove_unused
-from ddcore.io import heads, scratch
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import IngestRecord, IntentRecord, UndoRecord, row_of
-from ddcore.io.tables import kept_open
-from ddcore.io.warehouse import Holder, Lock, Warehouse
+from ddcore.base.cache import remove_unused
+from ddcore.io.delta import heads
+from ddcore.io.delta.tables import kept_open
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, IntentRecord, UndoRecord, row_of
+from ddcore.io.storage import scratch
+from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
 
 if TYPE_CHECKING:
-    from ddcore.io.lease import Lease
+    from ddcore.io.storage.lease import Lease
 
 __all__ = ["finished", "given_up", "note_unfinished", "succeeding", "tell"]
 

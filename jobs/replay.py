@@ -19,41 +19,33 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ddcore.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
-from ddcore.io import unrecorded
-from ddcore.io.gains import Gained
-from ddcore.io.intent import is_committed
-from ddcore.io.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
-from ddcore.io.ledger import Ledger
-from ddcore.io.left_out import left_out
-from ddcore.io.project import Project
-from ddcore.io.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
-from ddcore.io.times import (
-    Frontier,
-    Time,
-    Window,
-    close,
-    nothing_closed,
-    ordered,
-    shown,
-    time_of,
-)
-from ddcore.io.warehouse import Lock, Warehouse
-from ddcore.jobs import changes, clocks, engines, predecessor
+from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.intent import is_committed
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.left_out import left_out
+from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
+from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, ordered, shown, time_of
+from ddcore.io.state.fold_result import Gained
+from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
-from ddcore.jobs.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.jobs.report import Changes, RunReport
-from ddcore.redaction import masked
-from ddcore.sizes import shown_size
+from ddcore.jobs.running import changes, clocks
+from ddcore.jobs.running.next_run import CORRECTIONS, NextRun, Request, Runs
+from ddcore.text.redaction import masked
+from ddcore.text.sizes import shown_size
 
 if TYPE_CHECKING:
-    from ddcore.data_tests import DataTest
-    from ddcore.io.lease import Lease
-    from ddcore.jobs.commits import Commits
-    from ddcore.jobs.data_tests import Broken
-    from ddcore.plan import Plan
+    from ddcore.io.storage.lease import Lease
+    from ddcore.jobs.running.commits import Commits
+    from ddcore.jobs.running.data_tests import Broken
+    from ddcore.planning.plan import Plan
+    from ddcore.program.data_tests import DataTest
 
 __all__ = ["RunReport", "run"]
 
@@ -166,7 +158,7 @@ class _Replay:
         """Report the run that would be next; write nothing."""
         upcoming = self._following(is_dry=True)
         if upcoming is not None:
-            from ddcore.jobs.commits import Commits
+            from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
             self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
@@ -244,7 +236,7 @@ class _Replay:
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
-        from ddcore.io.changelog import ChangeLog
+        from ddcore.io.logs.changelog import ChangeLog
 
         for name, schema in self.plan.inputs.items():
             if (state := self.ledger.input_table(name)) is not None:
@@ -254,10 +246,10 @@ class _Replay:
 
     def _fold(self, upcoming: NextRun) -> None:
         """Fold, and record the run, or its failure if nothing was committed."""
-        from ddcore.jobs.commits import Commits
         from ddcore.jobs.lineage import Lineage
-        from ddcore.jobs.profiles import profile_record, warnings
-        from ddcore.rebuilding import definitions
+        from ddcore.jobs.running.commits import Commits
+        from ddcore.jobs.running.profiles import profile_record, warnings
+        from ddcore.planning.rebuilding import definitions
 
         start, options = time.perf_counter(), self.options
         self._check_inputs()
@@ -328,7 +320,7 @@ class _Replay:
         """The data tests that are broken and only warn. BrokenTest, StorageError."""
         if not self.tests:
             return []
-        from ddcore.jobs import data_tests
+        from ddcore.jobs.running import data_tests
 
         assert self.commits is not None
         times = [time for time, _, _ in self._versions(upcoming, {})]
@@ -371,7 +363,7 @@ class _Replay:
 
     def _check_names(self) -> None:
         """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
-        from ddcore.io import layout
+        from ddcore.io.state import layout
 
         for name, _, _ in layout.tables_of(self.plan):
             self.warehouse.table(name)

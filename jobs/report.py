@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddcore.io.times import Frontier, Time, frontier_json, json_time, least
-from ddcore.io.version_names import VersionNames
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ddcore.cache import OWN_FOLDER, distrust, kernel_folder, make_private
-from ddcore.errors import DdError, StorageError
+from ddcore.base.cache import OWN_FOLDER, distrust, kernel_folder, make_private
+from ddcore.base.errors import DdError, StorageError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
@@ -41,7 +41,7 @@ def compile_kernels() -> bool:
     Raises StorageError where the cache folder cannot be used.
     """
     import ddcore.kernels
-    from ddcore.kernel_cache import current_kernels
+    from ddcore.compiling.kernel_cache import current_kernels
 
     count = len(current_kernels())
     for module in pkgutil.iter_modules(ddcore.kernels.__path__):

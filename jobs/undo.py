@@ -15,22 +15,22 @@ from typing import Any
 
 import polars as pl
 
-from ddcore.errors import DataError, LateUpdate, StorageError, UsageError
-from ddcore.io import unrecorded
-from ddcore.io.balance import Balance, repeated_key, repeated_key_error
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF
-from ddcore.io.intake import shown as shown_row
-from ddcore.io.intent import check_restated, give_up
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project
-from ddcore.io.records import IngestRecord, UndoRecord
-from ddcore.io.restatement import Changes, closed_changes
-from ddcore.io.store import is_file
-from ddcore.io.tables import LiveFile
-from ddcore.io.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
-from ddcore.io.updates import RowCount
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.io.delta.tables import LiveFile
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.intent import check_restated, give_up
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, UndoRecord
+from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.restatement import Changes, closed_changes
+from ddcore.io.logs.updates import RowCount
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
+from ddcore.io.sources.intake import shown as shown_row
+from ddcore.io.sources.row_checks import DIFF
+from ddcore.io.storage.store import is_file
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 
 __all__ = ["UndoReport", "undo"]

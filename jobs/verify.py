@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from ddcore import deep_stack
-from ddcore.errors import FoldError, Mismatch, ProgramChanged, UsageError
-from ddcore.io import scratch
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.gains import Stored
-from ddcore.io.intake import shown as shown_row
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan, load_program
-from ddcore.io.published import Claims, check_output, finished_run, verified_names
-from ddcore.io.times import Time, Window, corners, json_time, named, nothing_closed, ordered, time_of, up_to
-from ddcore.io.warehouse import REFRESH, Warehouse, reporting
+from ddcore.base import deep_stack
+from ddcore.base.errors import FoldError, Mismatch, ProgramChanged, UsageError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_plan, load_program
+from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, ordered, time_of, up_to
+from ddcore.io.reading.published import Claims, check_output, finished_run, verified_names
+from ddcore.io.sources.intake import shown as shown_row
+from ddcore.io.state.fold_result import Stored
+from ddcore.io.storage import scratch
+from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, Listener
 
 if TYPE_CHECKING:
-    from ddcore.io.project import Project
-    from ddcore.io.records import TableState
+    from ddcore.io.ledger.records import TableState
+    from ddcore.io.project.project import Project
     from ddcore.jobs.report import RunReport
-    from ddcore.plan import Plan
+    from ddcore.planning.plan import Plan
 
 __all__ = [
     "ACTUAL",

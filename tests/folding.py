@@ -11,8 +11,9 @@ import polars as pl
 from notation import dims_of
 
 import ddcore as dd
-from ddcore import lattice, reference
-from ddcore.consolidation import arrange
+from ddcore import reference
+from ddcore.base import lattice
+from ddcore.traces.consolidation import arrange
 
 __all__ = [
     "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "one_time_each",

@@ -19,16 +19,16 @@ from typing import Any
 
 import polars as pl
 
+from ddcore.base.lattice import le
+from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import find_project
-from ddcore.io.published import Claims
-from ddcore.io.times import is_open, time_of
-from ddcore.io.warehouse import Warehouse
-from ddcore.lattice import le
-from ddcore.schema import Type
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import find_project
+from ddcore.io.project.times import is_open, time_of
+from ddcore.io.reading.published import Claims
+from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["DIMS", "History"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import polars as pl
 from places import local
 
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.deltalog import named_files
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project
-from ddcore.io.records import IngestRecord, RunRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.schema import parse_schema
+from ddcore.io.delta.deltalog import named_files
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, RunRecord
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.project import Project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingest import IngestReport, ingest
-from ddcore.schema import parse_schema
 
 EDGES = {"src": "int64", "dst": "int64"}
 

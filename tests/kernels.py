@@ -9,7 +9,7 @@ from pathlib import Path
 
 from numba.core import event
 
-from ddcore.cache import kernel_folder
+from ddcore.base.cache import kernel_folder
 from ddcore.jobs.setup import compile_kernels
 
 # Loads all kernels and prints how many functions were compiled for it, and where the package lies.

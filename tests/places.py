@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddcore.io.address import Place
+from ddcore.io.storage.address import Place
 
 
 def local(place: Place) -> Path:

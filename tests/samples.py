@@ -17,9 +17,9 @@ from typing import Any
 import polars as pl
 from polars import col, element
 
-from ddcore.errors import ProgramError
-from ddcore.expressions import ListProjection, Projection
-from ddcore.schema import parse_schema
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import parse_schema
+from ddcore.expressions.expressions import ListProjection, Projection
 
 SCHEMA = parse_schema(
     {

@@ -20,15 +20,15 @@ from forks import Ended, Forks
 from tailing import Tailer
 
 from ddcore import reference
-from ddcore.errors import DdError
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.integrity import inspect
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan, load_program
-from ddcore.io.project import find_project
-from ddcore.io.published import Claims
-from ddcore.io.records import IngestRecord, RunRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, RunRecord
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_plan, load_program
+from ddcore.io.project.project import find_project
+from ddcore.io.reading.published import Claims
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep.integrity import inspect
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import ingest
@@ -469,7 +469,7 @@ class Life:
 
     def _log(self, part: str, name: str, columns: Sequence[str], state: Any) -> Log:
         folder = Warehouse(self.project / "warehouse").table(f"{part}/{name}")
-        from ddcore.schema import Type
+        from ddcore.base.schema import Type
 
         log = ChangeLog(folder, {column: Type("int64") for column in columns}, ("version",))
         frame = log.collect(log.scan(state))

@@ -33,8 +33,8 @@ import polars as pl
 from sqllogictest import Query, Statement, formatted, matches, records
 
 import ddcore as dd
-from ddcore.cache import cache_folder
-from ddcore.errors import DdError
+from ddcore.base.cache import cache_folder
+from ddcore.base.errors import DdError
 from ddcore.sql import program
 
 ARTIFACT = "net.hydromatic:sql-logic-test:0.3"

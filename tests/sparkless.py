@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from ddcore import packed_batch, packing
-from ddcore.io import arrangements
+from ddcore.io.state import arrangements
 from ddcore.jobs.engines import exchange, tasks
 from ddcore.operators import join
+from ddcore.traces import packed_batch, packing
 
 
 class Rows:

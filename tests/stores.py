@@ -13,8 +13,8 @@ from forks import Ended, Forks, forks
 from s3_server import BUCKET, served
 from workshop import Workshop
 
-from ddcore.io import lease, objects
-from ddcore.io.address import Address, Place, address_of
+from ddcore.io.storage import lease, objects
+from ddcore.io.storage.address import Address, Place, address_of
 
 
 class StoreShop(Workshop):

@@ -18,9 +18,9 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from ddcore.io.deltalog import LOG
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta.deltalog import LOG
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["KILLED", "Readers", "Tailer", "command", "head", "in_order", "write_all"]
 
@@ -30,8 +30,8 @@ KILLED = -9
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
     ["ddcore.cli.main", "ddcore.cli.show", "ddcore.cli.diff", "ddcore.jobs.ingest", "ddcore.jobs.undo",
-     "ddcore.jobs.replay", "ddcore.jobs.engines.inline", "ddcore.planner", "ddcore.operators.reduction",
-     "ddcore.kernels.sorting", "ddcore.kernels.joining", "ddcore.kernels.emitting", "ddcore.kernels.means",
+     "ddcore.jobs.replay", "ddcore.jobs.engines.inline", "ddcore.planning.planner", "ddcore.operators.reduction",
+     "ddcore.kernels.sorting", "ddcore.kernels.joining", "ddcore.kernels.differences", "ddcore.kernels.means",
      "pyarrow.parquet", "pyarrow.csv", "pandas", "deltalake", "tailing"]
 )  # fmt: skip
 

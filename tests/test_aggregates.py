@@ -23,11 +23,12 @@ from test_floats import COUNTS, GREATEST, LEAST, draw, merged, same
 from test_random_programs import seeds
 
 import ddcore as dd
-from ddcore import encoding, operators, reference
-from ddcore.aggregates import AGGREGATES
-from ddcore.errors import NegativeMultiplicity, ProgramError
+from ddcore import operators, reference
+from ddcore.base.errors import NegativeMultiplicity, ProgramError
+from ddcore.base.schema import Type
+from ddcore.data import encoding
 from ddcore.kernels import means
-from ddcore.schema import Type
+from ddcore.program.aggregates import AGGREGATES
 
 col = pl.col
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each]

@@ -24,11 +24,11 @@ from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import algorithms, col
-from ddcore.errors import Diverged, NegativeMultiplicity, ProgramError
-from ddcore.io.program import load_program
-from ddcore.io.project import Project
+from ddcore.base.errors import Diverged, NegativeMultiplicity, ProgramError
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project
 from ddcore.jobs import replay
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 SURFERS = 100_000
 Row = tuple[Any, ...]
@@ -556,7 +556,12 @@ def test_algorithms_use_what_users_have() -> None:
         text = file.read_text("utf-8")
         modules = set(re.findall(r"^(?:from|import) (\S+)", text, re.MULTILINE))
         inside = {name for name in modules if name.startswith("ddcore.") and not name.startswith("ddcore.algorithms")}
-        assert inside <= {"ddcore.errors", "ddcore.place", "ddcore.schema", "ddcore.wording"}, file
+        assert inside <= {
+            "ddcore.base.errors",
+            "ddcore.base.source_line",
+            "ddcore.base.schema",
+            "ddcore.text.wording",
+        }, file
         assert len(text.splitlines()) <= 100 and not re.search(r"\w\._", text), file
         assert file.stem in ("__init__", "edges") or ("Cost: " in text and "Source: " in text), file
 

@@ -16,18 +16,19 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
-from ddcore import spilling
-from ddcore.consolidation import arrange
-from ddcore.encoding import encode, key_codes
-from ddcore.errors import StorageError
-from ddcore.io import arrangements, run_writer, tables
-from ddcore.io import store as files
-from ddcore.io.arrangements import FileBatch
-from ddcore.io.layout import Layout, create
-from ddcore.io.tables import LiveFile, TableState
-from ddcore.schema import parse_schema
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, distinct_keys, gather
+from ddcore.base.errors import StorageError
+from ddcore.base.schema import parse_schema
+from ddcore.data.encoding import encode, key_codes
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import LiveFile, TableState
+from ddcore.io.state import arrangements, run_writer
+from ddcore.io.state.arrangements import FileBatch
+from ddcore.io.state.layout import Layout, create
+from ddcore.io.storage import store as files
+from ddcore.traces import spilling
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, distinct_keys, gather
 
 DIRECT = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 DATES = Layout(parse_schema({"k": "date", "v": "float64"}), ("k",), ("version",))
@@ -359,10 +360,10 @@ def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> Non
 import resource, sys
 from pathlib import Path
 import numpy as np
-from ddcore.io import arrangements
-from ddcore.io.layout import Layout
-from ddcore.io.tables import LiveFile
-from ddcore.schema import parse_schema
+from ddcore.io.state import arrangements
+from ddcore.io.state.layout import Layout
+from ddcore.io.delta.tables import LiveFile
+from ddcore.base.schema import parse_schema
 layout = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):

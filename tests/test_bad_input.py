@@ -26,8 +26,8 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command, records
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 Refused = Callable[..., tuple[str, str]]
 PROCESS = [str(Path(sys.executable).with_name("ddcore"))]
@@ -593,7 +593,8 @@ def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
 @pytest.mark.parametrize("room", ["state", "outputs"])
 def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
     """Files may not be made in one room of the warehouse; root may do all, so the system call itself refuses."""
-    from ddcore.io import datafile, run_writer
+    from ddcore.io.parquet import datafile
+    from ddcore.io.state import run_writer
 
     many_links(Path("many.csv"), 50)
     assert dd("ingest", "links", "many.csv", "-q")[0] == 0

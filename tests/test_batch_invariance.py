@@ -20,13 +20,14 @@ from tailing import command
 from warehouses import log_of
 
 import ddcore as dd
-from ddcore import packing, sorted_batch, threads
-from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
+from ddcore.base import threads
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project, find_project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.operators import join, reduction
-from ddcore.planner import build
+from ddcore.planning.planner import build
+from ddcore.traces import packing, sorted_batch
 
 LAST = 1493
 SCHEMAS = {"dependencies": {"package": "string", "dependency": "string"}}

@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore import encoding
-from ddcore.batch import Batch
+from ddcore.base.schema import parse_schema
+from ddcore.data import encoding
 from ddcore.jobs.engines.bodies import columns_of, packed
 from ddcore.jobs.engines.messages import batch_of_body, body_of_batch
-from ddcore.narrow import NarrowColumn
-from ddcore.schema import parse_schema
+from ddcore.traces.batch import Batch
+from ddcore.traces.compressed import NarrowColumn
 
 VALUES: dict[str, list[Any]] = {
     "int64": [0, -5, 2**62, None],
@@ -84,9 +84,9 @@ def test_another_process_reads_the_same_values(tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(packed([words], list(schema.values())))
     script = """
 import sys
-from ddcore import encoding
+from ddcore.data import encoding
 from ddcore.jobs.engines.bodies import columns_of
-from ddcore.schema import parse_schema
+from ddcore.base.schema import parse_schema
 kind = parse_schema({"x": "string"})["x"]
 (column,) = columns_of(open(sys.argv[1], "rb").read(), [kind])
 print(encoding.decode(column.widen(), kind).to_list())

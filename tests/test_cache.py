@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.cache import cache_folder, distrust, kernel_folder, make_private, note_use, remove_unused, unpacked
-from ddcore.errors import StorageError
+from ddcore.base.cache import cache_folder, distrust, kernel_folder, make_private, note_use, remove_unused, unpacked
+from ddcore.base.errors import StorageError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.shipping import package_zip
 
@@ -192,7 +192,7 @@ def test_an_executor_does_not_run_code_that_somebody_prepared(archive: str, tmp_
     trap.write_text(f"open({str(tmp_path / 'trapped')!r}, 'w')")
     (tmp_path / "tmp" / f"ddcore-{os.getuid()}").chmod(0o777)
     done = subprocess.run(
-        [sys.executable, "-c", "import ddcore.io.warehouse; print(ddcore.__path__[0])"],
+        [sys.executable, "-c", "import ddcore.io.storage.warehouse; print(ddcore.__path__[0])"],
         env={**os.environ, "PYTHONPATH": archive, "TMPDIR": str(tmp_path / "tmp")},
         cwd=tmp_path,
         capture_output=True,
@@ -274,8 +274,8 @@ def test_a_process_notes_the_kernels_that_it_loads(cache: Path) -> None:
     """Also where all that they are is a folder: the kernels of this state are in use."""
     program = (
         "from pathlib import Path; import os\n"
-        "from ddcore import kernel_cache\n"
-        "from ddcore.cache import kernel_folder\n"
+        "from ddcore.compiling import kernel_cache\n"
+        "from ddcore.base.cache import kernel_folder\n"
         "kernel_folder().mkdir(parents=True, mode=0o700); os.utime(kernel_folder(), (0, 0))\n"
         "kernel_cache.current_kernels()"
     )

@@ -12,8 +12,8 @@ import pytest
 from test_values import rows_of
 
 import ddcore as dd
-from ddcore.errors import DataError, DdError, ExpressionError
-from ddcore.schema import parse_type
+from ddcore.base.errors import DataError, DdError, ExpressionError
+from ddcore.base.schema import parse_type
 
 LEAST, MOST = -(2**63), 2**63 - 1
 NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 1)
@@ -181,7 +181,7 @@ def test_a_group_of_all_columns() -> None:
     ],
 )
 def test_no_value_becomes_another_on_its_way_in(column: pl.Series, kind: str, said: str) -> None:
-    from ddcore.encoding import encode
+    from ddcore.data.encoding import encode
 
     with pytest.raises(DataError, match=said):
         encode(column.alias("x"), parse_type(kind))

@@ -28,18 +28,18 @@ from programs import Case, case
 from warehouses import log_of, project_of, take_in
 
 from ddcore import reference
-from ddcore.errors import DdError, UsageError
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan, load_program
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError, UsageError
+from ddcore.base.schema import Type
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.program import load_plan, load_program
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 from ddcore.operators import tree
-from ddcore.rebuilding import rebuilding
-from ddcore.schema import Type
+from ddcore.planning.rebuilding import rebuilding
 
 SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 25
 

@@ -15,12 +15,12 @@ from ingesting import Desk
 from warehouses import logs_of
 
 from ddcore import reference
-from ddcore.errors import DataError, StorageError
-from ddcore.io import tables
-from ddcore.io.program import load_program
+from ddcore.base.errors import DataError, StorageError
+from ddcore.io.delta import tables
+from ddcore.io.project.program import load_program
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 OLD = {"src": "int64", "dst": "int64"}
 NEW = {"src": "int64", "note": "string", "dst": "int64", "tags": "list[int64]"}

@@ -22,10 +22,10 @@ import pytest
 from deltalake import DeltaTable
 from places import local
 
-from ddcore.errors import DiffOverflow, StorageError
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.tables import LiveFile, TableState
-from ddcore.schema import parse_schema
+from ddcore.base.errors import DiffOverflow, StorageError
+from ddcore.base.schema import parse_schema
+from ddcore.io.delta.tables import LiveFile, TableState
+from ddcore.io.logs.changelog import ChangeLog
 
 EDGES = parse_schema({"src": "int64", "dst": "int64"})
 MIXED = parse_schema(
@@ -125,9 +125,9 @@ def test_rows_of_an_unfinished_run_are_invisible_and_not_repeated(tmp_path: Path
 import json, sys
 from pathlib import Path
 import polars as pl
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.tables import TableState
-from ddcore.schema import parse_schema
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.delta.tables import TableState
+from ddcore.base.schema import parse_schema
 log = ChangeLog(Path(sys.argv[1]), parse_schema({"src": "int64", "dst": "int64"}))
 base = TableState(*json.loads(sys.argv[2]))
 log.append(pl.DataFrame({"src": [2], "dst": [2], "version": [1], "diff": [1]}), 2, base=base)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from trams import records
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import IntentRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.storage.warehouse import Warehouse
 
 NO_ENDS = {"from": None, "to": None}  # no version at either end has a label, or an instant
 

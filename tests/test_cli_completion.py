@@ -16,8 +16,8 @@ import pytest
 from test_cli_main import HEAVY
 from trams import Command
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 _CODE = f"""
 import atexit, json, sys
@@ -114,7 +114,7 @@ def test_runs_of_a_ledger_of_an_earlier_release(fresh: Path, dd: Command, monkey
     for name in ("links", "starts"):
         assert dd("ingest", name, f"data/{name}.csv", "-q")[0] == 0
     with monkeypatch.context() as earlier:
-        earlier.setattr("ddcore.io.ledger.runs_of", lambda rows: "")
+        earlier.setattr("ddcore.io.ledger.ledger.runs_of", lambda rows: "")
         assert dd("run", "--to-version", "1", "-q")[0] == 0
     assert complete("dd report ", fresh) == []
     assert dd("run", "-q")[0] == 0

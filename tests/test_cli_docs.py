@@ -11,8 +11,8 @@ import pytest
 from ddcore.cli.main import run_command
 from ddcore.cli.reference import FILE, reference
 from ddcore.cli.samples import SAMPLES
-from ddcore.io import project
-from ddcore.io.project import find_project
+from ddcore.io.project import project
+from ddcore.io.project.project import find_project
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 ROOMS = [DOCS.parent / name for name in ("ddcore", "io", "jobs", "cli")]
@@ -55,7 +55,7 @@ def test_environment_variables_are_documented() -> None:
 
 
 def test_exit_codes_are_documented() -> None:
-    from ddcore import errors
+    from ddcore.base import errors
 
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DdError)]
     codes = {str(kind.exit_code) for kind in kinds} | {"0", "130", "143", "N"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "exit-codes.md"
 SCENARIOS: dict[str, Callable[[Path, Any], int]] = {}

@@ -10,7 +10,7 @@ import pages
 import pytest
 from trams import records
 
-from ddcore.io.changelog import ChangeLog
+from ddcore.io.logs.changelog import ChangeLog
 
 TOP = Path(__file__).resolve().parent.parent
 

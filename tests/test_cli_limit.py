@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from ddcore.base.schema import Schema, parse_type
 from ddcore.cli import diff, show
 from ddcore.cli.output import Output
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.folded import FoldedLog
-from ddcore.io.readable import Readable
-from ddcore.io.version_names import VersionNames
-from ddcore.schema import Schema, parse_type
+from ddcore.io.ledger.readable import Readable
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.reading.folded import FoldedLog
 
 NAMES = VersionNames(("version",))
 VALUES: dict[str, list[Any]] = {

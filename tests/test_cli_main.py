@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from ddcore.base.errors import LockHeld
 from ddcore.cli import main as entry
 from ddcore.cli.main import run_command
-from ddcore.errors import LockHeld
 
 HEAVY = ("polars", "numba", "pyspark", "pyarrow", "deltalake", "numpy", "pandas", "rich")
 COMMANDS = ("init", "ingest", "run", "diff", "show", "log", "status", "plan", "doctor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from ddcore.io.pairs import Change, paired
+from ddcore.io.reading.pairs import Change, paired
 
 
 def test_a_changed_cell() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ddcore.base.errors import ProgramError, UsageError
 from ddcore.cli.main import run_command
-from ddcore.errors import ProgramError, UsageError
-from ddcore.io.program import load_program
-from ddcore.io.project import OutputSettings, find_project
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import OutputSettings, find_project
 
 TOML = """
 [project]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 CODE = "import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
 CLOSED = [">&-", "2>&-", "<&-", ">&- 2>&-", ">&- 2>&- <&-"]

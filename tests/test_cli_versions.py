@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddcore.errors import UsageError
-from ddcore.io.readable import Readable, one_version
-from ddcore.io.version_names import VersionNames
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger.readable import Readable, one_version
+from ddcore.io.ledger.version_names import VersionNames
 
 UP_TO_10 = Readable(("version",), ((0,),), ((11,),), VersionNames(("version",)))
 

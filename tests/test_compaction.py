@@ -25,18 +25,21 @@ from tailing import Tailer
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
 
-from ddcore import lattice
-from ddcore.errors import DdError, UsageError
-from ddcore.io import arrangements, compaction, datafile, retention, run_writer, tables
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.folded import output_log
-from ddcore.io.intent import give_up
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project, Retention, find_project
-from ddcore.io.records import IntentRecord
-from ddcore.io.times import corners, is_open, time_of
-from ddcore.io.warehouse import Warehouse
+from ddcore.base import lattice
+from ddcore.base.errors import DdError, UsageError
+from ddcore.io.delta import tables
+from ddcore.io.ledger.intent import give_up
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.parquet import datafile
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project, Retention, find_project
+from ddcore.io.project.times import corners, is_open, time_of
+from ddcore.io.reading.folded import output_log
+from ddcore.io.state import arrangements, run_writer
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep import compaction, retention
 from ddcore.jobs import compact, replay
 
 SEEDS = range(int(os.environ.get("DDCORE_COMPACTIONS", "12")))
@@ -420,7 +423,7 @@ COMPACT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project import Retention, find_project
+from ddcore.io.project.project import Retention, find_project
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
 compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
@@ -545,8 +548,8 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> No
 READ = """
 import sys
 from pathlib import Path
-from ddcore.io.folded import output_log
-from ddcore.io.project import find_project
+from ddcore.io.reading.folded import output_log
+from ddcore.io.project.project import find_project
 project = find_project(Path(sys.argv[1]), {})
 before = None
 while not Path(sys.argv[2]).exists():
@@ -592,7 +595,7 @@ LIMITED = """
 import resource, sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project import Retention, find_project
+from ddcore.io.project.project import Retention, find_project
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
 for version in range(int(sys.argv[2])):

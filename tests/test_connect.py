@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from workshop import assert_same, contents
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
-from ddcore.errors import UsageError
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.project import find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark import connect
 
@@ -190,7 +190,7 @@ def test_folds_on_a_server_leave_what_inline_folds_leave(server: Server, tmp_pat
     assert [(run.run, run.first, run.last, run.engine, run.parallelism) for run in runs if run] == [
         (2, 3, 4, "spark", 1)  # only the new versions, from the state of the first run
     ]
-    unpacked = list((server.cache / "code").glob("*/ddcore/worker.py"))
+    unpacked = list((server.cache / "code").glob("*/ddcore/engine/worker.py"))
     assert len(unpacked) == 1, "the server's workers did not import the package that was sent to them"
 
 
@@ -310,7 +310,7 @@ def test_the_callers_session_is_used_and_left_as_it_was(server: Server, tmp_path
     notebook = """
 import sys
 from pyspark.sql import SparkSession, functions
-from ddcore.io.project import find_project
+from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()

@@ -20,12 +20,12 @@ from warehouses import log_of, project_of, take_in
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.errors import ProgramError
-from ddcore.io.program import load_plan, load_program
-from ddcore.io.project import Project, Retention
+from ddcore.base.errors import ProgramError
+from ddcore.io.project.program import load_plan, load_program
+from ddcore.io.project.project import Project, Retention
 from ddcore.jobs import compact, replay
 from ddcore.jobs.verify import Selection, Verification
-from ddcore.planner import build
+from ddcore.planning.planner import build
 from ddcore.sql import program as sql
 
 VIEWS = """

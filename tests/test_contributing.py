@@ -18,11 +18,13 @@ from notation import frame, log
 from test_semantics import same
 from trams import Command
 
-from ddcore import aggregates, errors, operators, reference
+from ddcore import operators, reference
+from ddcore.base import errors
+from ddcore.base.errors import ProgramError
 from ddcore.cli.main import app
-from ddcore.collection import Collection
-from ddcore.errors import ProgramError
-from ddcore.planner import build
+from ddcore.planning.planner import build
+from ddcore.program import aggregates
+from ddcore.program.collection import Collection
 
 TOP = Path(__file__).resolve().parent.parent
 PAGE = (TOP / "CONTRIBUTING.md").read_text("utf-8")

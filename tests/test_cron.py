@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from trams import JOURNEYS, journeys
 
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedulers.md"
 CRONTAB = re.compile(r"^ *[0-9*/]+ [0-9*/]+ [*] [*] [*] +(.+)$", flags=re.MULTILINE)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
+from ddcore.base.schema import parse_type
 from ddcore.io.sources import csvfile, csvrows, jsonlines
 from ddcore.io.sources.finding import find_sources
-from ddcore.schema import parse_type
 
 LIMIT = 50  # bytes of a row, in these tests
 

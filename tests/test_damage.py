@@ -23,16 +23,17 @@ from deltalake import DeltaTable
 from places import local
 from workshop import Workshop
 
-from ddcore.errors import DdError, StorageError
-from ddcore.io import heads, ledger, tables
-from ddcore.io.folded import output_log
-from ddcore.io.heads import publish
-from ddcore.io.intent import give_up
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project
-from ddcore.io.records import IntentRecord
-from ddcore.io.tables import change
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError, StorageError
+from ddcore.io.delta import heads, tables
+from ddcore.io.delta.heads import publish
+from ddcore.io.delta.tables import change
+from ddcore.io.ledger import ledger
+from ddcore.io.ledger.intent import give_up
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.reading.folded import output_log
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from trams import Command
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
+from ddcore.base.schema import Type
 from ddcore.jobs.engines import messages
-from ddcore.schema import Type
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("ddcore", "io", "jobs", "cli")
@@ -33,28 +33,28 @@ WORDS = {
 HARMLESS = {("re", "compile")}
 
 PLACES = {
-    "ddcore/notebook.py system": "a word in a style sheet: the font and the theme of the reader's system",
-    "ddcore/place.py compile": "IPython's list of cells, asked for the name of one",
+    "ddcore/text/notebook.py system": "a word in a style sheet: the font and the theme of the reader's system",
+    "ddcore/base/source_line.py compile": "IPython's list of cells, asked for the name of one",
     "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
     "ddcore/kernels/__init__.py import_module": "the same, for its kernels",
     "ddcore/kernels/compiling.py compile": "numba, on the package's own functions",
-    "ddcore/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
+    "ddcore/expressions/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
     "ddcore/reference.py deserialize": "the same",
-    "ddcore/libraries.py import_module": "libraries, by the fixed names in that file",
+    "ddcore/base/lazy.py import_module": "libraries, by the fixed names in that file",
     "ddcore/operators/__init__.py import_module": "the package's own modules, by the files of its folder",
     "jobs/setup.py import_module": "the package's own kernels",
-    "ddcore/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
-    "ddcore/native.py pickle": "constants inside of compiled kernels, which are code",
-    "ddcore/native.py exec_module": "three extension modules of numba; compiled kernels are its caller's: kernel_cache",
-    "ddcore/memory.py CDLL": "the C library of this process",
-    "ddcore/linking.py CDLL": "the same",
-    "ddcore/linked_kernels.py CDLL": "the same; linked kernels are code, from a folder that nobody else can change",
-    "io/kept_plans.py pickle": "plans of this user's programs, from a folder that nobody else can change",
-    "io/kept_plans.py Unpickler": "the same: it loads names of this package and of a few libraries only",
-    "io/program_names.py import_module": "libraries, by the fixed names in that file",
-    "io/program.py compile": "the user's program: a file that dd.toml names, and code by definition",
-    "io/program.py exec": "the same",
-    "io/program.py spec_from_file_location": "the same",
+    "ddcore/base/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
+    "ddcore/compiling/native.py pickle": "constants inside of compiled kernels, which are code",
+    "ddcore/compiling/native.py exec_module": "three extension modules of numba; kernels are its caller's",
+    "ddcore/base/memory.py CDLL": "the C library of this process",
+    "ddcore/compiling/linking.py CDLL": "the same",
+    "ddcore/compiling/linked_kernels.py CDLL": "the same; kernels are code, from a folder of the user alone",
+    "io/project/kept_plans.py pickle": "plans of this user's programs, from a folder that nobody else can change",
+    "io/project/kept_plans.py Unpickler": "the same: it loads names of this package and of a few libraries only",
+    "io/project/program_names.py import_module": "libraries, by the fixed names in that file",
+    "io/project/program.py compile": "the user's program: a file that dd.toml names, and code by definition",
+    "io/project/program.py exec": "the same",
+    "io/project/program.py spec_from_file_location": "the same",
     "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
     "jobs/engines/tasks.py pickle": "the same",
     "jobs/spark/gateway.py Popen": "Spark's Java process",

@@ -26,11 +26,11 @@ from trams import Command, records
 from warehouses import log_of, logs_of, take_in
 
 import ddcore as dd
-from ddcore.errors import BrokenTest, DdError, ProgramError, UsageError
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import BrokenTest, DdError, ProgramError, UsageError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.report import RunReport, result
 

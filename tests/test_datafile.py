@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ddcore.errors import StorageError
-from ddcore.io import datafile
+from ddcore.base.errors import StorageError
+from ddcore.io.parquet import datafile
 
 
 def store(folder: Path, rows: int = 500, row_group: int = 100) -> Path:
-    table = pa.table({"n": pa.array(range(rows), pa.int64()), "s": [f"ddcore.digests[{n % 7}" for n in range(rows)]})
+    table = pa.table(
+        {"n": pa.array(range(rows), pa.int64()), "s": [f"ddcore.base.digests[{n % 7}" for n in range(rows)]}
+    )
     size, digest = datafile.write([table], table.schema, table.num_rows, folder / "new", row_group)
     path = (folder / "new").rename(folder / f"f-{digest}.parquet")
     assert path.stat().st_size == size

@@ -79,7 +79,7 @@ def test_examples_in_docstrings_run() -> None:
     with_examples = {
         f"ddcore.{file.stem}" for file in (TOP / "ddcore").glob("*.py") if ">>> " in file.read_text("utf-8")
     }
-    assert "ddcore.lattice" in with_examples
+    assert "ddcore.base.lattice" in with_examples
     for name in sorted(with_examples):
         result = doctest.testmod(import_module(name))
         assert result.attempted > 0

@@ -10,11 +10,11 @@ import pytest
 from kernels import copy_of_cache
 from places import local
 
-from ddcore.cache import kernel_folder, kernel_names
+from ddcore.base.cache import kernel_folder, kernel_names
+from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
-from ddcore.errors import UsageError
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.doctor import Check, checks
 from ddcore.jobs.spark import jars
 
@@ -71,7 +71,7 @@ def test_kernels_are_counted_that_are_compiled_and_current(monkeypatch: pytest.M
     count = len(kernel_names())
     assert results_of(None)["kernels"].state == "ok"
     assert f"{count} of {count} compiled and current" in results_of(None)["kernels"].message
-    damaged = next(kernel_folder().glob("runs.merge.*"))
+    damaged = next(kernel_folder().glob("look_up.merge.*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     next(kernel_folder().glob("hashing.mix.*")).unlink()
     assert results_of(None)["kernels"].state == "note"
@@ -110,7 +110,7 @@ def test_a_held_lock_is_a_note_and_one_left_by_the_dead_a_failure(
     with Warehouse(project.warehouse).lock("run", 7):
         assert results_of(project)["lock"].state == "note"
         assert "run 7" in results_of(project)["lock"].message
-        monkeypatch.setattr("ddcore.io.warehouse.is_alive", lambda _: False)
+        monkeypatch.setattr("ddcore.io.storage.warehouse.is_alive", lambda _: False)
         assert results_of(project)["lock"].state == "fail"
         assert "fuser" in results_of(project)["lock"].hint
     assert results_of(project)["lock"].state == "ok"

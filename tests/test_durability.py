@@ -23,9 +23,9 @@ from deltalake.exceptions import DeltaError
 from workshop import COMMANDS, Workshop
 
 from ddcore.cli.main import run_command
-from ddcore.io import tables
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta import tables
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 SAMPLE = 6  # places for `make test`
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore import pools
-from ddcore.pools import Strings as Pool
+from ddcore.data import pools
+from ddcore.data.pools import Strings as Pool
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 2**64 - 1])

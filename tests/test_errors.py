@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import ddcore as dd
-from ddcore.errors import ExpressionError, is_interrupt
-from ddcore.wording import described, one_line
+from ddcore.base.errors import ExpressionError, is_interrupt
+from ddcore.text.wording import described, one_line
 
 LOG = pl.DataFrame({"a": [1], "version": [0], "diff": [1]})
 

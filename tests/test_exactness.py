@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from polars import col
 
-from ddcore import syntax
-from ddcore.exactness import LEAST, Bounds, Overflow, analyse
-from ddcore.expressions import RowTypes
+from ddcore.expressions import syntax
+from ddcore.expressions.exactness import LEAST, Bounds, Overflow, analyse
+from ddcore.expressions.expressions import RowTypes
 
 A, B = col("a"), col("b")
 INTERVALS = [(low, high) for low, high in product(range(-4, 5), repeat=2) if low <= high]

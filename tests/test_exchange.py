@@ -21,16 +21,16 @@ from test_random_programs import compare
 from warehouses import logs_of, project_of
 
 from ddcore import reference
+from ddcore.base.errors import Diverged, FoldError, NegativeMultiplicity
 from ddcore.cli import main
-from ddcore.errors import Diverged, FoldError, NegativeMultiplicity
-from ddcore.io import arrangements
-from ddcore.io.program import load_program
-from ddcore.io.project import Project
-from ddcore.io.state import open_worker, write_gains
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project
+from ddcore.io.state import arrangements
+from ddcore.io.state.state import open_worker, write_gains
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange
 from ddcore.operators import tree
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 INLINE = range(0, 60)
 
@@ -193,12 +193,12 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
 )
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
-    from ddcore.frames import batch_of
-    from ddcore.io.changelog import ChangeLog
-    from ddcore.io.gains import Stored
-    from ddcore.io.layout import create, tables_of
-    from ddcore.io.tables import TableState, live_files
-    from ddcore.io.warehouse import Warehouse
+    from ddcore.io.delta.tables import TableState, live_files
+    from ddcore.io.logs.changelog import ChangeLog
+    from ddcore.io.state.fold_result import Stored
+    from ddcore.io.state.layout import create, tables_of
+    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.traces.frames import batch_of
 
     drawn = case(seed, plain=True)
     dims, times = dims_of(drawn.frames), folding.grid(drawn.frames)

@@ -15,9 +15,9 @@ import sparkless
 from places import local
 from workshop import assert_same, contents
 
-from ddcore.errors import DdError
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import ingest

@@ -20,11 +20,11 @@ from programs import Case, case
 
 import ddcore as dd
 from ddcore import col, reference
-from ddcore.errors import DdError, Mismatch
+from ddcore.base.errors import DdError, Mismatch
+from ddcore.base.schema import Schema, type_of
 from ddcore.explaining import Causes, Explanation, Question, held, rows_with, trials
 from ddcore.explaining.derivation import Derivation
-from ddcore.planner import build
-from ddcore.schema import Schema, type_of
+from ddcore.planning.planner import build
 
 
 def seeds() -> range:

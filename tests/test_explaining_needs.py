@@ -22,19 +22,19 @@ from test_explaining import EDGES, Subject, at_the_end, frame, named, reach, row
 
 import ddcore as dd
 from ddcore import col
-from ddcore.batch import Batch
-from ddcore.errors import FoldError, UsageError
+from ddcore.base.errors import FoldError, UsageError
+from ddcore.base.schema import Schema, parse_schema
+from ddcore.engine.worker import Worker
 from ddcore.explaining import Question, held
 from ddcore.explaining.fetching import Fetch
 from ddcore.explaining.needs import Needs
 from ddcore.explaining.restricting import EVERYTHING, NOTHING, Restriction, Values
 from ddcore.explaining.watching import TRIAL, Layout, Watch, run
-from ddcore.frames import batch_of
-from ddcore.graph import Graph
-from ddcore.io.changelog import ChangeLog
-from ddcore.planner import build
-from ddcore.schema import Schema, parse_schema
-from ddcore.worker import Worker
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.planning.planner import build
+from ddcore.program.graph import Graph
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import batch_of
 
 
 class Planned:

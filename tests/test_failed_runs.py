@@ -25,27 +25,19 @@ from trams import Command
 from warehouses import logs_of
 
 from ddcore import reference
-from ddcore.errors import (
-    DdError,
-    Diverged,
-    ExpressionError,
-    FoldError,
-    ProgramError,
-    StorageError,
-    UsageError,
-)
-from ddcore.io import tables
-from ddcore.io.intent import give_up, is_committed
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
-from ddcore.io.records import IntentRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError, Diverged, ExpressionError, FoldError, ProgramError, StorageError, UsageError
+from ddcore.base.schema import Type
+from ddcore.io.delta import tables
+from ddcore.io.ledger.intent import give_up, is_committed
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import IngestReport, ingest
-from ddcore.planner import build
-from ddcore.schema import Type
+from ddcore.planning.planner import build
 
 PROGRAM = """
 from pathlib import Path

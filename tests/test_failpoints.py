@@ -18,10 +18,10 @@ import pytest
 from forks import forks
 from workshop import CODES, COMMANDS, ON_SPARK, Workshop
 
-from ddcore.errors import UsageError
-from ddcore.io import failpoint as failpoints
-from ddcore.io import records
-from ddcore.io.failpoint import PLACES, failpoint
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger import records
+from ddcore.io.storage import failpoint as failpoints
+from ddcore.io.storage.failpoint import PLACES, failpoint
 
 TOP = Path(__file__).resolve().parent.parent
 SAMPLE = 10  # places for `make test`

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddcore.errors import DdError, ExpressionError, FoldError
+from ddcore.base.errors import DdError, ExpressionError, FoldError
 from ddcore.jobs.failures import fold_errors, one_line
 from ddcore.jobs.spark import session
 from ddcore.jobs.spark.failures import telling_line

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from ingesting import Desk
 
-from ddcore.errors import DataError, LateUpdate, UsageError
-from ddcore.io.project import Project
+from ddcore.base.errors import DataError, LateUpdate, UsageError
+from ddcore.io.project.project import Project
 from ddcore.io.sources.deltafeed import DeltaFeed
 from ddcore.jobs.ingest import IngestReport, ingest
 
@@ -507,7 +507,7 @@ def test_two_tables_in_one_command(tmp_path: Path) -> None:
 
 
 def test_an_undone_ingest_of_a_feed_comes_again(tmp_path: Path) -> None:
-    from ddcore.errors import DdError
+    from ddcore.base.errors import DdError
     from ddcore.jobs.undo import undo
 
     it = desk(tmp_path)
@@ -522,10 +522,10 @@ def test_an_undone_ingest_of_a_feed_comes_again(tmp_path: Path) -> None:
 
 
 def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
-    from ddcore.io.checks import Rules
+    from ddcore.base.schema import parse_schema
     from ddcore.io.sources.deltatable import delta_table
+    from ddcore.io.sources.row_checks import Rules
     from ddcore.jobs.ingesting.following import follow
-    from ddcore.schema import parse_schema
 
     table = Table(tmp_path / "t", (1, "a")).append((2, "b"))
     rules = Rules(parse_schema({"k": "int64"}), rename={"version": "_commit_version"})

@@ -20,12 +20,12 @@ from programs import Case, case
 from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
-from ddcore.errors import DdError
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project
-from ddcore.io.times import time_of
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DdError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 
 SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 25

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 import ddcore as dd
 from ddcore import sql
-from ddcore.errors import DataError, DdError, ProgramError
+from ddcore.base.errors import DataError, DdError, ProgramError
 
 LOG = pl.DataFrame({"a": [1], "version": [0], "diff": [1]})
 

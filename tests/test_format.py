@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
-from ddcore.io import ledger as ledger_module
-from ddcore.io.ledger import FORMAT, Ledger
-from ddcore.io.records import FailureRecord, IntentRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger.ledger import FORMAT, Ledger
+from ddcore.io.ledger.records import FailureRecord, IntentRecord
+from ddcore.io.storage.warehouse import Warehouse
 
 COMMANDS = [
     ["run"], ["run", "--dry-run"], ["run", "--full-refresh"], ["run", "--from-version", "1"],

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import ddcore as dd
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
 
 
 def frame_of(**columns: Any) -> pl.DataFrame:

@@ -17,9 +17,9 @@ from test_random_programs import compare
 from warehouses import project_of
 
 import ddcore as dd
-from ddcore.errors import ExpressionError
+from ddcore.base.errors import ExpressionError
 from ddcore.jobs.spark.shipping import pickled
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 NAN = float("nan")
 ROWS = pl.DataFrame({"item": ["tea", "jam", None], "price": [1.5, NAN, None], "version": 0, "diff": [2, 1, 1]})

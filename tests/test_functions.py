@@ -21,9 +21,9 @@ import pyarrow as pa
 import pytest
 
 import ddcore as dd
-from ddcore.errors import ProgramError
-from ddcore.functions import text_of
-from ddcore.planner import build
+from ddcore.base.errors import ProgramError
+from ddcore.planning.planner import build
+from ddcore.program.fingerprint import text_of
 
 FACTOR = 2
 

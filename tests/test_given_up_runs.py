@@ -13,13 +13,13 @@ from programs import Case
 from tailing import Tailer, in_order
 from warehouses import log_of, project_of, take_in
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.commits import Commits
 from ddcore.jobs.compact import compact
+from ddcore.jobs.running.commits import Commits
 from ddcore.jobs.verify import Selection, Verification
 
 EDGES = [(0, 1, 0, 1), (1, 2, 0, 1), (2, 3, 1, 1), (0, 1, 2, -1), (0, 2, 2, 1), (3, 4, 3, 1)]

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import find_project
-from ddcore.io.records import RunRecord
-from ddcore.io.retention import kept_points
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import RunRecord
+from ddcore.io.project.project import find_project
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep.retention import kept_points
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import ingest

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from trams import Command
 
-from ddcore.schema import parse_schema
+from ddcore.base.schema import parse_schema
 
 
 def proposed(dd: Command, *arguments: str) -> dict[str, Any]:

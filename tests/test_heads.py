@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from ddcore.errors import StorageError
-from ddcore.io import heads, tables
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import RunRecord
-from ddcore.io.tables import AddedFile, TableState
-from ddcore.io.warehouse import Warehouse
-from ddcore.schema import Schema, parse_schema
+from ddcore.base.errors import StorageError
+from ddcore.base.schema import Schema, parse_schema
+from ddcore.io.delta import heads, tables
+from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import RunRecord
+from ddcore.io.storage.warehouse import Warehouse
 
 ROWS: Schema = parse_schema({"n": "int64", "s": "string"})
 

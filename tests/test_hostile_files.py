@@ -28,15 +28,15 @@ from crafting import BINARY, CHILDREN, DATA_PAGE, DICTIONARY_PAGE, GROUP_ROWS, I
 from deltalake import DeltaTable
 from trams import Command
 
+from ddcore.base.errors import DataError
+from ddcore.base.schema import Type
 from ddcore.cli.text import message
-from ddcore.encoding import encode
-from ddcore.errors import DataError
-from ddcore.io import arrangements
-from ddcore.io.layout import Layout
+from ddcore.data.encoding import encode
+from ddcore.io.delta.tables import LiveFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.tables import LiveFile
-from ddcore.schema import Type
+from ddcore.io.state import arrangements
+from ddcore.io.state.layout import Layout
 
 SECONDS = 20.0  # for one file
 MEMORY = 256 << 20  # for one batch, in the tests; 4 GiB otherwise, and bounds of the same proportion
@@ -46,12 +46,12 @@ NUMBERS = (-1, 0, 1, 127, -128, 2**31 - 1, -(2**31), 2**31, 2**40, 2**63 - 1, -(
 READER = f"""
 import json, re, sys
 from pathlib import Path
-from ddcore.errors import DdError
-from ddcore.io.checks import Rules, normalise
-from ddcore.io.intake import fitted, frames_of
+from ddcore.base.errors import DdError
+from ddcore.io.sources.row_checks import Rules, normalise
+from ddcore.io.sources.intake import fitted, frames_of
 from ddcore.io.sources import parquetfile
 from ddcore.io.sources.finding import find_sources
-from ddcore.schema import parse_schema
+from ddcore.base.schema import parse_schema
 
 parquetfile._BATCH_BYTES, parquetfile._MOST_BYTES = {MEMORY}, 1 << 17
 rules = Rules(parse_schema({{"src": "int64", "dst": "int64", "name": "string"}}), ("version",), None, None, {{}})
@@ -605,11 +605,11 @@ def test_a_damaged_footer_of_another_program_is_an_error_and_not_the_end_of_the_
     foreign_run(path, list(range(10)), damage)
     code = f"""
 from pathlib import Path
-from ddcore.errors import StorageError
-from ddcore.io import arrangements
-from ddcore.io.layout import Layout
-from ddcore.io.tables import LiveFile
-from ddcore.schema import Type
+from ddcore.base.errors import StorageError
+from ddcore.io.state import arrangements
+from ddcore.io.state.layout import Layout
+from ddcore.io.delta.tables import LiveFile
+from ddcore.base.schema import Type
 
 layout = Layout({{"k": Type("int64"), "v": Type("int64")}}, ("k",), ("version",))
 try:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ddcore.cli.main import run_command
-from ddcore.linked_kernels import image_file
+from ddcore.compiling.linked_kernels import image_file
 
 COMPILER = ("numba", "llvmlite", "pandas", "pydantic", "pyspark", "py4j", "rich")
-ENGINE = (*COMPILER, "numpy", "pyarrow", "ddcore.worker", "ddcore.session")
-FRAMES = (*ENGINE, "polars", "deltalake", "ddcore.plan", "ddcore.planner", "ddcore.operators")
-ALL = (*ENGINE, "polars", "deltalake", "ddcore.io.ledger", "ddcore.planner")
+ENGINE = (*COMPILER, "numpy", "pyarrow", "ddcore.engine.worker", "ddcore.engine.session")
+FRAMES = (*ENGINE, "polars", "deltalake", "ddcore.planning.plan", "ddcore.planning.planner", "ddcore.operators")
+ALL = (*ENGINE, "polars", "deltalake", "ddcore.io.ledger.ledger", "ddcore.planning.planner")
 
 # Runs a command, and then prints the modules that it has loaded.
 COMMAND = """
@@ -75,7 +75,9 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     rows.write_text("src,dst,minutes,version,diff\nHarbour,Lighthouse,3,90,1\n")
     assert sorted(loaded(["ingest", "links", str(rows), "--engine", "inline"], folded) & {*COMPILER}) == []
     modules = loaded(["run", "--engine", "inline"], folded)
-    assert {"ddcore.worker", "ddcore.kernels.runs", "numba._dynfunc"} <= modules, "it folds, by compiled kernels"
+    assert {"ddcore.engine.worker", "ddcore.kernels.look_up", "numba._dynfunc"} <= modules, (
+        "it folds, by compiled kernels"
+    )
     has_image = (file := image_file()) is not None and file.exists()
     assert sorted(modules & {*COMPILER}) == ([] if has_image else ["llvmlite"]), "kernels that are linked need no LLVM"
     assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
@@ -85,7 +87,7 @@ def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:
     """They are read from names of folders, and are part of the name of the folder of compiled kernels."""
     from importlib import metadata
 
-    from ddcore import cache
+    from ddcore.base import cache
 
     assert [cache.version_of(name) for name in ("numba", "llvmlite")] == list(
         map(metadata.version, ("numba", "llvmlite"))

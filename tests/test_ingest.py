@@ -20,16 +20,16 @@ from ingesting import EDGES, Desk
 from places import local
 from real_data import shared_data
 
+from ddcore.base.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
+from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
-from ddcore.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
-from ddcore.io import files as io_files
-from ddcore.io.balance import Balance
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.deltalog import commit_file
-from ddcore.io.records import IntentRecord, RunRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta.deltalog import commit_file
+from ddcore.io.ledger.records import IntentRecord, RunRecord
+from ddcore.io.logs.balance import Balance
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.sources import written_files as io_files
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.schema import Type
 
 
 @pytest.fixture
@@ -335,7 +335,7 @@ def test_the_log_is_not_scanned_where_nothing_can_repeat(desk: Desk, monkeypatch
 
 
 def test_a_snapshot_ingested_twice_is_seen_in_a_sample(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddcore.io.balance._SAMPLE", 100)
+    monkeypatch.setattr("ddcore.io.logs.balance._SAMPLE", 100)
     desk.ingest(desk.source("a.csv", *[(number, 7, 0, 1) for number in range(5000)]))
     report = desk.ingest(desk.source("b.csv", *[(number, 7, 1, 1) for number in range(5000)]))
     assert 20 < report.repeated < 500

@@ -21,9 +21,9 @@ from ingesting import Desk
 from places import local
 from real_data import shared_data
 
+from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.cli import main
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
-from ddcore.io.intake import Intake
+from ddcore.io.sources.intake import Intake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,10 +17,10 @@ from trams import records
 from warehouses import logs_of, project_of
 
 import ddcore as dd
-from ddcore.errors import Diverged, ProgramError
-from ddcore.io.program import load_program
+from ddcore.base.errors import Diverged, ProgramError
+from ddcore.io.project.program import load_program
 from ddcore.jobs import replay
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 col = pl.col
 

@@ -17,11 +17,11 @@ from deltalake import DeltaTable, write_deltalake
 from places import local
 from trams import records
 
-from ddcore.io import tables
-from ddcore.io.integrity import inspect, leftovers
-from ddcore.io.ledger import Ledger
-from ddcore.io.tables import AddedFile
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep.integrity import inspect, leftovers
 
 
 def ledger_of(project: Path) -> Ledger:

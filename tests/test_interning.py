@@ -25,16 +25,16 @@ from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import col
-from ddcore.batch import Batch
-from ddcore.encoding import encode_frame
-from ddcore.errors import Diverged, NegativeMultiplicity, ProgramError
-from ddcore.io.program import load_program
+from ddcore.base.errors import Diverged, NegativeMultiplicity, ProgramError
+from ddcore.data.encoding import encode_frame
+from ddcore.engine.session import schema_of
+from ddcore.engine.worker import Worker
+from ddcore.io.project.program import load_program
 from ddcore.jobs import replay
 from ddcore.operators.row_hash import row_hashes
-from ddcore.planner import build
+from ddcore.planning.planner import build
 from ddcore.reference import NaiveCollection
-from ddcore.session import schema_of
-from ddcore.worker import Worker
+from ddcore.traces.batch import Batch
 
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut, folding.fed_early]
 

@@ -19,8 +19,8 @@ from trams import Command, records
 
 from ddcore.cli.main import run_command
 from ddcore.cli.text import plain
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

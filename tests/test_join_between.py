@@ -16,11 +16,13 @@ from notation import DIMS, frame, log
 from test_semantics import same
 
 import ddcore as dd
-from ddcore import col, consolidation, encoding, packed_batch, trace
-from ddcore.consolidation import arrange
-from ddcore.encoding import NULL
+from ddcore import col
+from ddcore.data import encoding
+from ddcore.data.encoding import NULL
 from ddcore.operators import join, join_between
-from ddcore.planner import build
+from ddcore.planning.planner import build
+from ddcore.traces import consolidation, packed_batch, trace
+from ddcore.traces.consolidation import arrange
 
 NUMBERS = "1,2,3,4,5,null:+1@0"
 

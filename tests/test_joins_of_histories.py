@@ -12,7 +12,7 @@ import pytest
 
 import ddcore as dd
 from ddcore import kernels
-from ddcore.errors import DiffOverflow
+from ddcore.base.errors import DiffOverflow
 from ddcore.operators import join
 
 SCHEMA = {"k": pl.Int64, "w": pl.String, "v": pl.Int64, "version": pl.Int64, "diff": pl.Int64}

@@ -17,16 +17,18 @@ import polars as pl
 import pytest
 from programs import case
 
-from ddcore import cache, planner, session
+from ddcore.base import cache
+from ddcore.base.errors import DdError
 from ddcore.cli.main import run_command
-from ddcore.errors import DdError
-from ddcore.io import kept_plans
-from ddcore.io.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import Program, load
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
-from ddcore.plan import Plan
+from ddcore.engine import session
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project import kept_plans
+from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
+from ddcore.io.project.program import Program, load
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.planning import planner
+from ddcore.planning.plan import Plan
 
 TOML = """
 [project]
@@ -355,7 +357,7 @@ READERS = {
     "a library's library": "import polars as pl\nRATE = len(pl.config.os.environ)",
     "a library as a value": "import polars\nlibraries = [polars]\nRATE = len([libraries[0].col])",
     "a part of a library": "import numpy as np\nRATE = int(np.linalg.norm([1]))",
-    "a library in another's name": "import ddcore.cache\nRATE = len(str(ddcore.cache.cache_folder()))",
+    "a library in another's name": "import ddcore.base.cache\nRATE = len(str(ddcore.base.cache.cache_folder()))",
     "today": "import datetime\nRATE = datetime.date.today().day",
     "now": "from datetime import datetime\nRATE = datetime.now().day + 1",
     "the time": "import time\nRATE = int(time.time())",
@@ -416,7 +418,7 @@ def test_a_program_that_reads_nothing_else_is_kept(what: str, home: Path) -> Non
 def test_the_programs_of_this_repository_are_kept(tmp_path: Path) -> None:
     from real_data import REPOSITORY
 
-    from ddcore.io.program_sources import self_contained
+    from ddcore.io.project.program_sources import self_contained
 
     programs = [*REPOSITORY.glob("examples/*/program.py"), *REPOSITORY.glob("bench/*_program.py")]
     assert len(programs) >= 6
@@ -453,7 +455,7 @@ def test_a_text_that_changes_while_it_is_planned_is_not_kept(home: Path, monkeyp
         (home / "rates.py").write_text("RATE = 9\n")
         return load(project)
 
-    monkeypatch.setattr("ddcore.io.kept_plans.load", edited)
+    monkeypatch.setattr("ddcore.io.project.kept_plans.load", edited)
     plan_of(home)
     (home / "rates.py").write_text("RATE = 2\n")
     assert not is_kept(home)
@@ -482,8 +484,8 @@ def test_a_module_from_another_folder_is_not_kept(home: Path, tmp_path: Path, mo
 def test_processes_at_once(home: Path, folder: Path) -> None:
     environment = {**os.environ, "DDCORE_CACHE": str(folder.parent)}
     script = (
-        "from ddcore.io.kept_plans import kept_plan, planned\n"
-        "from ddcore.io.project import find_project\n"
+        "from ddcore.io.project.kept_plans import kept_plan, planned\n"
+        "from ddcore.io.project.project import find_project\n"
         "project = find_project()\n"
         "for _ in range(20):\n"
         "    print(planned(project, kept_plan(project)).plan.fingerprint)\n"

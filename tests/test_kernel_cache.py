@@ -19,16 +19,17 @@ import numpy as np
 import pytest
 from kernels import compiled_names, copy_of_cache
 
-from ddcore import cache, compilation, kernel_cache
-from ddcore.cache import kernel_folder, kernel_names, missing_kernels
+from ddcore.base import cache
+from ddcore.base.cache import kernel_folder, kernel_names, missing_kernels
 from ddcore.cli import notices as notices_module
 from ddcore.cli.main import run_command
 from ddcore.cli.notices import listener, notices
 from ddcore.cli.output import Output, Progress
+from ddcore.compiling import compilation, kernel_cache
+from ddcore.compiling.kernel_cache import current_kernels
+from ddcore.engine.profile import Profile
 from ddcore.jobs.setup import compile_kernels
-from ddcore.kernel_cache import current_kernels
 from ddcore.kernels.compiling import IN1, INT, OUT1, VOID, kernel
-from ddcore.profile import Profile
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ import sys
 import numpy as np
 from ddcore.jobs.setup import compile_kernels
 assert not compile_kernels() and "numba" not in sys.modules
-from ddcore.kernels.runs import search
+from ddcore.kernels.look_up import search
 codes, zeros, ends = np.arange(5), np.zeros(2, np.int64), np.full(2, 5)
 before = search(codes, np.array([1, 7]), zeros, ends)
 assert not [name for name in sys.modules if name.partition(".")[0] == "numba" and "._" not in name]
@@ -174,7 +175,7 @@ def test_kernels_are_loaded_without_numba_which_a_program_may_import_later() -> 
 @pytest.mark.parametrize("settings", [{}, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_ENABLE_AVX": "0"}])
 def test_the_processor_is_the_one_that_numba_compiles_for(settings: dict[str, str]) -> None:
     script = (
-        "from ddcore import cache, kernel_cache; name = kernel_cache.processor()\n"
+        "from ddcore.base import cache; from ddcore.compiling import kernel_cache; name = kernel_cache.processor()\n"
         "from numba.core.registry import cpu_target\n"
         "assert name == cache.processor_digest(*cpu_target.target_context.codegen().magic_tuple())\n"
     )
@@ -271,10 +272,10 @@ def test_the_names_from_the_sources_are_those_of_the_compiled_functions() -> Non
 def test_missing_and_current_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(copy_of_cache(tmp_path / "cache", "hashing.mix")))
     assert missing_kernels() == ["hashing.mix"]
-    file = next(kernel_folder().glob("runs.merge.*"))
+    file = next(kernel_folder().glob("look_up.merge.*"))
     file.write_bytes(file.read_bytes()[:-1])
-    os.rename(next(kernel_folder().glob("runs.locate.*")), kernel_folder() / "runs.locate.anotherprocessor")
-    lacking = {"hashing.mix", "runs.merge", "runs.locate"}
+    os.rename(next(kernel_folder().glob("look_up.locate.*")), kernel_folder() / "look_up.locate.anotherprocessor")
+    lacking = {"hashing.mix", "look_up.merge", "look_up.locate"}
     assert set(kernel_names()) - set(current_kernels()) == lacking
     kernel_folder().chmod(0o777)
     assert (current_kernels(), missing_kernels()) == ([], kernel_names())

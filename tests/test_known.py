@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 from ingesting import Desk
 
-from ddcore.errors import StorageError
-from ddcore.io import datafile, records, tables
-from ddcore.io import ledger as ledger_module
-from ddcore.io.digests import Digest
-from ddcore.io.ingest_index import FOOTER
-from ddcore.io.integrity import inspect
-from ddcore.io.known import Earlier, Known, Seen, find_earlier, stored
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import IngestRecord, Source, TableState, UndoRecord
-from ddcore.io.tables import AddedFile
-from ddcore.io.times import Time, greatest, least
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import StorageError
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile
+from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger import records
+from ddcore.io.ledger.ingest_index import FOOTER
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecord
+from ddcore.io.logs.digests import Digest
+from ddcore.io.parquet import datafile
+from ddcore.io.project.times import Time, greatest, least
+from ddcore.io.sources.known import Earlier, Known, Seen, find_earlier, stored
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep.integrity import inspect
 
 KEY, STATE = bytes(16), TableState(1, 1, 1, "ab")
 COLUMNS = [("a",), ("a", "b"), ("a", "b", "c")]
@@ -241,7 +243,7 @@ def test_a_ledger_without_an_index_is_read_whole_once(tmp_path: Path, monkeypatc
 
 
 def test_a_sources_name_may_look_like_a_footer(tmp_path: Path) -> None:
-    desk, name = Desk(tmp_path), f"ddcore.digests[0:00] {FOOTER}.parquet"
+    desk, name = Desk(tmp_path), f"ddcore.base.digests[0:00] {FOOTER}.parquet"
     for version in range(3):
         desk.ingest(desk.source(name, (version, 2, version, 1)))
     assert desk.ingest(desk.source("copy.parquet", (1, 2, 1, 1))).ingest == 2

@@ -18,12 +18,12 @@ from test_random_programs import compare
 from warehouses import log_of, project_of
 
 import ddcore as dd
-from ddcore.io.ledger import Ledger
-from ddcore.io.run_reader import RunFile
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.schema import Type
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.state.run_reader import RunFile
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.operators import tree
-from ddcore.schema import Type
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
     "int64": (pl.Int64, [*range(-40, 40), None]),

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore import lattice
-from ddcore.kernels import points as kernels
+from ddcore.base import lattice
+from ddcore.kernels import time_columns as kernels
 
 
 def columns(times: list[tuple[int, ...]], dims: int) -> np.ndarray:

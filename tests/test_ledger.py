@@ -16,10 +16,10 @@ import pytest
 from deltalake import DeltaTable
 from places import local
 
-from ddcore.errors import StorageError
-from ddcore.io import ledger as ledger_module
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import (
+from ddcore.base.errors import StorageError
+from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import (
     FailureRecord,
     IngestRecord,
     IntentRecord,
@@ -29,8 +29,8 @@ from ddcore.io.records import (
     TableState,
     UndoRecord,
 )
-from ddcore.io.times import Time
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.project.times import Time
+from ddcore.io.storage.warehouse import Warehouse
 
 
 def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
@@ -186,9 +186,9 @@ def test_asking_what_is_new_loads_no_table_library(tmp_path: Path) -> None:
     ledger.append(run(1, 0, 9))
     asking = """
 import sys
-import ddcore.io.ledger, ddcore.io.warehouse, ddcore.io.tables
+import ddcore.io.ledger.ledger, ddcore.io.storage.warehouse, ddcore.io.delta.tables
 before = [name for name in ("numpy", "polars", "pyarrow", "deltalake") if name in sys.modules]
-ledger = ddcore.io.ledger.Ledger.load(ddcore.io.warehouse.Warehouse(sys.argv[1]))
+ledger = ddcore.io.ledger.ledger.Ledger.load(ddcore.io.storage.warehouse.Warehouse(sys.argv[1]))
 assert ledger.latest_ingested() == ledger.last_folded() == 9
 print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.modules])
 """
@@ -361,10 +361,10 @@ def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
     """The ledger is made before the first table: a crash between them leaves an empty one."""
     beginning = """
 import sys
-from ddcore.io.ledger import Ledger
-from ddcore.io.summary import Summary
-from ddcore.io.times import Frontier, Time
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.summary import Summary
+from ddcore.io.project.times import Frontier, Time
+from ddcore.io.storage.warehouse import Warehouse
 Ledger.load(Warehouse(sys.argv[1])).begin()
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": "after-begin"}

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import IntentRecord
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.storage.warehouse import Warehouse
 
 
 def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:

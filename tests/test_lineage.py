@@ -14,8 +14,8 @@ from notation import frame
 from programs import Case
 from warehouses import project_of
 
-from ddcore.errors import DdError
-from ddcore.io.project import Project
+from ddcore.base.errors import DdError
+from ddcore.io.project.project import Project
 from ddcore.jobs import lineage, replay
 
 GOOD = 'def program(words):\n    return {"once": words.distinct()}\n'

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddcore import kernel_cache, linked_kernels, linking, native
-from ddcore.cache import kernel_names
+from ddcore.base.cache import kernel_names
+from ddcore.compiling import kernel_cache, linked_kernels, linking, native
+from ddcore.compiling.linking import Image, UnlinkableError, link
+from ddcore.compiling.native import Array, Code
 from ddcore.kernels.compiling import _compiled
-from ddcore.linking import Image, UnlinkableError, link
-from ddcore.native import Array, Code
 
 IN, OUT = Array("int64", 1), Array("int64", 1, writes=True)
 
@@ -98,7 +98,7 @@ def test_all_kernels_are_linked_once_and_then_read(folder: Path, monkeypatch: py
     assert oct(folder.stat().st_mode & 0o777) == "0o700"
     linked_kernels._placed.cache_clear()
     monkeypatch.setattr(linked_kernels, "link", lambda _: pytest.fail("linked again"))
-    assert linked_kernels.function(name) is not None and linked_kernels.function("points.missing") is None
+    assert linked_kernels.function(name) is not None and linked_kernels.function("time_columns.missing") is None
     assert Image.unpacked(file.read_bytes()[32:]).entries.keys() == {*kernel_names()}
 
 
@@ -174,7 +174,7 @@ def test_a_symbol_that_is_missing_leaves_the_image_alone(folder: Path, monkeypat
     image = Image({}, ["no_such_function"], linking._PAGE, bytes(linking._PAGE + 8), np.empty((0, 2), np.int64),
                   np.array([[0, 0, 0]]))  # fmt: skip
     monkeypatch.setattr(linked_kernels, "_link", lambda _: image)
-    assert linked_kernels.function("points.inside") is None
+    assert linked_kernels.function("time_columns.inside") is None
 
 
 def test_a_system_that_forbids_it_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddcore import memory, spilling
+from ddcore.base import memory
+from ddcore.traces import spilling
 
 
 class Library:

@@ -15,8 +15,8 @@ import pytest
 
 import ddcore as dd
 from ddcore import col, operators
-from ddcore.errors import ProgramError
-from ddcore.planner import build
+from ddcore.base.errors import ProgramError
+from ddcore.planning.planner import build
 
 SCHEMAS = {"t": {"n": "int64", "w": "string", "f": "float64"}}
 

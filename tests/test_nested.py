@@ -23,16 +23,16 @@ from polars import col
 from trams import Command, records
 
 import ddcore as dd
-from ddcore import encoding, pools
+from ddcore.base.errors import DataError, ExpressionError, ProgramError
+from ddcore.base.schema import parse_type, type_of
 from ddcore.cli.text import cell, plain
-from ddcore.consolidation import arrange
-from ddcore.errors import DataError, ExpressionError, ProgramError
-from ddcore.io import arrangements
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.digests import Digest, digests, row_hashes
-from ddcore.io.layout import Layout, create
-from ddcore.io.tables import live_files
-from ddcore.schema import parse_type, type_of
+from ddcore.data import encoding, pools
+from ddcore.io.delta.tables import live_files
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.digests import Digest, digests, row_hashes
+from ddcore.io.state import arrangements
+from ddcore.io.state.layout import Layout, create
+from ddcore.traces.consolidation import arrange
 
 NAN = float("nan")
 ADDRESS = "struct[city: string, zip: int64, at: list[float64]]"

@@ -9,9 +9,9 @@ import pytest
 import samples
 
 import ddcore as dd
-from ddcore import syntax
-from ddcore.errors import ExpressionError, ProgramError
-from ddcore.expressions import Projection
+from ddcore.base.errors import ExpressionError, ProgramError
+from ddcore.expressions import syntax
+from ddcore.expressions.expressions import Projection
 from ddcore.sql import program
 
 # Polars wants a column where another argument is one, in place of any literal.

@@ -20,11 +20,11 @@ from pages import DOCS
 from trams import Command, records
 
 import ddcore
-from ddcore.errors import DdError, StorageError, UsageError
-from ddcore.io.log_rows import Rows
-from ddcore.io.opened import OpenedProject
-from ddcore.io.warehouse import Warehouse
-from ddcore.planner import build
+from ddcore.base.errors import DdError, StorageError, UsageError
+from ddcore.io.reading.log_rows import Rows
+from ddcore.io.reading.opened import OpenedProject
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.planning.planner import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def test_an_input_is_what_was_ingested(project: OpenedProject, here: Path) -> No
 def test_the_law_holds_between_inputs_and_outputs(project: OpenedProject) -> None:
     """The program of the project on the inputs' updates gives the output's: ``replay`` takes what ``open`` gives."""
     inputs: dict[str, Any] = {name: log.updates() for name, log in project.inputs.items()}
-    from ddcore.io.program import load_program
+    from ddcore.io.project.program import load_program
 
     again = ddcore.replay(load_program(project.settings), **inputs)
     assert again.keys() == project.outputs.keys()
@@ -122,7 +122,7 @@ def test_spark_reads_the_same_rows(project: OpenedProject, spark: SparkSession) 
 def test_without_spark_it_says_what_to_give(project: OpenedProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no Spark session, but str"):
         project["journeys"].at(3).spark("local[2]")  # type: ignore[arg-type]
-    monkeypatch.setattr("ddcore.io.log_rows.find_spec", lambda name: None)
+    monkeypatch.setattr("ddcore.io.reading.log_rows.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="there is no Spark session"):
         project["journeys"].at(3).spark()
     with pytest.raises(UsageError, match="pandas is not installed") as caught:

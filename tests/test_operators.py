@@ -15,8 +15,8 @@ from test_semantics import same
 
 import ddcore as dd
 from ddcore import col
-from ddcore.errors import DiffOverflow, Diverged, ExpressionError, ProgramError
-from ddcore.planner import build
+from ddcore.base.errors import DiffOverflow, Diverged, ExpressionError, ProgramError
+from ddcore.planning.planner import build
 
 # -- joins that look at rows without a partner ------------------------------------------------------------------------
 

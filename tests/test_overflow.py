@@ -29,9 +29,9 @@ from warehouses import project_of
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.errors import DiffOverflow
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import DiffOverflow
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 Row = tuple[Any, ...]
 LEAST, MOST = -(2**63), 2**63 - 1

@@ -23,7 +23,7 @@ import build_wheel
 import pytest
 from kernels import LOAD_ALL
 
-from ddcore.cache import LEVEL, kernel_folder, kernel_names
+from ddcore.base.cache import LEVEL, kernel_folder, kernel_names
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark.shipping import package_zip
 
@@ -103,7 +103,7 @@ def test_wheel_and_source_distribution_carry_the_licence(built: tuple[Path, Path
         assert packed.read(name).decode() == text
         (name,) = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = message_from_string(packed.read(name).decode())
-        assert "ddcore/kernels/runs.py" in packed.namelist() and "ddcore/py.typed" in packed.namelist()
+        assert "ddcore/kernels/look_up.py" in packed.namelist() and "ddcore/py.typed" in packed.namelist()
         assert not [name for name in packed.namelist() if name.split("/")[0] in ("bench", "sample_data", "tests")]
     with tarfile.open(sdist) as packed_sources:
         names = packed_sources.getnames()

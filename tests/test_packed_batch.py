@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddcore import consolidation, lattice, packed_batch, sorted_batch, spilling, threads, trace
-from ddcore.consolidation import arrange_all, concatenated, merge, narrow, union
-from ddcore.narrow import NarrowBatch
-from ddcore.packed_batch import PackedBatch
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, gather
+from ddcore.base import lattice, threads
+from ddcore.traces import consolidation, packed_batch, sorted_batch, spilling, trace
+from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.consolidation import arrange_all, concatenated, merge, narrow, union
+from ddcore.traces.packed_batch import PackedBatch
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, gather
 
 WIDTH = 2
 

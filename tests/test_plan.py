@@ -14,10 +14,10 @@ from notation import frame
 
 import ddcore as dd
 from ddcore import sql
-from ddcore.errors import Diverged, ProgramError
+from ddcore.base.errors import Diverged, ProgramError
 from ddcore.jobs.spark.shipping import pickled
-from ddcore.planner import build
-from ddcore.rebuilding import definitions
+from ddcore.planning.planner import build
+from ddcore.planning.rebuilding import definitions
 
 col = pl.col
 EDGES = frame("a b", "(1,2),(2,3),(3,1):+1@0 (3,4),(4,4):+1@1 (2,3):-1@2 (null,1),(1,null):+1@2 (2,3):+2@3")

@@ -18,25 +18,26 @@ from programs import Case, case
 from test_exchange import one_dimensional, outcome
 from warehouses import project_of, take_in
 
-from ddcore.batch import Batch
+from ddcore.base.errors import FoldError
+from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
-from ddcore.errors import FoldError
-from ddcore.frames import batch_of
-from ddcore.io.ledger import Ledger
-from ddcore.io.profiles import OperatorRecord, ProfileRecord
-from ddcore.io.project import Project
-from ddcore.io.records import from_json, to_json
-from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import profiles, replay
+from ddcore.engine.profile import OUTSIDE, Cost, Heat, Profile
+from ddcore.engine.queues import consolidated
+from ddcore.engine.worker import Worker
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
+from ddcore.io.ledger.records import from_json, to_json
+from ddcore.io.project.project import Project
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs import replay
 from ddcore.jobs.engines import inline
+from ddcore.jobs.running import profiles
 from ddcore.operators import tree
-from ddcore.packed_batch import PackedBatch
-from ddcore.plan import Arrangement
-from ddcore.planner import build
-from ddcore.profile import OUTSIDE, Cost, Heat, Profile
-from ddcore.queues import consolidated
-from ddcore.schema import Type
-from ddcore.worker import Worker
+from ddcore.planning.plan import Arrangement
+from ddcore.planning.planner import build
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import batch_of
+from ddcore.traces.packed_batch import PackedBatch
 
 INT64 = Type("int64")
 SALES = """

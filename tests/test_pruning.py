@@ -12,13 +12,13 @@ from folding import dims_of
 from programs import case
 
 import ddcore as dd
-from ddcore import planner
-from ddcore.collection import Collection
-from ddcore.errors import ExpressionError, ProgramError
-from ddcore.graph import Graph
-from ddcore.plan import Plan
-from ddcore.planner import build
-from ddcore.pruning import Pruned, pruned
+from ddcore.base.errors import ExpressionError, ProgramError
+from ddcore.planning import planner
+from ddcore.planning.plan import Plan
+from ddcore.planning.planner import build
+from ddcore.planning.pruning import Pruned, pruned
+from ddcore.program.collection import Collection
+from ddcore.program.graph import Graph
 
 Program = Callable[..., dict[str, Collection]]
 A, B = ({"k": "int64", **{f"{side}{n}": "int64" for n in range(20)}} for side in "ab")

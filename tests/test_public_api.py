@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import ddcore
-from ddcore import errors
-from ddcore.collection import GroupBy
-from ddcore.io.opened import Logs, OpenedProject
-from ddcore.io.opened_log import Log
+from ddcore.base import errors
+from ddcore.io.reading.opened import Logs, OpenedProject
+from ddcore.io.reading.opened_log import Log
+from ddcore.program.collection import GroupBy
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 OURS = "ddcore"

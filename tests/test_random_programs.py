@@ -19,9 +19,12 @@ from programs import Case, case
 from shrinking import smallest
 
 import ddcore as dd
-from ddcore import consolidation, packed_batch, packing, queues, reference, sorted_batch, threads, trace, worker
-from ddcore.errors import DdError, DiffOverflow, Diverged
+from ddcore import reference
+from ddcore.base import threads
+from ddcore.base.errors import DdError, DiffOverflow, Diverged
+from ddcore.engine import queues, worker
 from ddcore.operators import agg, join, join_between, reduction, tree
+from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
 
 
 def seeds() -> range:

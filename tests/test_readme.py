@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddcore.cli import samples
-from ddcore.io.project import Project
+from ddcore.io.project.project import Project
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 

@@ -21,8 +21,8 @@ from soak import Soak, differences
 from trams import Command
 from workshop import Workshop
 
-from ddcore.io.ledger import Ledger
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.storage.warehouse import Warehouse
 
 KILLS = [
     pytest.param("inline", 4, id="inline"),

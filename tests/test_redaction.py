@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from trams import Command
 
-from ddcore import redaction
-from ddcore.cache import cache_folder
+from ddcore.base.cache import cache_folder
 from ddcore.cli.main import run_command
-from ddcore.io.project import find_project
+from ddcore.io.project.project import find_project
 from ddcore.jobs.spark.gateway import _Output
 from ddcore.jobs.spark.settings import settings
-from ddcore.redaction import MASK, is_secret, keep_secret, masked
+from ddcore.text import redaction
+from ddcore.text.redaction import MASK, is_secret, keep_secret, masked
 
 # In dd.toml; the last two are spelt differently by messages that quote them.
 PLANTED = {
@@ -189,7 +189,7 @@ def test_a_mistake_in_the_settings_shows_no_value(line: str, mine: Path, dd: Com
 HELD = """
 import glob
 from ddcore.jobs.spark.session import log_file, spark
-from ddcore.redaction import is_secret, keep_secret
+from ddcore.text.redaction import is_secret, keep_secret
 
 conf = {conf!r}
 keep_secret(conf)

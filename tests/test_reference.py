@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 from notation import frame, log, pair
 
-import ddcore.aggregates as dd
-from ddcore.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
-from ddcore.expressions import Projection
+import ddcore.program.aggregates as dd
+from ddcore.base.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
+from ddcore.base.schema import parse_schema, parse_type
+from ddcore.expressions.expressions import Projection
 from ddcore.reference import NaiveCollection, _type_name, accumulate, differences, evaluate, grid, log_of, replay
-from ddcore.schema import parse_schema, parse_type
 
 col = pl.col
 INT, WORD = {"x": pl.Int64()}, {"w": pl.String()}

@@ -16,9 +16,9 @@ from notation import dims_of
 from programs import GENERATORS, INPUTS, LOOPS, TYPES, Writer, case
 
 from ddcore import operators
-from ddcore.collection import Collection
 from ddcore.operators.base import Operator
-from ddcore.planner import build
+from ddcore.planning.planner import build
+from ddcore.program.collection import Collection
 from ddcore.reference import NaiveCollection, NaiveGroups
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "programs.md"

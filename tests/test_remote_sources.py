@@ -18,11 +18,11 @@ from ingesting import Desk
 from s3_server import SECRET
 from stores import store_environment
 
-from ddcore.errors import DataError, StorageError, UsageError
-from ddcore.io import objects
-from ddcore.io.address import Address, address_of
+from ddcore.base.errors import DataError, StorageError, UsageError
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.spark import shares
+from ddcore.io.storage import objects
+from ddcore.io.storage.address import Address, address_of
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import ddcore as dd
-from ddcore.aggregates import AGGREGATES
-from ddcore.errors import DataError, DdError, ProgramError
+from ddcore.base.errors import DataError, DdError, ProgramError
+from ddcore.program.aggregates import AGGREGATES
 
 LOG = pl.DataFrame({"a": [1], "version": [0], "diff": [1]})
 

@@ -17,7 +17,7 @@ from ddcore.cli.charts import bars, curve, heat_map, short
 from ddcore.cli.main import run_command
 from ddcore.cli.page import Html, joined, page, tag
 from ddcore.cli.report_page import _merged
-from ddcore.io.profiles import HeatRecord
+from ddcore.io.ledger.profiles import HeatRecord
 from ddcore.jobs import replay
 
 REACH = """

@@ -20,22 +20,23 @@ from trams import Command
 from warehouses import logs_of
 
 from ddcore import reference
+from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
+from ddcore.base.lattice import frontier, le
+from ddcore.base.schema import parse_schema
 from ddcore.cli.main import run_command
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
-from ddcore.io import restatement, tables
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_program
-from ddcore.io.project import Project
-from ddcore.io.records import IntentRecord, RunRecord
-from ddcore.io.times import Time, coordinates
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta import tables
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord, RunRecord
+from ddcore.io.logs import restatement
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Time, coordinates
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
-from ddcore.lattice import frontier, le
-from ddcore.planner import build
-from ddcore.schema import parse_schema
+from ddcore.planning.planner import build
 
 HISTORY = [(1, 1, 0, 1), (2, 2, 2, 1), (1, 1, 3, -1), (3, 3, 4, 1), (4, 4, 6, 1)]
 

@@ -177,7 +177,7 @@ def test_a_refresh_that_is_killed_is_finished_by_a_plain_run(
     for part, kind in (("inputs", "old"), ("ledger", "old"), ("state", "new"), ("outputs", "new")):
         _place(warehouses, part, kind, home / "warehouse")
     where = ("--project", str(home))
-    from ddcore.jobs.commits import Commits
+    from ddcore.jobs.running.commits import Commits
 
     with monkeypatch.context() as patch:
         patch.setattr(Commits, "_commit_output", _killed)

@@ -17,15 +17,15 @@ from warehouses import project_of
 
 import ddcore as dd
 from ddcore import algorithms
-from ddcore.encoding import key_codes
+from ddcore.base.lazy import numpy as np
+from ddcore.data.encoding import key_codes
+from ddcore.engine.queues import whole
+from ddcore.engine.worker import Worker
 from ddcore.jobs.engines import exchange, tasks
 from ddcore.jobs.engines.protocol import Task
 from ddcore.jobs.engines.routes import Routing, routing_of
-from ddcore.libraries import numpy as np
-from ddcore.plan import Plan, Position
-from ddcore.planner import build
-from ddcore.queues import whole
-from ddcore.worker import Worker
+from ddcore.planning.plan import Plan, Position
+from ddcore.planning.planner import build
 
 EDGES = {"src": "int64", "dst": "int64"}
 

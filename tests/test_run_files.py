@@ -16,16 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from ddcore.consolidation import arrange
-from ddcore.encoding import NULL, decode, encode, key_codes
-from ddcore.errors import StorageError
-from ddcore.io import arrangements, checked, datafile, pages, run_writer, thrift
-from ddcore.io.arrangements import FileBatch
-from ddcore.io.layout import Layout, create
+from ddcore.base.errors import StorageError
+from ddcore.base.schema import Type, parse_schema
+from ddcore.data.encoding import NULL, decode, encode, key_codes
+from ddcore.io.parquet import checked, datafile, pages, thrift
+from ddcore.io.state import arrangements, run_writer
+from ddcore.io.state.arrangements import FileBatch
+from ddcore.io.state.layout import Layout, create
 from ddcore.kernels import blocks
-from ddcore.schema import Type, parse_schema
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, gather
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, gather
 
 SEEDS = int(os.environ.get("DDCORE_RUN_FILES", "40"))
 KINDS = [

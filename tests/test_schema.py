@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ddcore.errors import ProgramError
-from ddcore.schema import Type, check_names, parse_schema, parse_type, type_of
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Type, check_names, parse_schema, parse_type, type_of
 
 NAMES = [
     "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "list[string]",
@@ -150,6 +150,6 @@ def test_names_that_only_some_operators_need_are_free() -> None:
 
 
 def test_importing_types_does_not_import_arrow() -> None:
-    program = "import sys, ddcore.schema, ddcore.expressions; print('pyarrow' in sys.modules)"
+    program = "import sys, ddcore.base.schema, ddcore.expressions.expressions; print('pyarrow' in sys.modules)"
     there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.io import scratch
+from ddcore.io.storage import scratch
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def started(code: str) -> subprocess.Popen[str]:
     """A process that has a folder with a file, and then runs ``code``."""
-    program = "from ddcore.io import scratch; (scratch.folder() / 'copy').write_text('x'); print('there', flush=True)"
+    program = (
+        "from ddcore.io.storage import scratch; (scratch.folder() / 'copy').write_text('x'); print('there', flush=True)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", f"{program}\n{code}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -11,7 +11,7 @@ import polars.selectors as cs
 import pytest
 
 import ddcore as dd
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 
 col = pl.col
 ROWS = pl.DataFrame(

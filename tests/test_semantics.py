@@ -19,9 +19,10 @@ from folding import Fold
 from notation import DIMS, frame, log, pair, spell
 
 import ddcore as dd
-from ddcore import lattice, reference
-from ddcore.consolidation import arrange
-from ddcore.errors import Diverged, LateUpdate, NegativeMultiplicity
+from ddcore import reference
+from ddcore.base import lattice
+from ddcore.base.errors import Diverged, LateUpdate, NegativeMultiplicity
+from ddcore.traces.consolidation import arrange
 
 col = pl.col
 

@@ -22,8 +22,9 @@ from test_semantics import distances, distinct, reach, same
 from trams import Command
 
 import ddcore as dd
-from ddcore import lattice, reference
-from ddcore.errors import LateUpdate
+from ddcore import reference
+from ddcore.base import lattice
+from ddcore.base.errors import LateUpdate
 
 Time = tuple[int, ...]
 

@@ -13,10 +13,10 @@ from test_semantics import same
 
 import ddcore as dd
 from ddcore import col
-from ddcore.batch import Batch
-from ddcore.encoding import encode_frame
+from ddcore.base.schema import parse_schema
+from ddcore.data.encoding import encode_frame
 from ddcore.operators.priority import Priority, round_of
-from ddcore.schema import parse_schema
+from ddcore.traces.batch import Batch
 
 Pair = tuple[int, int]
 

@@ -105,7 +105,7 @@ def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
 def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
     process = python(
         """
-        from ddcore.errors import DdError
+        from ddcore.base.errors import DdError
         from ddcore.jobs.spark.session import spark
 
         try:
@@ -172,10 +172,10 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
         from ddcore.jobs.spark.session import spark
 
         def whereabouts(batches):
-            import ddcore.io.warehouse
+            import ddcore.io.storage.warehouse
 
             for batch in batches:
-                yield pa.RecordBatch.from_pydict({"file": [ddcore.io.warehouse.__file__] * batch.num_rows})
+                yield pa.RecordBatch.from_pydict({"file": [ddcore.io.storage.warehouse.__file__] * batch.num_rows})
 
         with spark({}, "local-cluster[2,1,1024]") as session:
             files = session.range(0, 2, 1, 2).mapInArrow(whereabouts, "file string").toArrow()["file"]

@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 from kernels import copy_of_cache
 
-from ddcore.cache import kernel_names
-from ddcore.errors import DdError, StorageError
+from ddcore.base.cache import kernel_names
+from ddcore.base.errors import DdError, StorageError
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.setup import main as set_up
 from ddcore.jobs.spark import class_archive, jars, java
@@ -264,8 +264,10 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
     }
     compiled = {name for name in names if name.startswith("unpacked/ddcore/compiled/")}
     assert {Path(name).stem for name in compiled} == set(kernel_names()), "executors compile nothing"
-    assert names - compiled == sources | {"ddcore/__init__.py", "ddcore/cache.py"}
-    script = "import ddcore, ddcore.io.warehouse as w, ddcore.jobs.spark.jars; print(ddcore.__version__, w.__file__)"
+    assert names - compiled == sources | {"ddcore/__init__.py", "ddcore/base/cache.py"}
+    script = (
+        "import ddcore, ddcore.io.storage.warehouse as w, ddcore.jobs.spark.jars; print(ddcore.__version__, w.__file__)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(archive), "DDCORE_CACHE": str(tmp_path)},

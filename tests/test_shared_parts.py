@@ -19,10 +19,10 @@ import pytest
 from polars import col
 
 import ddcore as dd
-from ddcore import stages, syntax
-from ddcore.errors import ExpressionError
-from ddcore.expressions import Predicate, Projection, canonical
-from ddcore.schema import parse_schema
+from ddcore.base.errors import ExpressionError
+from ddcore.base.schema import parse_schema
+from ddcore.expressions import stages, syntax
+from ddcore.expressions.expressions import Predicate, Projection, canonical
 from ddcore.sql import program
 
 MANY = 1000

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ddcore.kernels import aggregating, short
+from ddcore.kernels import aggregating, short_histories
 
 SEEDS = 60
 ROUNDS, KEYS = 3, 5
@@ -134,7 +134,7 @@ def _contested(kinds: tuple[int, ...], new: list[Update], outputs: list[Update])
     starts, words, times, diffs = _rows(new, keys, 1, depth)
     offsets, o_words, o_times, o_diffs = _rows(outputs, keys, 1, depth)
     least = kinds == (aggregating.MIN,)
-    rows = short.contested(least, starts, words[0], times, diffs, offsets, o_words[0], o_times, o_diffs)
+    rows = short_histories.contested(least, starts, words[0], times, diffs, offsets, o_words[0], o_times, o_diffs)
     return [ordered[row] for row in rows]
 
 
@@ -151,7 +151,7 @@ def _pass(  # noqa: PLR0917
     at: list[Update] = [(k, (), time, 1) for k in keys for time in seeds[k]]
     offsets, _, times, _ = _rows(at, keys, 0, 1 + len(now))
     loops, numbers = np.array(now, np.int64), np.array(kinds, np.int64)
-    rest, updates, pending = short.reduce(
+    rest, updates, pending = short_histories.reduce(
         loops, numbers, np.zeros_like(numbers), numbers, numbers, 0, allow, offsets, times, *history, *before
     )
     found = [(keys[k], tuple(map(int, words)), (int(v), *now), int(d)) for k, v, d, *words in updates.T]

@@ -18,8 +18,8 @@ from places import local
 from soak import command_of, descendants
 from workshop import assert_same, contents
 
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 

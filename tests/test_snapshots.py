@@ -22,7 +22,7 @@ from real_data import at, shared_data
 from trams import Command
 
 import ddcore.io.sources.snapshots
-from ddcore.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.base.errors import DataError, DdError, LateUpdate, UsageError
 from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import ingest
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddcore import kernels, sorts
-from ddcore.cache import cache_folder
-from ddcore.consolidation import arrange
+from ddcore import kernels
+from ddcore.base.cache import cache_folder
+from ddcore.traces import sorts
+from ddcore.traces.consolidation import arrange
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +107,7 @@ def test_another_numpy_is_measured_anew(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sorts, "_least_time", lambda sort: 3.0)
     monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX512_SKX")
     assert sorts.speeds() == sorts.Speeds(3.0, 3.0)
-    monkeypatch.setattr("ddcore.sorts.np.__version__", "99.0")
+    monkeypatch.setattr("ddcore.traces.sorts.np.__version__", "99.0")
     monkeypatch.setattr(sorts, "_least_time", lambda sort: 4.0)
     assert sorts.speeds() == sorts.Speeds(4.0, 4.0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ddcore.errors import DdError
+from ddcore.base.errors import DdError
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.sparkformat import find_formats
 

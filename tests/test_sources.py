@@ -20,15 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from ddcore.errors import DataError, DdError, UsageError
-from ddcore.io.checks import Rules, fit, normalise
-from ddcore.io.digests import Digest, digests, row_hashes
-from ddcore.io.sources.deltatable import DeltaTable
-from ddcore.io.sources.finding import find_sources
-from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.source import Source
-from ddcore.io.sources.validation import validate
-from ddcore.io.updates import (
+from ddcore.base.errors import DataError, DdError, UsageError
+from ddcore.base.schema import Schema, parse_type, polars_type
+from ddcore.io.logs.digests import Digest, digests, row_hashes
+from ddcore.io.logs.updates import (
     RowCount,
     accumulate_counts,
     consolidate,
@@ -37,7 +32,12 @@ from ddcore.io.updates import (
     merge_counts,
     running_counts,
 )
-from ddcore.schema import Schema, parse_type, polars_type
+from ddcore.io.sources.deltatable import DeltaTable
+from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.parquetfile import ParquetFile
+from ddcore.io.sources.row_checks import Rules, fit, normalise
+from ddcore.io.sources.source import Source
+from ddcore.io.sources.validation import validate
 
 EDGES = {"src": "int64", "dst": "int64"}
 ROWS = {"src": [1, 2], "dst": [2, 3], "version": [0, 1], "diff": [1, -1]}

@@ -24,19 +24,23 @@ from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of
 
 import ddcore as dd
-from ddcore import consolidation, queues, ranges, reference, spilling, threads
+from ddcore import reference
+from ddcore.base import threads
+from ddcore.base.errors import FoldError
 from ddcore.cli.main import run_command
-from ddcore.consolidation import arrange
-from ddcore.errors import FoldError
-from ddcore.io import arrangements, run_writer
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
-from ddcore.jobs import next_run, replay
+from ddcore.engine import queues
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.state import arrangements, run_writer
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs import replay
+from ddcore.jobs.running import next_run
 from ddcore.operators import join, tree
-from ddcore.planner import build
-from ddcore.sorted_batch import SortedBatch
+from ddcore.planning.planner import build
+from ddcore.traces import consolidation, ranges, spilling
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.sorted_batch import SortedBatch
 
 LITTLE = "1MiB"
 
@@ -415,7 +419,7 @@ def test_a_folder_that_is_missing_is_one_error(tmp_path: Path, tiny: None) -> No
 
 KILLED = """
 import os, signal, sys
-from ddcore import spilling
+from ddcore.traces import spilling
 from ddcore.cli.main import run_command
 
 spilling._LEAST_ROWS, spilling._PER_ROW, spilling._WORTH, spilling._RESTING = 200, 2**60, 1, 0
@@ -482,14 +486,14 @@ def frames():
 schemas = {"calls": {"caller": "int64", "called": "int64"}}
 warm = dd.Session(program, schemas, threads=2, memory="1GiB")
 warm.fold({"calls": next(frames()).head(1000)})
-from ddcore.memory import _data_bytes
+from ddcore.base.memory import _data_bytes
 if most:
     held = _data_bytes()
     resource.setrlimit(resource.RLIMIT_DATA, (held + most, held + most))
-import ddcore.worker
+import ddcore.engine.worker
 session = dd.Session(program, schemas, threads=2, memory=memory)
-from ddcore.frames import batch_of, output_frame
-from ddcore.spilling import using
+from ddcore.traces.frames import batch_of, output_frame
+from ddcore.traces.spilling import using
 from ddcore.jobs.failures import fold_errors
 worker = session._worker
 with using(session._spilling), fold_errors():

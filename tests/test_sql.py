@@ -17,9 +17,9 @@ from folding import by_reference, whole
 from sql_queries import RandomQuery, accumulated, bag, database, random_logs
 
 import ddcore
+from ddcore.base.errors import Diverged, ExpressionError, ProgramError
 from ddcore.cli.main import run_command
-from ddcore.errors import Diverged, ExpressionError, ProgramError
-from ddcore.planner import build
+from ddcore.planning.planner import build
 from ddcore.sql import program
 
 

@@ -14,8 +14,8 @@ from sql_queries import accumulated, bag, database, random_logs
 from test_join_between import counted
 
 import ddcore
-from ddcore.errors import ExpressionError
-from ddcore.planner import build
+from ddcore.base.errors import ExpressionError
+from ddcore.planning.planner import build
 from ddcore.sql import program
 
 SCHEMAS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import ddcore as dd
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql import program
 
 ANSWERS = Path(__file__).with_name("sql_functions.tsv")

@@ -17,7 +17,7 @@ from sqlglot import parse as parse_sql
 from sqlglot.dialects.dialect import Dialect
 
 import ddcore
-from ddcore.errors import DdError, ProgramError
+from ddcore.base.errors import DdError, ProgramError
 from ddcore.sql import load, program
 
 SLOW = "CREATE VIEW slow AS\nSELECT src, dst, minutes\nFROM links\nWHERE minutes > 3;\n\n"

@@ -15,7 +15,7 @@ from sql_queries import accumulated, bag, database, random_logs
 from sql_stars import StarQuery
 
 import ddcore
-from ddcore.errors import ExpressionError, ProgramError
+from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.sql import program
 
 SEEDS = os.environ.get("DDCORE_SEEDS", "400")
@@ -276,7 +276,7 @@ def test_several_rows_of_a_subquery_matter_only_where_there_is_a_row_around() ->
 
 
 def test_the_place_of_a_subquery_is_no_part_of_the_program() -> None:
-    from ddcore.planner import build
+    from ddcore.planning.planner import build
 
     text = "CREATE VIEW v AS SELECT a, (SELECT c FROM t WHERE t.a = one.a) AS x FROM one"
     schemas = {"one": {"a": "int64"}, "t": {"a": "int64", "c": "int64"}}

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from trams import Command
 
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import objects, tables
-from ddcore.io.address import address_of
-from ddcore.io.tables import TableState
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import TableState
+from ddcore.io.storage import objects
+from ddcore.io.storage.address import address_of
+from ddcore.io.storage.warehouse import Warehouse
 
 PLACE = address_of("s3://box/w/a", "test")
 ENDPOINT = "AWS_ENDPOINT_URL"

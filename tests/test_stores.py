@@ -28,16 +28,18 @@ from s3_server import GOOD, SECRET
 from stores import StoreShop, store_shop
 from workshop import CODES, assert_same, contents, is_same
 
-from ddcore.errors import LockHeld, StorageError, UsageError
-from ddcore.io import damaged, lease, objects, store, tables, unrecorded
-from ddcore.io.address import Address, address_of
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.holder import this_process
-from ddcore.io.ledger import Ledger
-from ddcore.io.records import IngestRecord, RunRecord
-from ddcore.io.updates import Counts
-from ddcore.io.warehouse import Warehouse
-from ddcore.schema import Type
+from ddcore.base.errors import LockHeld, StorageError, UsageError
+from ddcore.base.schema import Type
+from ddcore.io.delta import damaged, tables
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, RunRecord
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.updates import Counts
+from ddcore.io.storage import lease, objects, store
+from ddcore.io.storage.address import Address, address_of
+from ddcore.io.storage.holder import this_process
+from ddcore.io.storage.warehouse import Warehouse
 
 SAMPLE, SAMPLED = 2, ("first ingest", "first run")  # places for `make test`, and of which commands
 # Without those that damage files, and those that set the times of files.

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import tables
-from ddcore.io.stats import bounds
-from ddcore.io.tables import AddedFile, TableState
-from ddcore.schema import Schema, Type, parse_schema
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.schema import Schema, Type, parse_schema
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.parquet.column_bounds import bounds
 
 NUMBERS: Schema = parse_schema({"n": "int64"})
 EVERY_TYPE = parse_schema(
@@ -269,8 +269,8 @@ def test_a_failing_disk_leaves_nothing_half_visible(folder: Path) -> None:
 import resource, sys
 from pathlib import Path
 import pyarrow as pa
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import tables
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.io.delta import tables
 folder = Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
@@ -290,10 +290,10 @@ def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path
     failing = """
 import json, resource, sys
 from pathlib import Path
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import tables
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.io.delta import tables
 folder = Path(sys.argv[1])
-table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.schema").schema.Type("int64")})
+table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").schema.Type("int64")})
 file = tables.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
@@ -324,7 +324,7 @@ def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, 
 import json, sys
 from pathlib import Path
 import pyarrow as pa
-from ddcore.io import tables
+from ddcore.io.delta import tables
 folder = Path(sys.argv[1])
 file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
 tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))

@@ -19,10 +19,10 @@ from polars.testing import assert_frame_equal
 from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
 import ddcore as dd
-from ddcore.io.project import Project, find_project
+from ddcore.io.project.project import Project, find_project
 from ddcore.jobs import replay
-from ddcore.jobs.commits import Commits
 from ddcore.jobs.ingest import ingest
+from ddcore.jobs.running.commits import Commits
 
 CYCLES = int(os.environ.get("DDCORE_KILLS", "2"))
 VERSIONS, OUTPUTS = 16, ("reach", "degrees", "loops")

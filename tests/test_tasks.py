@@ -21,7 +21,7 @@ from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
-from ddcore.errors import StorageError
+from ddcore.base.errors import StorageError
 from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages, tasks
 from ddcore.jobs.engines.messages import Message

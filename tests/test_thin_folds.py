@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 import ddcore as dd
-from ddcore import algorithms, native
+from ddcore import algorithms
+from ddcore.compiling import native
 
 NODES, EDGES, FOLDS = 2_000, 8_000, 20
 

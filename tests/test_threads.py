@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 import ddcore as dd
-from ddcore import threads
-from ddcore.errors import ProgramError
+from ddcore.base import threads
+from ddcore.base.errors import ProgramError
 
 
 @pytest.mark.parametrize("number", [1, 2, 5])

@@ -29,25 +29,26 @@ from trams import Said, records
 from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
+from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
-from ddcore.errors import UsageError
-from ddcore.io import arrangements, times
-from ddcore.io import updates as io_updates
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import Rules
-from ddcore.io.intake import Intake
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_program
-from ddcore.io.project import Project, find_project
-from ddcore.io.readable import Readable
-from ddcore.io.records import IngestRecord, RunRecord, TableState
-from ddcore.io.updates import running_counts
-from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.readable import Readable
+from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.logs import updates as io_updates
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.updates import running_counts
+from ddcore.io.project import times
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.sources.intake import Intake
+from ddcore.io.sources.row_checks import Rules
+from ddcore.io.state import arrangements
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 DIMS = ("day", "revision")
 Time = tuple[int, ...]

@@ -13,11 +13,11 @@ from folding import by_reference
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.batch import Batch
-from ddcore.errors import DiffOverflow, NegativeMultiplicity
+from ddcore.base.errors import DiffOverflow, NegativeMultiplicity
 from ddcore.operators.totals import Contributions
-from ddcore.plan import Plan
-from ddcore.planner import build
+from ddcore.planning.plan import Plan
+from ddcore.planning.planner import build
+from ddcore.traces.batch import Batch
 
 SCHEMAS = {"t": {"k": "int64", "v": "int64", "f": "float64"}, "u": {"k": "int64", "w": "int64"}}
 TIMES = ("version",)

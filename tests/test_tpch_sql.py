@@ -19,7 +19,7 @@ from real_data import REPOSITORY
 from sql_queries import accumulated, bag, database
 
 import ddcore as dd
-from ddcore.schema import parse_schema
+from ddcore.base.schema import parse_schema
 from ddcore.sql import load, program
 
 EXAMPLE = REPOSITORY / "examples" / "tpch_sql"

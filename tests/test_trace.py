@@ -10,13 +10,15 @@ import pytest
 from programs import case
 from test_random_programs import compare, outcome
 
-from ddcore import consolidation, encoding, packed_batch, packing, pools, queues, sorted_batch, trace
-from ddcore.consolidation import arrange, merge
-from ddcore.errors import DiffOverflow
+from ddcore.base.errors import DiffOverflow
+from ddcore.base.schema import is_direct
+from ddcore.data import encoding, pools
+from ddcore.engine import queues
 from ddcore.operators import delta_join
-from ddcore.schema import is_direct
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, Trace, distinct_keys, gather
+from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
+from ddcore.traces.consolidation import arrange, merge
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, Trace, distinct_keys, gather
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:

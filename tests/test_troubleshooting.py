@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pages import DOCS
 
-from ddcore.io.project import FILE_NAME
+from ddcore.io.project.project import FILE_NAME
 
 TOP = DOCS.parent
 PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")

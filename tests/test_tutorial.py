@@ -21,7 +21,7 @@ from trams import Command, Said
 
 import ddcore as dd
 from ddcore import sql
-from ddcore.cache import cache_folder
+from ddcore.base.cache import cache_folder
 
 PAGE = "tutorial.md"
 STEPS = 43

@@ -19,16 +19,16 @@ from places import local
 from warehouses import logs_of
 
 from ddcore import reference
+from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UsageError
 from ddcore.cli.main import run_command
-from ddcore.errors import DataError, DdError, LateUpdate, StorageError, UsageError
-from ddcore.io import tables
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.program import load_program
-from ddcore.io.records import IntentRecord
+from ddcore.io.delta import tables
+from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_program
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
-from ddcore.planner import build
+from ddcore.planning.planner import build
 
 
 @pytest.fixture

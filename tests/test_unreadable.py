@@ -18,11 +18,11 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
+from ddcore.base.errors import StorageError
 from ddcore.cli.main import run_command
-from ddcore.errors import StorageError
-from ddcore.io import store
-from ddcore.io.deltalog import last_transaction
-from ddcore.io.warehouse import reporting
+from ddcore.io.delta.deltalog import last_transaction
+from ddcore.io.storage import store
+from ddcore.io.storage.warehouse import reporting
 
 NOBODY = 65534
 WRONG = ("lost", "missing", "backup", "damaged", "there is no", "no ledger", "make it writable", "full-refresh")

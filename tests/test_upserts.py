@@ -17,10 +17,10 @@ from ingesting import Desk
 from trams import Command
 from workshop import Workshop
 
+from ddcore.base.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.cli.main import run_command
-from ddcore.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.project import find_project
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.project import find_project
 from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
 from ddcore.jobs.ingesting.upserts import EventOptions

@@ -18,7 +18,7 @@ from programs import Case
 from test_random_programs import compare
 
 import ddcore as dd
-from ddcore.errors import DiffOverflow
+from ddcore.base.errors import DiffOverflow
 
 EDGES: dict[str, tuple[Any, list[Any]]] = {
     "int64": (pl.Int64, [0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1, 2**32, -(2**32), None]),

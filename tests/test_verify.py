@@ -27,16 +27,18 @@ from real_data import example, shared_data
 from trams import records
 from warehouses import project_of, take_in
 
-from ddcore import deep_stack
+from ddcore.base import deep_stack
+from ddcore.base.errors import Diverged, FoldError, Mismatch
 from ddcore.cli.main import run_command
-from ddcore.errors import Diverged, FoldError, Mismatch
-from ddcore.io import arrangements, compaction, tables
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project
-from ddcore.io.tables import AddedFile
-from ddcore.io.times import is_open
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import is_open
+from ddcore.io.state import arrangements
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.io.upkeep import compaction
 from ddcore.jobs import engines, replay, verify
 from ddcore.jobs.verify import ACTUAL, EXPECTED, WAYS, Selection, Verdict, Verification, mismatch
 

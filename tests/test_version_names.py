@@ -26,18 +26,19 @@ from test_ledger import ingest
 from trams import Command
 from trams import records as lines_of
 
+from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
-from ddcore.errors import StorageError, UsageError
-from ddcore.io import labels, records, tables, unrecorded, version_names
-from ddcore.io.labels import Label, Labels
-from ddcore.io.ledger import Ledger
-from ddcore.io.opened import open as open_project
-from ddcore.io.project import find_project
-from ddcore.io.records import IngestRecord, TableState, UndoRecord
-from ddcore.io.times import Time, coordinates
-from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.delta import tables
+from ddcore.io.ledger import labels, records, unrecorded, version_names
+from ddcore.io.ledger.labels import Label, Labels
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, TableState, UndoRecord
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.project import find_project
+from ddcore.io.project.times import Time, coordinates
+from ddcore.io.reading.opened import open as open_project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.undo import undo
 
 DIMS, DIMS_OF_TWO = ("version",), ("day", "revision")
@@ -405,7 +406,7 @@ def test_records_with_labels_come_back_as_they_were() -> None:
 
 
 def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddcore.io.ledger._MERGED", 3)
+    monkeypatch.setattr("ddcore.io.ledger.ledger._MERGED", 3)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng, ledger, live = random.Random(seed), Ledger.load(Warehouse(tmp_path)), dict[int, Given]()
@@ -475,7 +476,7 @@ def test_labels_survive_another_program_that_optimizes_the_ledger(tmp_path: Path
 def test_labels_that_are_not_those_of_their_rows_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as wrong:
         other = '{"undone":[],"ingests":[[1,"edges",null,[{"1":["x"]}]]]}'
-        wrong.setattr("ddcore.io.ledger.labels_of", lambda _: other)
+        wrong.setattr("ddcore.io.ledger.ledger.labels_of", lambda _: other)
         labelled_ledger(tmp_path, 2)
     with pytest.raises(StorageError, match="is not that of its rows"):
         Ledger.load(Warehouse(tmp_path)).check()

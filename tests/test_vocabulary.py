@@ -18,9 +18,9 @@ import pytest
 import samples
 from polars import col, element
 
-from ddcore import syntax, vocabulary
-from ddcore.errors import ProgramError
-from ddcore.expressions import ListProjection, Projection
+from ddcore.base.errors import ProgramError
+from ddcore.expressions import syntax, vocabulary
+from ddcore.expressions.expressions import ListProjection, Projection
 
 
 def test_every_allowed_name_has_a_sample() -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.errors import DataError, LockHeld, StorageError, UsageError
-from ddcore.io.warehouse import Warehouse, reporting
+from ddcore.base.errors import DataError, LockHeld, StorageError, UsageError
+from ddcore.io.storage.warehouse import Warehouse, reporting
 
 HOLD = """
 import sys, time
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 with Warehouse(sys.argv[1]).lock("dd run") as lock:
     lock.note_run(7)
     print("held", flush=True)
@@ -156,7 +156,7 @@ def test_a_living_child_of_a_dead_holder_is_named(tmp_path: Path) -> None:
 def test_looking_does_not_turn_a_writer_away(tmp_path: Path) -> None:
     looking = """
 import sys
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.warehouse import Warehouse
 print("looking", flush=True)
 while True:
     Warehouse(sys.argv[1]).holder()

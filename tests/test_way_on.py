@@ -25,13 +25,13 @@ import sparkless
 from trams import Command
 from warehouses import logs_of
 
-from ddcore import errors
+from ddcore.base import errors
+from ddcore.base.errors import DdError, Mismatch
 from ddcore.cli import main
-from ddcore.errors import DdError, Mismatch
-from ddcore.io.program import load_program
-from ddcore.io.project import find_project
-from ddcore.io.warehouse import Warehouse
-from ddcore.planner import build
+from ddcore.io.project.program import load_program
+from ddcore.io.project.project import find_project
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.planning.planner import build
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "exit-codes.md"
 

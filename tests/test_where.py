@@ -22,18 +22,19 @@ from trams import Command, records
 
 import ddcore
 from ddcore import reference
+from ddcore.base.errors import ExpressionError, UsageError
+from ddcore.base.schema import Schema, parse_schema, type_of
 from ddcore.cli import diff, show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
-from ddcore.condition import Condition
-from ddcore.errors import ExpressionError, UsageError
-from ddcore.io import datafile, sorted_rows
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.pairs import changes_of, number_of_changes
-from ddcore.io.sorted_rows import SortedRows
-from ddcore.io.tables import TableState
-from ddcore.io.times import Time, time_of
-from ddcore.schema import Schema, parse_schema, type_of
+from ddcore.io.delta.tables import TableState
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.parquet import datafile
+from ddcore.io.project.times import Time, time_of
+from ddcore.io.reading import sorted_rows
+from ddcore.io.reading.pairs import changes_of, number_of_changes
+from ddcore.io.reading.sorted_rows import SortedRows
+from ddcore.program.condition import Condition
 
 TRIPS = parse_schema({"town": "string", "distance": "int64", "day": "date", "at": "timestamp", "fare": "decimal(10,2)"})
 

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore import col, encoding
-from ddcore.expressions import Predicate, Projection
-from ddcore.schema import Schema, Type
+from ddcore import col
+from ddcore.base.schema import Schema, Type
+from ddcore.data import encoding
+from ddcore.expressions.expressions import Predicate, Projection
 
 SCHEMA: Schema = {
     "a": Type("int64"), "b": Type("int64"), "t": Type("bool"), "d": Type("date"), "e": Type("date"),

@@ -9,7 +9,7 @@ import pytest
 from notation import frame
 
 import ddcore as dd
-from ddcore.errors import ExpressionError, FoldError, NegativeMultiplicity, ProgramError
+from ddcore.base.errors import ExpressionError, FoldError, NegativeMultiplicity, ProgramError
 
 col = pl.col
 SCHEMAS = {"t": {"k": "int64", "v": "int64"}}

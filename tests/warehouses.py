@@ -12,14 +12,14 @@ from notation import dims_of
 from programs import Case
 
 from ddcore import reference
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project
-from ddcore.io.records import IngestRecord, Source
-from ddcore.io.times import coordinates, greatest, is_open, least
-from ddcore.io.updates import accumulate_counts
-from ddcore.io.warehouse import Warehouse
-from ddcore.lattice import frontier
+from ddcore.base.lattice import frontier
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord, Source
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.updates import accumulate_counts
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import coordinates, greatest, is_open, least
+from ddcore.io.storage.warehouse import Warehouse
 
 
 def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:

@@ -1,4 +1,5 @@
-"""Small projects in many states, and commands for them that tests disturb at the places of ``ddcore.io.failpoint``.
+"""Small projects in many states, and commands for them that tests disturb at the places of
+``ddcore.io.storage.failpoint``.
 
 Every command is run undisturbed once, which says the places it reaches and what all tables hold afterwards.
 """
@@ -20,12 +21,14 @@ from deltalake import write_deltalake
 from forks import Ended, Forks
 from places import local
 
-from ddcore.errors import StorageError
-from ddcore.io import records, store, tables, unrecorded
-from ddcore.io.address import Place
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import StorageError
+from ddcore.io.delta import tables
+from ddcore.io.ledger import records, unrecorded
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage import store
+from ddcore.io.storage.address import Place
+from ddcore.io.storage.warehouse import Warehouse
 
 PROGRAM = """
 import ddcore as dd

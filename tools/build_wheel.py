@@ -1,7 +1,7 @@
 """Build the wheel with compiled kernels: ``python tools/build_wheel.py [--python PATH]... [--target DIR]``.
 
-The kernels are compiled for processors of the level ``ddcore.cache.LEVEL``, once for each Python, in about a minute; by
-default for the Python that runs this. For another one an environment with the package's libraries is made in
+The kernels are compiled for processors of the level ``ddcore.base.cache.LEVEL``, once for each Python, in about a
+minute; by default for the Python that runs this. For another one an environment with the package's libraries is made in
 ``build/``. Every other tool builds the same wheel without these files: its first run compiles them.
 """
 
@@ -17,12 +17,12 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ddcore.cache import LEVEL
+from ddcore.base.cache import LEVEL
 
 TOP = Path(__file__).resolve().parent.parent
 CONTENT = ("pyproject.toml", "README.md", "LICENSE", "ddcore", "io", "jobs", "cli")
 COMPILE = """
-from ddcore.cache import kernel_folder
+from ddcore.base.cache import kernel_folder
 from ddcore.jobs.setup import compile_kernels
 compile_kernels()
 print(kernel_folder())

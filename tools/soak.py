@@ -31,11 +31,11 @@ from pathlib import Path
 import polars as pl
 from forks import Ended, Forks, forks
 
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.ledger import Ledger
-from ddcore.io.program import load_plan
-from ddcore.io.project import Project, find_project
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.storage.warehouse import Warehouse
 
 TOP = Path(__file__).resolve().parent.parent
 HISTORY = TOP / "sample_data" / "package_sets" / "dependencies.parquet"

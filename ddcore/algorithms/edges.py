@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 
 import ddcore as dd
-from ddcore.errors import ProgramError
-from ddcore.place import caller
-from ddcore.wording import kind_of, meant
+from ddcore.base.errors import ProgramError
+from ddcore.base.source_line import caller
+from ddcore.text.wording import kind_of, meant
 
 __all__ = ["both_directions", "edges_of", "nodes_of", "positive", "rows_of"]
 

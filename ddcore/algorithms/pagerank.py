@@ -10,8 +10,8 @@ import polars as pl
 import ddcore as dd
 from ddcore import col
 from ddcore.algorithms.edges import edges_of, nodes_of, positive
-from ddcore.errors import ProgramError
-from ddcore.place import caller
+from ddcore.base.errors import ProgramError
+from ddcore.base.source_line import caller
 
 __all__ = ["pagerank"]
 

@@ -7,9 +7,9 @@ import polars as pl
 import ddcore as dd
 from ddcore import col
 from ddcore.algorithms.edges import edges_of, rows_of
-from ddcore.errors import ProgramError
-from ddcore.place import caller
-from ddcore.schema import parse_type
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import parse_type
+from ddcore.base.source_line import caller
 
 __all__ = ["shortest_paths"]
 

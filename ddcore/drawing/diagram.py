@@ -13,13 +13,13 @@ from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
-from ddcore.cells import printable
-from ddcore.graph import Node
+from ddcore.base.schema import Schema
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.constant import Constant
-from ddcore.plan import Arrangement, Plan
-from ddcore.schema import Schema
+from ddcore.planning.plan import Arrangement, Plan
+from ddcore.program.graph import Node
+from ddcore.text.cells import printable
 
 __all__ = ["Box", "Diagram", "Edge", "Frame", "Index", "diagram"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ddcore.drawing.diagram import diagram
 from ddcore.drawing.svg import DARK, LIGHT, svg
-from ddcore.graph import Graph, Node
-from ddcore.markup import scrolling, svg_inline, table
-from ddcore.notebook import fragment, heading, note, themed
 from ddcore.operators.borders import Input, Leave, Variable
-from ddcore.plan import Plan
+from ddcore.planning.plan import Plan
+from ddcore.program.graph import Graph, Node
+from ddcore.text.markup import scrolling, svg_inline, table
+from ddcore.text.notebook import fragment, heading, note, themed
 
 __all__ = ["collection_piece", "plan_piece"]
 

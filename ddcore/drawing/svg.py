@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from ddcore.cells import printable
 from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
 from ddcore.drawing.layout import Layout, Point, layout
+from ddcore.text.cells import printable
 
 __all__ = ["DARK", "LIGHT", "NAMESPACE", "Note", "curve", "svg"]
 

@@ -9,20 +9,20 @@ from functools import cached_property
 
 import polars as pl
 
-from ddcore.batch import Batch, concatenate
-from ddcore.encoding import decode_frame, encode_frame
-from ddcore.errors import FoldError, Mismatch
+from ddcore.base.errors import FoldError, Mismatch
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.data.encoding import decode_frame, encode_frame
 from ddcore.explaining.derivation import Derivation, Fact
 from ddcore.explaining.fetching import Fetch, Reader
 from ddcore.explaining.restricting import EVERYTHING, NOTHING, Restriction
 from ddcore.explaining.trials import Counts, Elements, Goal, Trials, minimal
 from ddcore.explaining.watching import TRIAL, Layout, Watch, narrowed_to
-from ddcore.frames import batch_of
-from ddcore.libraries import numpy as np
 from ddcore.operators.concat import Negate
 from ddcore.operators.multiset import Multiset
-from ddcore.planner import Program, build
-from ddcore.schema import Schema
+from ddcore.planning.planner import Program, build
+from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.frames import batch_of
 
 __all__ = ["Causes", "Explanation", "Inputs", "Question", "held", "rows_with"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ddcore.base.lazy import numpy as np
 from ddcore.explaining.watching import Rounds, Watch
-from ddcore.libraries import numpy as np
 from ddcore.operators.agg import Aggregation, Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from ddcore.batch import Batch
-from ddcore.encoding import NULL
+from ddcore.base.lazy import numpy as np
+from ddcore.data.encoding import NULL
 from ddcore.explaining.needs import Edge, LookUp, Needs
 from ddcore.explaining.restricting import NOTHING, Restriction
 from ddcore.explaining.watching import Layout, Watch
-from ddcore.libraries import numpy as np
 from ddcore.operators.agg import Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
@@ -25,6 +24,7 @@ from ddcore.operators.constant import Constant
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join
 from ddcore.operators.join_between import JoinBetween
+from ddcore.traces.batch import Batch
 
 __all__ = ["Fetch", "Reader"]
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ddcore.base.schema import Schema
 from ddcore.explaining.restricting import NOTHING, Alternative, Restriction, Values
-from ddcore.graph import Graph
 from ddcore.operators.agg import Aggregation
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
@@ -27,7 +27,7 @@ from ddcore.operators.join_between import JoinBetween
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import TopK
-from ddcore.schema import Schema
+from ddcore.program.graph import Graph
 
 __all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups"]
 

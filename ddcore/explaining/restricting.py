@@ -9,9 +9,9 @@ from operator import and_, or_
 
 import polars as pl
 
-from ddcore.encoding import NULL, decode, encode
-from ddcore.libraries import numpy as np
-from ddcore.schema import Schema, Type
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.data.encoding import NULL, decode, encode
 
 __all__ = ["EVERYTHING", "NOTHING", "Alternative", "Restriction", "Values"]
 

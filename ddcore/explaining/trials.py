@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ddcore.batch import Batch, concatenate
-from ddcore.errors import FoldError
+from ddcore.base.errors import FoldError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.threads import available
+from ddcore.engine.worker import Worker
 from ddcore.explaining.watching import run
-from ddcore.libraries import numpy as np
-from ddcore.plan import Plan
-from ddcore.threads import available
-from ddcore.worker import Worker
+from ddcore.planning.plan import Plan
+from ddcore.traces.batch import Batch, concatenate
 
 __all__ = ["Counts", "Elements", "Goal", "Trials", "minimal"]
 

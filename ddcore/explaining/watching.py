@@ -12,19 +12,19 @@ from typing import Any
 
 import polars as pl
 
-from ddcore.batch import Batch, concatenate
-from ddcore.collection import Collection
-from ddcore.errors import UsageError
-from ddcore.graph import Graph, Inspection, Node
-from ddcore.libraries import numpy as np
+from ddcore.base.errors import UsageError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.threads import available
+from ddcore.engine.worker import Worker
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input
 from ddcore.operators.select import Select
-from ddcore.planner import Program, build
-from ddcore.schema import Schema
-from ddcore.threads import available
-from ddcore.wording import listed
-from ddcore.worker import Worker
+from ddcore.planning.planner import Program, build
+from ddcore.program.collection import Collection
+from ddcore.program.graph import Graph, Inspection, Node
+from ddcore.text.wording import listed
+from ddcore.traces.batch import Batch, concatenate
 
 __all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "run"]
 

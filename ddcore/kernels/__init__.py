@@ -1,7 +1,7 @@
 """Compiled inner loops over int64 columns.
 
 Kernels know nothing of types, schemas or programs: they see codes, words, times and diffs (see
-:mod:`ddcore.encoding`), two-dimensional arrays are ``(columns, rows)``, one column per line. Compilation and the
+:mod:`ddcore.data.encoding`), two-dimensional arrays are ``(columns, rows)``, one column per line. Compilation and the
 cache of compiled code: :mod:`ddcore.kernels.compiling`.
 
 Modules are loaded when first used: importing this package, as building a plan does, does not load numba.

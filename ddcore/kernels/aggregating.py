@@ -12,8 +12,8 @@ import numpy as np
 from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
-from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, same, sort_rows
+from ddcore.kernels.time_columns import grow, holds, inside
 from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
 
 _NULL, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddcore.compiling.native import Array
 from ddcore.kernels.compiling import IN1, INT, OUT1, VOID, inline, kernel
-from ddcore.native import Array
 
 _P1 = np.uint64(11400714785074694791)
 _P2 = np.uint64(14029467366897019727)

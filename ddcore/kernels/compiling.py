@@ -1,7 +1,8 @@
 """How kernels are compiled.
 
 Every kernel has one explicit signature, so it is compiled once at set-up, kept in the user's cache folder and loaded
-in milliseconds by every later process: see :mod:`ddcore.kernel_cache`. Only a process that compiles one imports numba.
+in milliseconds by every later process: see :mod:`ddcore.compiling.kernel_cache`. Only a process that compiles one
+imports numba.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from ddcore import kernel_cache, linked_kernels
-from ddcore.native import Array, Code, function_of, linked
+from ddcore.compiling import kernel_cache, linked_kernels
+from ddcore.compiling.native import Array, Code, function_of, linked
 
 INT, BOOL, VOID = "int64", "boolean", "void"
 # Inputs are read-only so that read-only Arrow buffers can be passed.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddcore.compiling.native import Array
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, inline, kernel, several
-from ddcore.native import Array
 
 UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
 _BLOCK = 2048  # rows whose fields are handled one after the other: they stay in the cache

@@ -28,7 +28,7 @@ from ddcore.kernels.aggregating import (
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, add_float, clear, is_special, read_float
 from ddcore.kernels.means import DIGITS
-from ddcore.kernels.points import grow
+from ddcore.kernels.time_columns import grow
 from ddcore.kernels.wide import fits, triple_fits
 
 _NULL = np.int64(-(2**63))

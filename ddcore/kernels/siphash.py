@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddcore.compiling.native import Array
 from ddcore.kernels.compiling import IN1, INT, OUT2, VOID, inline, kernel
-from ddcore.native import Array
 
 _BYTES, _WORDS = Array("uint8", 1), Array("uint64", 1)
 _STATE, _SUMS = Array("uint64", 2, writes=True), OUT2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddcore.compiling.native import Array
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, VOID, inline, kernel, several
 from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
-from ddcore.native import Array
 
 _SMALL = 24
 _LEAST, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)

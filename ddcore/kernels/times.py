@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import same, sort_rows
+from ddcore.kernels.time_columns import grow, holds, inside
 
 _FEW = 24  # versions of a key that are sorted in place
 

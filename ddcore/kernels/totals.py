@@ -13,8 +13,8 @@ from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import INFINITY, LIMBS, NAN, is_special, limbs_of, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
-from ddcore.kernels.points import grow, holds, inside
 from ddcore.kernels.sorting import add, multiply, sort_rows
+from ddcore.kernels.time_columns import grow, holds, inside
 from ddcore.kernels.wide import add_pair, add_triple, product, triple_fits
 
 ROWS, VALUES, NULLS, TRUES, FLOATS, INFINITE, BELOW_ALL, UNDEFINED, NOTHING = 0, 1, 2, 3, 4, 5, 6, 7, 8

@@ -47,7 +47,7 @@ def kinds() -> dict[str, type[Operator]]:
 
 def public() -> dict[str, Public]:
     """What makes a collection in a program, by name: methods of a collection and of its groups, functions of ddcore."""
-    from ddcore.collection import Collection, GroupBy
+    from ddcore.program.collection import Collection, GroupBy
 
     functions = [*_methods(Collection, ""), *_methods(GroupBy, "group_by."), *_exported()]
     results = [(name, function, _hints(function)) for name, function in functions]
@@ -60,7 +60,7 @@ def public() -> dict[str, Public]:
 
 def aggregates() -> dict[str, Callable[..., Any]]:
     """The functions of ddcore that make an aggregate of ``group_by().agg()``, by name: ``dd.sum``."""
-    from ddcore.aggregates import Aggregate
+    from ddcore.program.aggregates import Aggregate
 
     return {name: each for name, each in _exported() if _mentions(_hints(each).get("return"), Aggregate)}
 
@@ -78,7 +78,7 @@ def _exported() -> list[tuple[str, Callable[..., Any]]]:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of the parameters and of the result. Names that only type checkers import are those of collections."""
-    from ddcore.collection import Collection, GroupBy
+    from ddcore.program.collection import Collection, GroupBy
 
     return get_type_hints(function, localns={"Collection": Collection, "GroupBy": GroupBy})
 

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ddcore import arguments, encoding, kernels
-from ddcore.aggregates import AGGREGATES, Aggregate
-from ddcore.digests import Part, digest
-from ddcore.errors import DiffOverflow, ProgramError
-from ddcore.expressions import Predicate, Projection, identity, parse
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base.digests import Part, digest
+from ddcore.base.errors import DiffOverflow, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
+from ddcore.expressions.expressions import Predicate, Projection, identity, parse
 from ddcore.operators.base import Rounds, State, Step
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
-from ddcore.place import caller
-from ddcore.schema import Schema, Type
-from ddcore.trace import Rows, gather
-from ddcore.wording import listed
+from ddcore.program import arguments
+from ddcore.program.aggregates import AGGREGATES, Aggregate
+from ddcore.text.wording import listed
+from ddcore.traces.trace import Rows, gather
 
 if TYPE_CHECKING:
     from ddcore.operators.totals import Totals
     from ddcore.operators.tree import Tree
-    from ddcore.plan import Block, Plan
-    from ddcore.sorted_batch import SortedBatch
+    from ddcore.planning.plan import Block, Plan
+    from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
 
@@ -231,9 +233,9 @@ class ResultStep(ReductionStep):
     ) -> Changes:
         """The changes of keys with short histories in one pass; of others in the steps one after the other.
 
-        ``how``: of each aggregate what :func:`ddcore.kernels.short.reduce` needs.
+        ``how``: of each aggregate what :func:`ddcore.kernels.short_histories.reduce` needs.
         """
-        rest, updates, pending = kernels.short.reduce(
+        rest, updates, pending = kernels.short_histories.reduce(
             loops, *how, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.words, history.times, history.diffs,
             before.offsets, before.words, before.times, before.diffs,
@@ -286,7 +288,7 @@ class AggregationStep(ResultStep):
         keys, starts = part.keys, part.offsets
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
         before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
-        rows = kernels.short.contested(
+        rows = kernels.short_histories.contested(
             bool(self._kinds[0] == kernels.aggregating.MIN), starts,
             np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),
             np.ascontiguousarray(new.times), new.diffs,
@@ -321,13 +323,13 @@ class AggregationStep(ResultStep):
         return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
 
     def _is_simple(self, aggregate: Named) -> bool:
-        """Whether :func:`ddcore.kernels.short.reduce` computes an aggregate."""
+        """Whether :func:`ddcore.kernels.short_histories.reduce` computes an aggregate."""
         _, kind, argument = aggregate
         if argument is None:
             return True
         dtype = self.port.schema[argument]
         number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
-        return number in kernels.short.KINDS and not dtype.is_pooled
+        return number in kernels.short_histories.KINDS and not dtype.is_pooled
 
     def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Words in which string arguments of min and max are ordered as strings.

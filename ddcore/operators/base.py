@@ -18,15 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from ddcore.libraries import numpy as np
-from ddcore.schema import Schema
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
 
 if TYPE_CHECKING:
-    from ddcore.batch import Batch
-    from ddcore.forwarding import Delivery
-    from ddcore.plan import Arrangement, Block, Plan
-    from ddcore.sorted_batch import SortedBatch
-    from ddcore.trace import Trace
+    from ddcore.engine.forwarding import Delivery
+    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.traces.batch import Batch
+    from ddcore.traces.sorted_batch import SortedBatch
+    from ddcore.traces.trace import Trace
 
 __all__ = ["Keyed", "Linear", "Needs", "Operator", "Port", "Rounds", "State", "Step"]
 
@@ -46,7 +46,7 @@ class Operator:
     process and release; fingerprints are computed from it. ``inner``: a part of another operator, which no program
     names; ``in_tree``: of a tree of partial results, which only large groups reach. ``signs``: of the counts of its
     result: "kept", none is negative where none of its inputs' is; "positive", none ever is; "any" says nothing
-    (:mod:`ddcore.signs`).
+    (:mod:`ddcore.planning.signs`).
     """
 
     name: ClassVar[str]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.batch import Batch
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.priority import priority_of, round_of
+from ddcore.traces.batch import Batch
 
 if TYPE_CHECKING:
     from ddcore.operators.priority import Priority

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from ddcore import encoding
-from ddcore.casts import InexactCast, exact_cast
-from ddcore.errors import DdError, ExpressionError, is_interrupt
-from ddcore.functions import name_of
-from ddcore.schema import Schema, Type
-from ddcore.wording import described, line_of
+from ddcore.base.errors import DdError, ExpressionError, is_interrupt
+from ddcore.base.schema import Schema, Type
+from ddcore.data import encoding
+from ddcore.data.casts import InexactCast, exact_cast
+from ddcore.program.fingerprint import name_of
+from ddcore.text.wording import described, line_of
 
 __all__ = ["Frames", "call", "call_twice", "checks_functions"]
 

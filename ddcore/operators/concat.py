@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddcore import arguments
-from ddcore.batch import Batch
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
 from ddcore.operators.base import Linear, Needs
-from ddcore.place import caller
-from ddcore.schema import Schema
+from ddcore.program import arguments
+from ddcore.traces.batch import Batch
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
+    from ddcore.program.collection import Collection
 
 __all__ = ["Concat", "Negate", "aligned"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ddcore.batch import Batch
-from ddcore.casts import InexactCast, exact_cast
-from ddcore.digests import digest
-from ddcore.encoding import encode, encode_frame
-from ddcore.errors import DataError, ProgramError
-from ddcore.frames import check_column
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import DataError, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Type, check_pattern, type_of
+from ddcore.base.source_line import caller
+from ddcore.data.casts import InexactCast, exact_cast
+from ddcore.data.encoding import encode, encode_frame
 from ddcore.operators.base import Operator
-from ddcore.place import caller
-from ddcore.schema import Type, check_pattern, type_of
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import check_column
 
 __all__ = ["Constant"]
 

@@ -14,23 +14,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ddcore import arguments, kernels
-from ddcore.batch import Batch, concatenate
-from ddcore.consolidation import arrange
-from ddcore.digests import digest
-from ddcore.encoding import key_codes
-from ddcore.errors import ProgramError
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.join import Heads, matches
-from ddcore.place import caller
-from ddcore.schema import Schema
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import distinct_keys
+from ddcore.program import arguments
+from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
-    from ddcore.plan import Arrangement, Block, Plan
+    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.program.collection import Collection
 
 __all__ = ["DeltaJoin", "delta_join", "delta_joined"]
 
@@ -249,7 +250,7 @@ class _Rule:
             lo, hi = other.locate(distinct.codes)
             if len(distinct.words):
                 found, lo, hi = other.located(lo, hi)
-                kernels.runs.count_matches(counts, distinct.words, lo, hi, found.words)
+                kernels.look_up.count_matches(counts, distinct.words, lo, hi, found.words)
             else:
                 counts += hi - lo
         row_counts = np.empty(len(codes), dtype=np.int64)

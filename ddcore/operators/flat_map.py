@@ -8,18 +8,19 @@ from typing import Any
 
 import polars as pl
 
-from ddcore import arguments, encoding
-from ddcore.batch import Batch
-from ddcore.digests import digest
-from ddcore.errors import ProgramError
-from ddcore.expressions import ListProjection
-from ddcore.frames import values_of
-from ddcore.functions import text_of
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
+from ddcore.expressions.expressions import ListProjection
 from ddcore.operators.base import Linear, Needs
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
-from ddcore.place import caller
-from ddcore.schema import Schema, parse_schema
+from ddcore.program import arguments
+from ddcore.program.fingerprint import text_of
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import values_of
 
 __all__ = ["Explode", "FlatMap", "flat_map"]
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ddcore import encoding
-from ddcore.digests import digest
-from ddcore.errors import ProgramError
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Type
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
 from ddcore.operators.base import State, Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.operators.row_hash import MOST_BITS, RowHash
-from ddcore.place import caller
-from ddcore.schema import Type
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Rows
-from ddcore.wording import brief
+from ddcore.text.wording import brief
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
+    from ddcore.program.collection import Collection
 
 __all__ = ["MOST_TRIES", "Contest", "ContestStep", "Numbering", "identified"]
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ddcore import arguments
-from ddcore.errors import ProgramError
-from ddcore.expressions import parse
-from ddcore.functions import name_of
+from ddcore.base.errors import ProgramError
+from ddcore.base.source_line import caller
+from ddcore.expressions.expressions import parse
 from ddcore.operators.concat import aligned
 from ddcore.operators.priority import Priority
-from ddcore.place import caller
-from ddcore.wording import brief, meant
+from ddcore.program import arguments
+from ddcore.program.fingerprint import name_of
+from ddcore.text.wording import brief, meant
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
+    from ddcore.program.collection import Collection
 
 __all__ = ["DEFAULT_MAX_ROUNDS", "AtLimit", "fixed_point", "fixed_points", "iterate"]
 

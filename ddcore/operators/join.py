@@ -9,24 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from ddcore import arguments, kernels, threads
-from ddcore.batch import Batch
-from ddcore.digests import digest
-from ddcore.errors import ProgramError
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base import threads
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
 from ddcore.operators import outer_join
 from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.packed_batch import PackedBatch
-from ddcore.place import caller
-from ddcore.ranges import portions
-from ddcore.schema import Schema
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, distinct_keys
+from ddcore.program import arguments
+from ddcore.traces.batch import Batch
+from ddcore.traces.packed_batch import PackedBatch
+from ddcore.traces.ranges import portions
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
-    from ddcore.forwarding import Delivery
-    from ddcore.plan import Arrangement, Block, Plan
+    from ddcore.engine.forwarding import Delivery
+    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.program.collection import Collection
 
 __all__ = [
     "CHUNK",

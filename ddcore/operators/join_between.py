@@ -13,25 +13,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ddcore import arguments, kernels, spilling, threads
-from ddcore.consolidation import arrange
-from ddcore.digests import digest
-from ddcore.encoding import NULL
-from ddcore.errors import ProgramError
-from ddcore.lattice import advance
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base import threads
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lattice import advance
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.data.encoding import NULL
 from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
 from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
-from ddcore.place import caller
-from ddcore.ranges import portions
-from ddcore.schema import Schema
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, distinct_keys, gather
+from ddcore.program import arguments
+from ddcore.traces import spilling
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.ranges import portions
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, distinct_keys, gather
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
-    from ddcore.forwarding import Delivery
-    from ddcore.plan import Block, Plan
+    from ddcore.engine.forwarding import Delivery
+    from ddcore.planning.plan import Block, Plan
+    from ddcore.program.collection import Collection
 
 __all__ = ["Closed", "Ends", "JoinBetween", "join_between"]
 
@@ -389,7 +392,7 @@ def _of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarra
     wanted = np.take(keys, some, axis=1)
     if (words == np.concatenate([wanted, wanted], axis=1)).all():
         return lo, hi
-    narrowed: tuple[np.ndarray, np.ndarray] = kernels.runs.of_keys(keys, lo, hi, batch.widen().words)
+    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.widen().words)
     return narrowed
 
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddcore import arguments
-from ddcore.digests import digest
-from ddcore.errors import DiffOverflow
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import DiffOverflow
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
 from ddcore.operators.base import Step
 from ddcore.operators.concat import aligned
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.schema import Schema
-from ddcore.trace import Rows
+from ddcore.program import arguments
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
+    from ddcore.program.collection import Collection
 
 __all__ = ["Multiset", "combine"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
+    from ddcore.program.collection import Collection
 
 __all__ = ["KINDS", "How", "anti", "equal", "full", "left", "right", "semi"]
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddcore import kernels
-from ddcore.digests import digest
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
 from ddcore.operators.agg import Aggregation, AggregationStep, Named
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Targets
 from ddcore.operators.tree import Bucket, Spread, Tree
-from ddcore.schema import Schema, Type
-from ddcore.trace import Rows
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
 
 __all__ = ["PartialAggregation", "tree"]
 

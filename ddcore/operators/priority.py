@@ -12,13 +12,13 @@ from typing import Any
 
 import polars as pl
 
-from ddcore.batch import Batch
-from ddcore.encoding import NULL
-from ddcore.errors import ExpressionError, ProgramError
-from ddcore.expressions import Projection, canonical
-from ddcore.frames import values_of
-from ddcore.libraries import numpy as np
-from ddcore.schema import Schema
+from ddcore.base.errors import ExpressionError, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.data.encoding import NULL
+from ddcore.expressions.expressions import Projection, canonical
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import values_of
 
 __all__ = ["Priority", "priority_of", "round_of"]
 

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ddcore import arguments, encoding
-from ddcore.digests import digest
-from ddcore.errors import ProgramError
-from ddcore.functions import name_of, text_of
-from ddcore.graph import shape
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
-from ddcore.place import caller
-from ddcore.schema import Schema, parse_schema
-from ddcore.trace import Rows
+from ddcore.program import arguments
+from ddcore.program.fingerprint import name_of, text_of
+from ddcore.program.graph import shape
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
 
 __all__ = ["Reduce"]
 

@@ -13,23 +13,26 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ddcore import consolidation, encoding, kernels, spilling, threads
-from ddcore.batch import Batch
-from ddcore.consolidation import arrange
-from ddcore.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base import threads
+from ddcore.base.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
+from ddcore.base.lazy import numpy as np
+from ddcore.data import encoding
 from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Port, Rounds, State, Step
 from ddcore.operators.tree import Tree
-from ddcore.packed_batch import PackedBatch
-from ddcore.ranges import at_rest, combined, concatenated, portions
-from ddcore.sorted_batch import SortedBatch
-from ddcore.trace import Keys, Rows, chosen, distinct_keys, gather
+from ddcore.traces import consolidation, spilling
+from ddcore.traces.batch import Batch
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.packed_batch import PackedBatch
+from ddcore.traces.ranges import at_rest, combined, concatenated, portions
+from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.trace import Keys, Rows, chosen, distinct_keys, gather
 
 if TYPE_CHECKING:
-    from ddcore.forwarding import Delivery
-    from ddcore.plan import Arrangement, Block, Plan
-    from ddcore.schema import Schema
+    from ddcore.base.schema import Schema
+    from ddcore.engine.forwarding import Delivery
+    from ddcore.planning.plan import Arrangement, Block, Plan
 
 __all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
@@ -273,7 +276,7 @@ class ReductionStep(Step):
         )  # fmt: skip
         evaluations = Evaluations(part.keys, offsets, versions)
         target = self.evaluate(evaluations, history, loops)
-        evals, words, diffs, beyond = kernels.emitting.emit(
+        evals, words, diffs, beyond = kernels.differences.emit(
             self.inputs, loops, offsets, versions, target.evals, target.words, target.counts,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import polars as pl
 import polars_hash as plh
 
-from ddcore import encoding, kernels
-from ddcore.batch import Batch
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.data import encoding
+from ddcore.data.pools import Strings
 from ddcore.operators.base import Linear
-from ddcore.pools import Strings
-from ddcore.schema import Schema, Type
+from ddcore.traces.batch import Batch
 
 __all__ = ["MOST_BITS", "RowHash", "row_hashes"]
 

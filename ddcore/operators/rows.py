@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddcore.errors import ProgramError
-from ddcore.place import caller
+from ddcore.base.errors import ProgramError
+from ddcore.base.source_line import caller
 
 if TYPE_CHECKING:
-    from ddcore.collection import Collection
+    from ddcore.program.collection import Collection
 
 __all__ = ["rows"]
 

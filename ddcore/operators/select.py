@@ -8,16 +8,17 @@ from typing import Any
 
 import polars as pl
 
-from ddcore import arguments, encoding
-from ddcore.batch import Batch
-from ddcore.digests import digest
-from ddcore.errors import ExpressionError, ProgramError
-from ddcore.expressions import Projection
-from ddcore.frames import values_of
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import ExpressionError, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
+from ddcore.expressions.expressions import Projection
 from ddcore.operators.base import Linear, Needs
-from ddcore.place import caller
-from ddcore.schema import Schema
+from ddcore.program import arguments
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import values_of
 
 __all__ = ["Select"]
 

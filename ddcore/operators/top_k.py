@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ddcore import arguments, encoding
-from ddcore.digests import digest
-from ddcore.errors import ProgramError
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
 from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.operators.tree import Bucket, Spread, Tree
-from ddcore.place import caller
-from ddcore.schema import Schema
-from ddcore.trace import Rows
-from ddcore.wording import brief
+from ddcore.program import arguments
+from ddcore.text.wording import brief
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
 
 __all__ = ["Ties", "TopK"]
 

@@ -18,19 +18,20 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ddcore import encoding, kernels
-from ddcore.aggregates import AGGREGATES
-from ddcore.batch import Batch
-from ddcore.digests import Part, digest
-from ddcore.libraries import numpy as np
+from ddcore import kernels
+from ddcore.base.digests import Part, digest
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.data import encoding
 from ddcore.operators.agg import Aggregation, Distinct, Named, ResultStep
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Targets
-from ddcore.schema import Schema, Type
-from ddcore.trace import Rows
+from ddcore.program.aggregates import AGGREGATES
+from ddcore.traces.batch import Batch
+from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.plan import Block, Plan
+    from ddcore.planning.plan import Block, Plan
 
 __all__ = ["Totals", "TotalsStep", "totals_of"]
 

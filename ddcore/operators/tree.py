@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ddcore.batch import Batch
-from ddcore.encoding import key_codes
-from ddcore.libraries import numpy as np
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type, is_direct
+from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Linear, Operator
-from ddcore.schema import Schema, Type, is_direct
+from ddcore.traces.batch import Batch
 
 if TYPE_CHECKING:
     from ddcore.operators.reduction import Reduction

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddcore import arguments, expressions
-from ddcore.batch import Batch
-from ddcore.digests import digest
-from ddcore.expressions import Predicate
-from ddcore.frames import values_of
-from ddcore.libraries import numpy as np
+from ddcore.base.digests import digest
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema
+from ddcore.expressions import expressions
+from ddcore.expressions.expressions import Predicate
 from ddcore.operators.base import Linear, Needs
-from ddcore.schema import Schema
+from ddcore.program import arguments
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import values_of
 
 __all__ = ["Where"]
 

@@ -1,7 +1,7 @@
 """Programs of SQL: views, planned onto the collections that programs of Python are written in.
 
-``program`` gives a function as :mod:`ddcore.planner` and :mod:`ddcore.reference` call it. Only this package imports
-sqlglot, and only when a program is SQL.
+``program`` gives a function as :mod:`ddcore.planning.planner` and :mod:`ddcore.reference` call it. Only this package
+imports sqlglot, and only when a program is SQL.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddcore.errors import ProgramError
-from ddcore.wording import kind_of
+from ddcore.base.errors import ProgramError
+from ddcore.text.wording import kind_of
 
 __all__ = ["load", "program"]
 

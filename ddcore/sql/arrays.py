@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from sqlglot import exp
 
-from ddcore.schema import Type, parse_type
+from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 

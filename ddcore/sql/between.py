@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.names import types
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, aligned, is_plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from sqlglot import exp
 
-from ddcore.schema import Type
+from ddcore.base.schema import Type
 from ddcore.sql import dates
 from ddcore.sql.values import INT, Value, Values, as_type, declared_type, null
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.schema import Type
+from ddcore.base.schema import Type
 from ddcore.sql.source import shown
 from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant
 

@@ -11,9 +11,9 @@ import polars as pl
 from sqlglot import exp
 
 import ddcore
-from ddcore.errors import ProgramError
-from ddcore.expressions import canonical
-from ddcore.place import planning
+from ddcore.base.errors import ProgramError
+from ddcore.base.source_line import planning
+from ddcore.expressions.expressions import canonical
 from ddcore.sql import joins
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.source import Source, called, parts, shown
@@ -198,7 +198,7 @@ class _Aggregates:
         kinds = {ddcore.count: "int64", ddcore.count_distinct: "int64", ddcore.mean: "float64"}
 
         def result(node: exp.Expr) -> Value:
-            from ddcore.schema import Type
+            from ddcore.base.schema import Type
 
             kind = Type(kinds[make]) if make in kinds else value.type if value is not None else None
             return Value(pl.col(name), kind, node)

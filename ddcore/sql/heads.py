@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.brackets import closing
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import is_kind, nearly, word, written

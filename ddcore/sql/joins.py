@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.place import planning
-from ddcore.schema import Schema
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, windows
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.names import (
@@ -77,7 +77,7 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
 
 def safe_struct(expr: pl.Expr) -> bool:
     """Whether an expression makes a struct, which is no null where its field is one."""
-    from ddcore import syntax
+    from ddcore.expressions import syntax
 
     return syntax.operation(syntax.read(expr)) == "AsStruct"
 

@@ -8,7 +8,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.tokens import is_kind, nearly, word, written
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from ddcore.schema import Schema, parse_schema
+from ddcore.base.schema import Schema, parse_schema
 from ddcore.sql.source import Source, parts, shown
-from ddcore.wording import listed, meant
+from ddcore.text.wording import listed, meant
 
 __all__ = [
     "Column", "Relation", "candidates", "free", "is_comma", "is_named", "mentioned", "own", "require_names", "resolve",

@@ -11,8 +11,8 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from ddcore import syntax
-from ddcore.schema import Type
+from ddcore.base.schema import Type
+from ddcore.expressions import syntax
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, null, shared
 

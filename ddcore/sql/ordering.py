@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.place import planning
+from ddcore.base.source_line import planning
 from ddcore.sql.names import Column, Relation, is_named, resolve, types
 from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values

@@ -11,7 +11,7 @@ from sqlglot import Token, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.commas import check_commas

@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.constants import constant
-from ddcore.place import planning
+from ddcore.base.source_line import planning
+from ddcore.program.constants import constant
 from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
 from ddcore.sql.source import Source, shown
 from ddcore.sql.subqueries import Outer
 from ddcore.sql.values import TEXT, Value, Values, aligned, as_type, is_plain
-from ddcore.wording import listed, meant
+from ddcore.text.wording import listed, meant
 
 __all__ = ["Env", "Queries"]
 

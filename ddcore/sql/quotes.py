@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.source import Source, cut
 
 __all__ = ["Quoted", "quoted", "unclosed"]

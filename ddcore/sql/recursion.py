@@ -11,9 +11,9 @@ import polars as pl
 from sqlglot import exp
 
 import ddcore
-from ddcore.constants import constant
-from ddcore.place import planning
-from ddcore.schema import Type
+from ddcore.base.schema import Type
+from ddcore.base.source_line import planning
+from ddcore.program.constants import constant
 from ddcore.sql import grouping, windows
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 
 __all__ = ["DIALECT", "Declared", "Loop", "Source", "called", "cut", "parts", "shown"]
 

@@ -15,9 +15,9 @@ import polars as pl
 from sqlglot import exp
 
 import ddcore
-from ddcore.errors import ExpressionError
-from ddcore.expressions import failing
-from ddcore.place import planning
+from ddcore.base.errors import ExpressionError
+from ddcore.base.source_line import planning
+from ddcore.expressions.expressions import failing
 from ddcore.sql import grouping, joins
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
 from ddcore.sql.source import parts, shown

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import polars as pl
 from sqlglot import exp
 
-from ddcore.schema import Type
+from ddcore.base.schema import Type
 from ddcore.sql import patterns
 from ddcore.sql.casts import cast
 from ddcore.sql.source import shown

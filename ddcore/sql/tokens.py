@@ -9,7 +9,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
-from ddcore.errors import ProgramError
+from ddcore.base.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
 from ddcore.sql.source import DIALECT, Source, cut
 

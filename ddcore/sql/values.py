@@ -14,10 +14,10 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore import syntax
-from ddcore.errors import ProgramError
-from ddcore.expressions import Projection
-from ddcore.schema import Schema, Type, parse_type
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema, Type, parse_type
+from ddcore.expressions import syntax
+from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve
 from ddcore.sql.source import Source, called, shown
 

@@ -9,15 +9,15 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.errors import DdError
-from ddcore.place import planning
+from ddcore.base.errors import DdError
+from ddcore.base.source_line import planning
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import Env, Queries
 from ddcore.sql.recursion import renamed
 from ddcore.sql.source import Source
 from ddcore.sql.values import declared_type
-from ddcore.wording import described, listed, meant
+from ddcore.text.wording import described, listed, meant
 
 __all__ = ["Outputs", "outputs"]
 

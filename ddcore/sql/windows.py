@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from sqlglot import exp
 
-from ddcore.place import planning
+from ddcore.base.source_line import planning
 from ddcore.sql import grouping, joins
 from ddcore.sql.names import Relation, is_named
 from ddcore.sql.numbering import numbering

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from ddcore.errors import DataError
-from ddcore.io import store
-from ddcore.io.deltalog import commit_file, versions_of
+from ddcore.base.errors import DataError
+from ddcore.io.delta.deltalog import commit_file, versions_of
 from ddcore.io.sources.deltatable import check_inside
 from ddcore.io.sources.remote import place_of
-from ddcore.io.store import Place
+from ddcore.io.storage import store
+from ddcore.io.storage.store import Place
 
 __all__ = ["Commit", "first_deleted", "first_missing", "path_of", "read_commits"]
 

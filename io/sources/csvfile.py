@@ -1,7 +1,7 @@
 """CSV files: UTF-8, commas, a header, and quotes as in RFC 4180, plain or compressed.
 
 An empty field is null, a quoted empty field is the empty string. Every value is text, parsed by
-:func:`ddcore.io.checks.normalise`.
+:func:`ddcore.io.sources.row_checks.normalise`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
 from ddcore.io.sources import csvrows
 from ddcore.io.sources.source import Batches, Source, first_line
 

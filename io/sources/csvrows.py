@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
-from ddcore.io.checks import Column, Layout, fit, rows_of
+from ddcore.base.errors import DataError
 from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
 from ddcore.io.sources.jsonobjects import CUT, parse_object
+from ddcore.io.sources.row_checks import Column, Layout, fit, rows_of
 from ddcore.io.sources.source import Source
-from ddcore.wording import listed
+from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
-from ddcore.io.checks import DIFF
+from ddcore.base.errors import DataError
 from ddcore.io.sources.deltatable import DeltaTable
+from ddcore.io.sources.row_checks import DIFF
 from ddcore.io.sources.source import Batches
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ddcore.errors import DataError
-from ddcore.io import store
-from ddcore.io.address import is_url
-from ddcore.io.deltalog import commit_info, gap_text, lost_versions
-from ddcore.io.objects import denial, refused
-from ddcore.io.sources.files import check_folder
+from ddcore.base.errors import DataError
+from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
+from ddcore.io.delta.tables import values
 from ddcore.io.sources.parquetfile import MOST_ROWS
 from ddcore.io.sources.remote import address_at, opened_table, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
-from ddcore.io.tables import values
+from ddcore.io.storage import store
+from ddcore.io.storage.address import is_url
+from ddcore.io.storage.foreign_files import check_folder
+from ddcore.io.storage.objects import denial, refused
 
 if TYPE_CHECKING:
     import deltalake

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io.checks import Column, Layout, Rules, fit, rows_of
+from ddcore.base.errors import DataError, UsageError
 from ddcore.io.sources.paths import type_at
+from ddcore.io.sources.row_checks import Column, Layout, Rules, fit, rows_of
 from ddcore.io.sources.source import Source
-from ddcore.wording import listed, meant
+from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io import store
-from ddcore.io.address import SCHEMES, Address, Place
+from ddcore.base.errors import DataError, UsageError
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
-from ddcore.io.sources.files import check_file
 from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.remote import address_at, matching
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
+from ddcore.io.storage import store
+from ddcore.io.storage.address import SCHEMES, Address, Place
+from ddcore.io.storage.foreign_files import check_file
 
 __all__ = ["FILES", "find_snapshots", "find_sources"]
 

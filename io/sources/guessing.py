@@ -8,17 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError
+from ddcore.base.errors import DdError
+from ddcore.base.schema import parse_schema
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.jsonobjects import parse_object
 from ddcore.io.sources.jsontypes import guessed_types, is_event
-from ddcore.schema import parse_schema
 
 if TYPE_CHECKING:
+    from ddcore.base.schema import Schema
     from ddcore.io.sources.source import Source
-    from ddcore.schema import Schema
 
 __all__ = ["guessed_schema"]
 

@@ -1,7 +1,8 @@
 """JSON lines: UTF-8, one JSON object on each line, plain or compressed. A field that a line lacks is null.
 
 JSON has numbers, text, true and false; ``dd.toml`` says what they are. pyarrow reads numbers as the declared type and
-nothing else. Dates, timestamps and bytes are text, which :func:`ddcore.io.checks.rows_of` parses as that of CSV files.
+nothing else. Dates, timestamps and bytes are text, which :func:`ddcore.io.sources.row_checks.rows_of` parses as that of
+CSV files.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
+from ddcore.base.schema import Type
 from ddcore.io.sources.jsonobjects import CUT, TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
 from ddcore.io.sources.source import Batches, Source, first_line
-from ddcore.schema import Type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ddcore.libraries import numpy as np
+from ddcore.base.lazy import numpy as np
 
 __all__ = ["without_pairs"]
 

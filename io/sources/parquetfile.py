@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DataError
+from ddcore.base.errors import DataError
+from ddcore.base.memory import limited_memory
 from ddcore.io.sources.source import Batches, Source, first_line
-from ddcore.memory import limited_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,8 @@
 """Sources in an object store: which objects a URL or a pattern names, and copies of them to read.
 
 A file is read from a copy in a temporary folder of the process that reads it, made when it is first needed and kept
-until the process ends (:mod:`ddcore.io.scratch`). So every reader of files reads objects as well, and what is read
-twice is the same both times.
+until the process ends (:mod:`ddcore.io.storage.scratch`). So every reader of files reads objects as well, and what is
+read twice is the same both times.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from ddcore.io import objects, scratch
-from ddcore.io.address import Address, Place, address_of, is_url
+from ddcore.io.storage import objects, scratch
+from ddcore.io.storage.address import Address, Place, address_of, is_url
 
 if TYPE_CHECKING:
     import deltalake

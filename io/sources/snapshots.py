@@ -16,20 +16,20 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
-from ddcore.io.address import is_url
-from ddcore.io.checks import DIFF, Layout, Rules, rows_of
+from ddcore.base.errors import DataError
 from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.row_checks import DIFF, Layout, Rules, rows_of
 from ddcore.io.sources.source import Batches, Source, is_at
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
+from ddcore.io.storage.address import is_url
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ddcore.io.changelog import ChangeLog
-    from ddcore.io.tables import LiveFile, TableState
+    from ddcore.io.delta.tables import LiveFile, TableState
+    from ddcore.io.logs.changelog import ChangeLog
 
 __all__ = ["Series", "Snapshot"]
 
@@ -191,7 +191,7 @@ class Series(Source):
         """What one file of the log holds, as updates that take it away at the first snapshot."""
         import polars as pl
 
-        from ddcore.lattice import is_before
+        from ddcore.base.lattice import is_before
 
         dims, time = self.rules.dims, self.snapshots[0][0]
         updates = self.log.collect(self.log.scan_files([file]).filter(is_before(dims, self.until)))

@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from ddcore.errors import DataError
-from ddcore.io.address import is_url
+from ddcore.base.errors import DataError
 from ddcore.io.sources.paths import picked, roots
 from ddcore.io.sources.validation import validate
-from ddcore.redaction import masked
+from ddcore.io.storage.address import is_url
+from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ddcore.base.schema import Type
     from ddcore.io.sources.snapshots import Snapshot
-    from ddcore.schema import Type
 
 __all__ = ["Batches", "Source", "date_of", "first_line", "is_at"]
 
@@ -174,7 +174,7 @@ class Source(ABC):
         Columns of a type that no input can have (maps, time of day, ...) are ``pl.Object``, also inside lists and
         structs. Raises DataError when the source is unreadable, truncated, or has two columns of one name.
         """
-        from ddcore.schema import polars_type
+        from ddcore.base.schema import polars_type
 
         try:
             fields = self.fields()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddcore import errors
-from ddcore.errors import DataError, DdError
+from ddcore.base import errors
+from ddcore.base.errors import DataError, DdError
 from ddcore.io.sources.validation import validate
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io.sources.files import check_file
+from ddcore.base.errors import DataError, UsageError
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
+from ddcore.io.storage.foreign_files import check_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

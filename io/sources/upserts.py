@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
-from ddcore.io.checks import DIFF, Layout, shown_value
+from ddcore.base.errors import DataError
+from ddcore.base.lazy import numpy as np
+from ddcore.io.project.times import named, time_of
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.row_checks import DIFF, Layout, shown_value
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
-from ddcore.io.times import named, time_of
-from ddcore.libraries import numpy as np
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ddcore.io.changelog import ChangeLog
-    from ddcore.io.tables import LiveFile, TableState
+    from ddcore.io.delta.tables import LiveFile, TableState
+    from ddcore.io.logs.changelog import ChangeLog
 
 __all__ = ["ABSENT", "REDELIVERED", "ROWS", "SKIPPED", "TALLIES", "EventLog"]
 
@@ -261,7 +261,7 @@ class EventLog(Source):
         """The difference between the logs of the new history and of the old one; and what was counted."""
         import polars as pl
 
-        from ddcore.io.updates import consolidate
+        from ddcore.io.logs.updates import consolidate
 
         tallies = {ROWS: len(events)}
         events = events.filter(~pl.col(OP).is_in([BEFORE, NOTHING]))
@@ -384,8 +384,8 @@ def _those(frame: pl.DataFrame, *, is_held: bool) -> pl.DataFrame:
 def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """The rows of keys that no other row has."""
 
-    from ddcore.io.digests import row_hashes
-    from ddcore.io.updates import repeats
+    from ddcore.io.logs.digests import row_hashes
+    from ddcore.io.logs.updates import repeats
 
     twice = repeats(row_hashes(frame.select(key), bytes(16))[0])
     return frame if twice is None else frame.filter(~twice)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DataError
-from ddcore.redaction import masked
+from ddcore.base.errors import DataError
+from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import StorageError
+from ddcore.base.errors import StorageError
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Engine, Fold, Listener
 
 if TYPE_CHECKING:
-    from ddcore.io.gains import Gained
-    from ddcore.io.project import Project
+    from ddcore.io.project.project import Project
+    from ddcore.io.state.fold_result import Gained
 
 __all__ = ["hold", "load"]
 

@@ -14,10 +14,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from ddcore import encoding
-from ddcore.libraries import numpy as np
-from ddcore.narrow import NarrowColumn
-from ddcore.schema import Type
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Type
+from ddcore.data import encoding
+from ddcore.traces.compressed import NarrowColumn
 
 __all__ = ["columns_of", "packed"]
 

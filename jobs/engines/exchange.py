@@ -17,9 +17,10 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.gains import Gained
-from ddcore.io.layout import tables_of
+from ddcore.engine.profile import Profile
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.layout import tables_of
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import (
@@ -38,7 +39,6 @@ from ddcore.jobs.fold import Fold, doing
 from ddcore.jobs.spark.failures import ExecutorLost, run_job
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.shuffle import write_shuffle
-from ddcore.profile import Profile
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -167,7 +167,7 @@ def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator
 
 
 def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
-    from ddcore.io.scratch import limited
+    from ddcore.io.storage.scratch import limited
     from ddcore.jobs.engines import tasks
 
     with limited(arguments[0].memory):

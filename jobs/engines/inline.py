@@ -6,22 +6,22 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ddcore import spilling
-from ddcore.batch import Batch
-from ddcore.frames import batch_of
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.gains import Gained
-from ddcore.io.scratch import limited
-from ddcore.io.state import open_rebuild, open_worker, replay, write_gains
+from ddcore.base.threads import available
+from ddcore.engine.worker import Worker
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.state import open_rebuild, open_worker, replay, write_gains
+from ddcore.io.storage.scratch import limited
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, doing
-from ddcore.threads import available
-from ddcore.worker import Worker
+from ddcore.traces import spilling
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import batch_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.io.records import TableState
+    from ddcore.io.ledger.records import TableState
 
 __all__ = ["fold", "updates"]
 

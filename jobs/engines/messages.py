@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ddcore import queues
-from ddcore.batch import Batch, concatenate
-from ddcore.consolidation import arrange
-from ddcore.encoding import key_codes
-from ddcore.io.store import Place, source_of
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.data.encoding import key_codes
+from ddcore.engine import queues
+from ddcore.engine.queues import Queued, types_of, whole, widened
+from ddcore.engine.worker import Work, Worker, joined
+from ddcore.io.storage.store import Place, source_of
 from ddcore.jobs.engines.bodies import columns_of, packed
 from ddcore.jobs.engines.partitioning import Division
-from ddcore.libraries import numpy as np
-from ddcore.narrow import NarrowBatch
 from ddcore.operators.base import Rounds
-from ddcore.plan import Arrangement, Plan, Position
-from ddcore.queues import Queued, types_of, whole, widened
-from ddcore.schema import Schema, Type
-from ddcore.sorted_batch import SortedBatch
-from ddcore.worker import Work, Worker, joined
+from ddcore.planning.plan import Arrangement, Plan, Position
+from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = [
     "HELD",

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError
-from ddcore.io.gains import Gained
+from ddcore.base.errors import DdError
+from ddcore.io.state.fold_result import Gained
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import run_job
 from ddcore.jobs.spark.shipping import pickled

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.codes import spread
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import is_direct
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.state.codes import spread
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
-from ddcore.libraries import numpy as np
-from ddcore.plan import Arrangement
-from ddcore.schema import is_direct
+from ddcore.planning.plan import Arrangement
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError, Diverged
-from ddcore.io.gains import Gained, Stored
-from ddcore.io.store import Place
-from ddcore.io.tables import LiveFile
-from ddcore.io.times import Frontier, Window
+from ddcore.base.errors import DdError, Diverged
+from ddcore.engine.large_groups import LargeGroups
+from ddcore.engine.profile import Profile
+from ddcore.io.delta.tables import LiveFile
+from ddcore.io.project.times import Frontier, Window
+from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.storage.store import Place
 from ddcore.jobs.engines.partitioning import Division
-from ddcore.large_groups import LargeGroups
-from ddcore.plan import Position
-from ddcore.profile import Profile
-from ddcore.rebuilding import Rebuilding
+from ddcore.planning.plan import Position
+from ddcore.planning.rebuilding import Rebuilding
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ddcore.operators.base import Keyed, Linear, Rounds
 from ddcore.operators.priority import round_of
-from ddcore.plan import Arrangement, Block, Plan, Position, Target
+from ddcore.planning.plan import Arrangement, Block, Plan, Position, Target
 
 __all__ = ["Route", "Routing", "routing_of"]
 

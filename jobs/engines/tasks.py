@@ -12,20 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ddcore.errors import DdError
-from ddcore.frames import batch_of
-from ddcore.io import store
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_gains
-from ddcore.io.store import Place
-from ddcore.io.warehouse import reporting
+from ddcore.base.errors import DdError
+from ddcore.engine.worker import Worker
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_gains
+from ddcore.io.storage import store
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import reporting
 from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
 from ddcore.jobs.engines.protocol import Constants, Report, Split, Superstep, Task, Waiting
 from ddcore.jobs.failures import fold_errors
 from ddcore.operators.base import Rounds
-from ddcore.plan import Plan, Position
-from ddcore.worker import Worker
+from ddcore.planning.plan import Plan, Position
+from ddcore.traces.frames import batch_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

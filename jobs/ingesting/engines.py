@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from ddcore.io.checks import Layout
-from ddcore.io.intake import Intake, Part, frames_of, merge
-from ddcore.io.project import Project
+from ddcore.base.memory import reused_memory
+from ddcore.io.project.project import Project
+from ddcore.io.sources.intake import Intake, Part, frames_of, merge
+from ddcore.io.sources.row_checks import Layout
 from ddcore.io.sources.source import Source
-from ddcore.memory import reused_memory
 
 __all__ = ["Layouts", "Take", "session", "taker"]
 

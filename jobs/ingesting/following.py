@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io.checks import Layout, Rules
-from ddcore.io.ingest_index import IngestIndex
-from ddcore.io.intake import fitted
-from ddcore.io.ledger import Ledger
-from ddcore.io.positions import Position, last_positions
+from ddcore.base.errors import DataError, UsageError
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.times import Time, coordinates
 from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path_of, read_commits
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
+from ddcore.io.sources.intake import fitted
 from ddcore.io.sources.parquetfile import ParquetFile
+from ddcore.io.sources.positions import Position, last_positions
+from ddcore.io.sources.row_checks import Layout, Rules
 from ddcore.io.sources.source import Source, date_of
-from ddcore.io.times import Time, coordinates
 
 __all__ = ["Followed", "follow"]
 

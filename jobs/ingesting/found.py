@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io.checks import Layout, Rules
-from ddcore.io.ingest_index import IngestIndex
-from ddcore.io.intake import fitted
-from ddcore.io.ledger import Ledger
+from ddcore.base.errors import DataError, UsageError
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.finding import find_snapshots, find_sources
+from ddcore.io.sources.intake import fitted
+from ddcore.io.sources.row_checks import Layout, Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
-from ddcore.io.store import is_folder
-from ddcore.io.warehouse import Warehouse
+from ddcore.io.storage.store import is_folder
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingesting.engines import Layouts, Take
 from ddcore.jobs.ingesting.following import Followed, follow
 from ddcore.jobs.ingesting.notes import empty

@@ -7,30 +7,20 @@ from itertools import pairwise
 
 import polars as pl
 
-from ddcore.errors import DataError, LateUpdate, UnknownRetraction, UsageError
-from ddcore.io.balance import Balance, repeated_key, repeated_key_error
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import DIFF
-from ddcore.io.intake import Intake, Part, frames_of, shown
-from ddcore.io.intent import check_restated
-from ddcore.io.ledger import Ledger
-from ddcore.io.restatement import Changes, Replacement, closed_changes, replace_from
-from ddcore.io.times import (
-    Frontier,
-    Time,
-    coordinates,
-    is_open,
-    least,
-    named,
-    ordered,
-    shown_frontier,
-    time_of,
-)
-from ddcore.io.times import shown as spelled_time
-from ddcore.io.updates import RowCount
+from ddcore.base.errors import DataError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.base.lattice import is_beyond, le
+from ddcore.io.ledger.intent import check_restated
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.restatement import Changes, Replacement, closed_changes, replace_from
+from ddcore.io.logs.updates import RowCount
+from ddcore.io.project.times import Frontier, Time, coordinates, is_open, least, named, ordered, shown_frontier, time_of
+from ddcore.io.project.times import shown as spelled_time
+from ddcore.io.sources.intake import Intake, Part, frames_of, shown
+from ddcore.io.sources.row_checks import DIFF
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.options import Options
-from ddcore.lattice import is_beyond, le
 
 __all__ = ["Judgement", "Listener"]
 

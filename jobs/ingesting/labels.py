@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ddcore.errors import UsageError
-from ddcore.io.labels import Label, Labels, Names, merged, moment_of, unusable
-from ddcore.io.ledger import Ledger
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger.labels import Label, Labels, Names, merged, moment_of, unusable
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.times import Time, coordinates, span
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
-from ddcore.io.times import Time, coordinates, span
-from ddcore.io.version_names import VersionNames
-from ddcore.wording import listed, meant
+from ddcore.text.wording import listed, meant
 
 __all__ = ["Naming", "asked_labels", "not_set", "snapshot_names", "source_dates"]
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddcore.errors import DataError
-from ddcore.io.checks import Layout, listed_names
-from ddcore.io.intake import shown
-from ddcore.io.known import Known, Rows
+from ddcore.base.errors import DataError
+from ddcore.io.logs.updates import RowCount
+from ddcore.io.project.times import named
+from ddcore.io.sources.intake import shown
+from ddcore.io.sources.known import Known, Rows
+from ddcore.io.sources.row_checks import Layout, listed_names
 from ddcore.io.sources.source import Source
-from ddcore.io.times import (
-    named,
-)
-from ddcore.io.updates import RowCount
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import Snapshots
 

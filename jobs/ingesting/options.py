@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ddcore.io.labels import Labels
-from ddcore.io.times import Time
+from ddcore.io.ledger.labels import Labels
+from ddcore.io.project.times import Time
 
 __all__ = ["Options"]
 

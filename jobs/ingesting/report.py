@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ddcore.io.times import Frontier, Time
+from ddcore.io.project.times import Frontier, Time
 
 __all__ = ["IngestReport"]
 

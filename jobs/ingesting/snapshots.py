@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddcore.errors import DataError, LateUpdate, UsageError
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import LARGEST_TIME, Layout, Rules
-from ddcore.io.ingest_index import IngestIndex
-from ddcore.io.intake import fitted
-from ddcore.io.ledger import Ledger
-from ddcore.io.positions import last_positions
+from ddcore.base.errors import DataError, LateUpdate, UsageError
+from ddcore.io.delta.tables import TableState
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.times import Time, coordinates, is_open, named, time_of
+from ddcore.io.project.times import shown as spelled_time
+from ddcore.io.sources.intake import fitted
+from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
-from ddcore.io.tables import TableState
-from ddcore.io.times import Time, coordinates, is_open, named, time_of
-from ddcore.io.times import shown as spelled_time
 
 __all__ = ["Snapshots", "new_snapshots", "next_version"]
 

@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ddcore.errors import DataError, UsageError
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import Layout, Rules
-from ddcore.io.ingest_index import IngestIndex
-from ddcore.io.ledger import Ledger
-from ddcore.io.positions import last_positions
-from ddcore.io.project import Project
+from ddcore.base.errors import DataError, UsageError
+from ddcore.base.lattice import le
+from ddcore.io.delta.tables import TableState
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Time, coordinates, named, time_of
+from ddcore.io.project.times import example as example_time
+from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
+from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.row_checks import Layout, Rules
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ABSENT, REDELIVERED, SKIPPED, EventLog
-from ddcore.io.tables import TableState
-from ddcore.io.times import Time, coordinates, named, time_of
-from ddcore.io.times import example as example_time
-from ddcore.io.times import shown as spelled_time
 from ddcore.jobs.ingesting.snapshots import next_version
-from ddcore.lattice import le
-from ddcore.wording import listed, meant
+from ddcore.text.wording import listed, meant
 
 __all__ = ["EVENT_FORMS", "EventOptions", "EventSources", "events_of", "find_events", "tally_notes"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddcore.errors import UsageError
-from ddcore.io.ledger import Ledger
-from ddcore.io.project import Project
-from ddcore.io.store import is_folder
-from ddcore.io.times import LARGEST_TIME, Time, coordinates, corners, is_open, parse
-from ddcore.io.version_names import VersionNames
-from ddcore.io.warehouse import Warehouse
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import LARGEST_TIME, Time, coordinates, corners, is_open, parse
+from ddcore.io.storage.store import is_folder
+from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["NEXT", "Version", "following", "version_of"]
 

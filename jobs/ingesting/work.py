@@ -8,34 +8,28 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from ddcore.errors import DataError
-from ddcore.io import unrecorded
-from ddcore.io.changelog import ChangeLog
-from ddcore.io.checks import Layout, Rules, check_complete
-from ddcore.io.deltalog import last_transaction, named_files
-from ddcore.io.digests import Digest
-from ddcore.io.failpoint import failpoint
-from ddcore.io.ingest_index import IngestIndex
-from ddcore.io.intake import Intake, Part
-from ddcore.io.known import Earlier, Known, Rows, Seen, digest_key, find_earlier, identity, stored
-from ddcore.io.labels import Labels
-from ddcore.io.ledger import Ledger
-from ddcore.io.positions import Stamped, last_positions, position
-from ddcore.io.records import IngestRecord
-from ddcore.io.records import Source as TakenSource
+from ddcore.base.errors import DataError
+from ddcore.io.delta.deltalog import last_transaction, named_files
+from ddcore.io.delta.tables import APP, opened, require_lock
+from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.labels import Labels
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IngestRecord
+from ddcore.io.ledger.records import Source as TakenSource
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.digests import Digest
+from ddcore.io.project.times import Time, greatest, is_open, least, time_of
 from ddcore.io.sources.events import Events
+from ddcore.io.sources.intake import Intake, Part
+from ddcore.io.sources.known import Earlier, Known, Rows, Seen, digest_key, find_earlier, identity, stored
+from ddcore.io.sources.positions import Stamped, last_positions, position
+from ddcore.io.sources.row_checks import Layout, Rules, check_complete
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ROWS
-from ddcore.io.store import delete
-from ddcore.io.tables import APP, opened, require_lock
-from ddcore.io.times import (
-    Time,
-    greatest,
-    is_open,
-    least,
-    time_of,
-)
+from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
 from ddcore.jobs.ingesting.following import Followed
 from ddcore.jobs.ingesting.judgement import Judgement, Listener

@@ -12,8 +12,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from ddcore.cache import cache_folder, distrust
-from ddcore.errors import DdError
+from ddcore.base.cache import cache_folder, distrust
+from ddcore.base.errors import DdError
 from ddcore.jobs.spark import jars
 from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path

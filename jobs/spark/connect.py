@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ddcore.errors import DdError, UsageError
+from ddcore.base.errors import DdError, UsageError
 from ddcore.io.sources.spark import cores
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 from ddcore.jobs.spark.gateway import interruptible
 from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.settings import is_connect, runtime
 from ddcore.jobs.spark.shipping import package_zip
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from ddcore.errors import DdError
+from ddcore.base.errors import DdError
 from ddcore.jobs.failures import LONGEST
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 __all__ = ["ExecutorLost", "is_of_spark", "run_job", "telling_line"]
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ddcore.cache import cache_folder
-from ddcore.errors import DdError
+from ddcore.base.cache import cache_folder
+from ddcore.base.errors import DdError
 from ddcore.jobs.spark.java import find_java
-from ddcore.redaction import is_secret, masked
+from ddcore.text.redaction import is_secret, masked
 
 __all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
 

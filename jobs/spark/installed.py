@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ddcore.errors import UsageError
+from ddcore.base.errors import UsageError
 
 __all__ = ["EXTRA", "check_installed", "lacking"]
 

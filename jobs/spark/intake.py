@@ -3,8 +3,8 @@
 The tasks read files with the same readers as the inline engine. Spark's own readers replace bytes that are not
 UTF-8, turn decimals with too many digits into nulls, have no row numbers, and skip files whose names begin with
 ``_``. Parquet is divided by row groups; one task reads a CSV or JSON lines file. Delta tables are read by Spark, which
-supports all their features. :meth:`ddcore.io.intake.Intake.take` does the rest, and each task returns one line of JSON
-to the driver.
+supports all their features. :meth:`ddcore.io.sources.intake.Intake.take` does the rest, and each task returns one line
+of JSON to the driver.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ddcore.errors import DataError, DdError
-from ddcore.io.checks import DIFF, Layout
-from ddcore.io.intake import Intake, Part, frames_of
+from ddcore.base.errors import DataError, DdError
+from ddcore.io.sources.intake import Intake, Part, frames_of
 from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.row_checks import DIFF, Layout
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.spark import ERROR, cores, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line

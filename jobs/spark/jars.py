@@ -16,10 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ddcore.cache import OWN_FOLDER, cache_folder, distrust, make_private
-from ddcore.errors import StorageError
+from ddcore.base.cache import OWN_FOLDER, cache_folder, distrust, make_private
+from ddcore.base.errors import StorageError
 from ddcore.jobs.spark.java import find_java
-from ddcore.redaction import masked
+from ddcore.text.redaction import masked
 
 __all__ = ["JARS", "VERSION", "folder", "missing", "paths", "resolve"]
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from ddcore.errors import StorageError
+from ddcore.base.errors import StorageError
 
 __all__ = ["INSTALL", "LEAST", "Java", "find_java", "java_path"]
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddcore.cache import note_use
-from ddcore.errors import DdError
-from ddcore.io import scratch
+from ddcore.base.cache import note_use
+from ddcore.base.errors import DdError
+from ddcore.io.storage import scratch
 from ddcore.jobs.spark import class_archive, connect, jars
 from ddcore.jobs.spark.failures import is_of_spark
 from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
@@ -26,7 +26,7 @@ from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path
 from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.spark.shipping import package_zip
-from ddcore.redaction import PATTERN, keep_secret, masked
+from ddcore.text.redaction import PATTERN, keep_secret, masked
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

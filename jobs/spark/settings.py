@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ddcore.redaction import PATTERN
+from ddcore.text.redaction import PATTERN
 
 __all__ = ["DELTA", "cores_of", "defaults_file", "is_connect", "is_local", "is_this_machine", "runtime", "settings"]
 

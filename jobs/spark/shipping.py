@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ddcore import cache
-from ddcore.cache import (
+from ddcore.base import cache
+from ddcore.base.cache import (
     OWN_FOLDER,
     cache_folder,
     distrust,
@@ -31,25 +31,25 @@ from ddcore.cache import (
     note_use,
     shipped_folder,
 )
-from ddcore.errors import ProgramError, StorageError
+from ddcore.base.errors import ProgramError, StorageError
 from ddcore.jobs.failures import one_line
 
 __all__ = ["package_zip", "pickled"]
 
 _PACKAGES = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
-_INSIDE = "unpacked/"  # also in ddcore.cache.unpacked
+_INSIDE = "unpacked/"  # also in ddcore.base.cache.unpacked
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
-# ddcore/__init__.py of the zip. Beside it lies a copy of ddcore/cache.py, which unpacks the rest.
+# ddcore/__init__.py of the zip. Beside it lies a copy of ddcore/base/cache.py, which unpacks the rest.
 _BOOTSTRAP = '''"""Unpacks the package into the cache folder of this machine and continues from there."""
 import os
 import sys
 
-from ddcore.cache import unpacked
+from ddcore.base.cache import unpacked
 
 __path__ = [os.path.join(unpacked(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "ddcore")]
 __file__ = os.path.join(__path__[0], "__init__.py")
-del sys.modules["ddcore.cache"]  # the unpacked one lies beside the kernels
+del sys.modules["ddcore.base.cache"], sys.modules["ddcore.base"]  # the unpacked ones lie beside the kernels
 with open(__file__, encoding="utf-8") as _source:
     exec(compile(_source.read(), __file__, "exec"))
 '''
@@ -103,7 +103,8 @@ def _pack() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr(zipfile.ZipInfo("ddcore/__init__.py", _EPOCH), _BOOTSTRAP)
-        packed.writestr(zipfile.ZipInfo("ddcore/cache.py", _EPOCH), Path(cache.__file__).read_bytes())
+        packed.writestr(zipfile.ZipInfo("ddcore/base/__init__.py", _EPOCH), "")
+        packed.writestr(zipfile.ZipInfo("ddcore/base/cache.py", _EPOCH), Path(cache.__file__).read_bytes())
         for name, file in sorted([*_files(), *_kernels().items()]):
             packed.writestr(zipfile.ZipInfo(_INSIDE + name, _EPOCH), file.read_bytes())
     return buffer.getvalue()

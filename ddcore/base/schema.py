@@ -1,0 +1,341 @@
+"""Column types and schemas: the few types that rows are made of, and how foreign types widen to them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from ddcore.base.errors import ProgramError
+from ddcore.base.lazy import polars as pl
+from ddcore.text.wording import brief
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAMES = ("int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal")
+_WIDENED = {
+    "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
+    "float32": "float64",
+}  # fmt: skip
+_PYTHON = {
+    int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
+}  # fmt: skip
+_MOST_DIGITS = 18
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\w+\s*\([^()]*\)|[^\s\[\],:"]+|[\[\],:])\s*')
+_PLAIN_FIELD = re.compile(r"\w+")
+_TYPES = f"types are {', '.join(_NAMES[:-1])}, decimal(precision,scale), list[TYPE] and struct[NAME: TYPE, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A column type. ``precision`` and ``scale`` belong to decimals only; a timestamp is microseconds in UTC.
+
+    ``element`` is the type of a list's elements; ``fields`` are the names and types of a struct's fields, in order.
+    """
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+    element: Type | None = None
+    fields: tuple[tuple[str, Type], ...] = ()
+
+    def __str__(self) -> str:
+        """The type as ``dd.toml`` has it, and :func:`parse_type` reads it."""
+        if self.element is not None:
+            return f"list[{self.element}]"
+        if self.fields:
+            return f"struct[{', '.join(f'{_field_text(name)}: {kind}' for name, kind in self.fields)}]"
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values are lists or structs."""
+        return self.name in ("list", "struct")
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether values vary in width, so that the engine keeps them in a pool."""
+        return self.name in ("string", "binary", "list", "struct")
+
+    @property
+    def inner(self) -> list[tuple[str, Type]]:
+        """The parts of a nested type, each with its name behind a column's: ``[]`` of elements, ``.zip`` of a field."""
+        if self.element is not None:
+            return [("[]", self.element)]
+        return [(f".{_field_text(name)}", kind) for name, kind in self.fields]
+
+    @property
+    def polars(self) -> pl.DataType:
+        """The Polars type of a column of this type."""
+        if self.element is not None:
+            return pl.List(self.element.polars)
+        if self.fields:
+            return pl.Struct({name: kind.polars for name, kind in self.fields})
+        if self.name == "decimal":
+            return pl.Decimal(self.precision, self.scale)
+        if self.name == "timestamp":
+            return pl.Datetime("us", "UTC")
+        plain = {
+            "int64": pl.Int64(), "float64": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(),
+            "binary": pl.Binary(), "date": pl.Date(),
+        }  # fmt: skip
+        return plain[self.name]
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a column of this type."""
+        import pyarrow as pa
+
+        if self.element is not None:
+            return pa.list_(pa.field("element", self.element.arrow))
+        if self.fields:
+            return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
+        if self.name == "decimal":
+            return pa.decimal128(self.precision, self.scale)
+        if self.name == "timestamp":
+            return pa.timestamp("us", tz="UTC")
+        plain = {
+            "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "string": pa.string(),
+            "binary": pa.binary(), "date": pa.date32(),
+        }  # fmt: skip
+        return plain[self.name]
+
+
+Schema = dict[str, Type]
+
+
+def parse_type(kind: Any, place: str = "") -> Type:
+    """A type from its name (``int64``, ``decimal(10,2)``, ``list[string]``, ``struct[city: string, zip: int64]``), a
+    Polars type (``pl.Int64``), an Arrow type or a Python type (``int``).
+
+    Narrow numbers widen. ``place`` is what has this type, for messages. Raises ProgramError.
+    """
+    if isinstance(kind, Type):
+        return kind
+    if isinstance(kind, str):
+        return _Text(kind, place).whole()
+    if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
+        return type_of(kind, place)
+    if type(kind).__module__ == "pyarrow.lib" and hasattr(kind, "num_fields"):
+        return type_of(polars_type(kind), place)
+    if get_origin(kind) is list:
+        return Type("list", element=parse_type(get_args(kind)[0], f"{place}[]"))
+    return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), place)
+
+
+def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
+    """The type that holds every value of a Polars type. Raises ProgramError where there is none, naming ``place``."""
+    if isinstance(dtype, type):
+        if dtype.is_nested():
+            raise _unsupported(dtype, place)
+        dtype = dtype()
+    if isinstance(dtype, pl.List | pl.Array):
+        return Type("list", element=type_of(_instance(dtype.inner), f"{place}[]"))
+    if isinstance(dtype, pl.Struct) and dtype.fields:
+        inner = [(one.name, type_of(_instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
+        return Type("struct", fields=tuple(inner))
+    if isinstance(dtype, pl.Decimal):
+        return _decimal(dtype.precision or 38, dtype.scale, str(dtype), place)
+    return _plain_type(dtype, place)
+
+
+def _plain_type(dtype: pl.DataType, place: str) -> Type:
+    if dtype.is_integer() and dtype not in (pl.UInt64(), pl.UInt128(), pl.Int128()):
+        return Type("int64")
+    if dtype.is_float():
+        return Type("float64")
+    if isinstance(dtype, pl.Datetime):
+        return Type("timestamp")
+    plain = {
+        pl.Boolean(): "bool", pl.String(): "string", pl.Binary(): "binary", pl.Date(): "date",
+    }  # fmt: skip
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        return Type("string")
+    if dtype in plain:
+        return Type(plain[dtype])
+    raise _unsupported(dtype, place)
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
+
+
+def polars_type(kind: pa.DataType) -> pl.DataType:
+    """The Polars type of an Arrow type. What Polars would turn into something else, such as a map, is ``pl.Object``,
+    also inside lists and structs.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_map(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):
+        return pl.Object()
+    if pa.types.is_struct(kind):
+        return pl.Struct([pl.Field(each.name, polars_type(each.type)) for each in kind])
+    if pa.types.is_fixed_size_list(kind):
+        return pl.Array(polars_type(kind.value_type), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pl.List(polars_type(kind.value_type))
+    return _of_arrow(kind)
+
+
+def _of_arrow(kind: pa.DataType) -> pl.DataType:
+    import pyarrow as pa
+
+    of = pa.types
+    common = (
+        of.is_integer,
+        of.is_floating,
+        of.is_string,
+        of.is_large_string,
+        of.is_boolean,
+        of.is_date,
+        of.is_timestamp,
+    )
+    if any(is_kind(kind) for is_kind in common):
+        return pl.Schema(pa.schema([("", kind)]))[""]  # the other way imports Arrow's functions
+    try:
+        series = pl.from_arrow(pa.nulls(0, type=kind))
+    except Exception:  # an input cannot hold what Polars cannot
+        return pl.Object()
+    assert isinstance(series, pl.Series)
+    return series.dtype
+
+
+def parse_schema(columns: Mapping[str, Any]) -> Schema:
+    """A schema from column names and types, as :func:`parse_type` takes them. Raises ProgramError naming the column."""
+    if not isinstance(columns, Mapping):
+        raise ProgramError(f"a schema is a dict, not {brief(columns)}", 'for example {"town": "string", "km": "int64"}')
+    schema: Schema = {}
+    for name, kind in columns.items():
+        if not isinstance(name, str):
+            raise ProgramError(f"a schema's column is called {brief(name)}", "names are text")
+        check_pattern(name)
+        schema[name] = parse_type(kind, f"column {name}")
+    return schema
+
+
+def check_pattern(name: str) -> None:
+    """Raises ProgramError for a column name that Polars reads as a pattern, which stands for other columns."""
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise ProgramError(f"{name[:60]!r} cannot be a column's name: it is a pattern of names", "rename the column")
+
+
+def is_direct(kinds: Sequence[Type]) -> bool:
+    """Whether a key of columns of these types is its own code: one column of fixed width."""
+    return len(kinds) == 1 and not kinds[0].is_pooled
+
+
+def check_names(schema: Schema, dims: Sequence[str]) -> None:
+    """Raises ProgramError for column names that change logs need for themselves."""
+    for name in schema:
+        if not name:
+            raise ProgramError("a column has no name", "name each column of the input")
+        check_pattern(name)
+        if name in (*dims, "diff") or name.startswith("_"):
+            raise ProgramError(
+                f"a column may not be called {name}: change logs use that name themselves",
+                "rename the column: with select(), or with AS in SQL",
+            )
+
+
+class _Text:
+    """A type's name under way: what is read, from the left."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._text, self._place = text, place
+        self._tokens = _TOKEN.findall(text)[::-1]
+        if _TOKEN.sub("", text):
+            raise self._wrong()
+
+    def whole(self) -> Type:
+        """The type that the text names, from its begin to its end."""
+        if "[" not in self._text:
+            return _named(self._text.strip(), repr(self._text), self._place)
+        kind = self._type(self._place)
+        if self._tokens:
+            raise self._wrong()
+        return kind
+
+    def _type(self, place: str) -> Type:
+        name = self._next()
+        if name == "list" and self._peek() == "[":
+            self._take("[")
+            element = self._type(f"{place}[]")
+            self._take("]")
+            return Type("list", element=element)
+        if name == "struct" and self._peek() == "[":
+            self._take("[")
+            fields = [self._field(place)]
+            while self._peek() == ",":
+                self._take(",")
+                fields.append(self._field(place))
+            self._take("]")
+            _check_once([name for name, _ in fields], place)
+            return Type("struct", fields=tuple(fields))
+        if not name or name in "[],:":
+            raise self._wrong()
+        return _named(name, repr(name), place)
+
+    def _field(self, place: str) -> tuple[str, Type]:
+        name = self._next()
+        if name[:1] == '"':
+            name = json.loads(name)
+        elif not _PLAIN_FIELD.fullmatch(name):
+            raise self._wrong()
+        self._take(":")
+        return name, self._type(f"{place}.{_field_text(name)}")
+
+    def _peek(self) -> str:
+        return self._tokens[-1] if self._tokens else ""
+
+    def _next(self) -> str:
+        return self._tokens.pop() if self._tokens else ""
+
+    def _take(self, token: str) -> None:
+        if self._next() != token:
+            raise self._wrong()
+
+    def _wrong(self) -> ProgramError:
+        return ProgramError(f"{_at(self._place)}there is no type {self._text!r}", _TYPES)
+
+
+def _named(name: str, shown: str, place: str) -> Type:
+    """A type that is not nested, by its name."""
+    match = _DECIMAL.fullmatch(name)
+    if match:
+        return _decimal(int(match[1]), int(match[2]), name, place)
+    name = _WIDENED.get(name, name)
+    if name not in _NAMES or name == "decimal":
+        raise ProgramError(f"{_at(place)}there is no type {shown}", _TYPES)
+    return Type(name)
+
+
+def _check_once(names: Sequence[str], place: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ProgramError(f"{_at(place)}two fields are called {twice}", "give each field its own name")
+
+
+def _field_text(name: str) -> str:
+    """A field's name as types show it: quoted where it is more than letters, digits and _."""
+    return name if _PLAIN_FIELD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _at(place: str) -> str:
+    return f"{place}: " if place else ""
+
+
+def _unsupported(dtype: pl.DataType | type[pl.DataType], place: str) -> ProgramError:
+    what = f"{dtype} (maps, extension types)" if dtype == pl.Object() else str(dtype)
+    hint = f"cast to one of {', '.join(_NAMES)}, or to a list or struct of them"
+    return ProgramError(f"{_at(place)}columns of type {what} are not supported", hint)
+
+
+def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
+    if not 0 < precision <= _MOST_DIGITS or scale > precision:
+        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {_MOST_DIGITS} digits", "cast to fewer digits")
+    return Type("decimal", precision, scale)

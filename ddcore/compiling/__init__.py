@@ -1,0 +1,1 @@
+"""Compiled kernels: built once, kept on the disk, linked to one image, called without a compiler."""

@@ -1,0 +1,147 @@
+"""Compiled kernels on the disk: one file per kernel and processor.
+
+A built package has them, for processors of a named level (:func:`ddcore.base.cache.shipped_folder`). Where they do not
+fit, and in a checkout, they are compiled once on this machine and kept in :func:`ddcore.base.cache.kernel_folder`.
+
+A file is complete or absent: it is renamed into place, and its digest is checked before it is loaded. numba's own cache
+names its folder after the path of the source, so every installation compiles again, and only numba can read it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from ddcore.base.cache import (
+    OWN_FOLDER,
+    compiling,
+    distrust,
+    kernel_folder,
+    kernel_names,
+    level_digest,
+    make_private,
+    note_use,
+    processor_digest,
+    shipped_folder,
+)
+from ddcore.compiling import compilation
+from ddcore.compiling.native import Code
+
+__all__ = ["announce", "current_kernels", "load", "processor", "store"]
+
+_DIGEST = 32  # bytes at the head of a file
+_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
+_WITHOUT_AVX = {"corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona"}  # as numba compiles for them
+_log = logging.getLogger("ddcore")
+
+
+def current_kernels() -> list[str]:
+    """Names of the kernels that a process started now would load and not compile. Reads all files, some 0.7 MB."""
+    return [name for name in kernel_names() if load(name)]
+
+
+def load(name: str) -> Code | None:
+    """A compiled kernel: the one that came with the package, else the one compiled here; None where there is none for
+    this processor.
+    """
+    shipped = [shipped_folder() / f"{name}.{processor}" for processor in (processor(), level_digest()) if processor]
+    for file in shipped:
+        if code := _code(file):
+            return code
+    if distrust(kernel_folder()):
+        return None
+    _note_use()
+    return _code(kernel_folder() / f"{name}.{processor()}")
+
+
+@functools.lru_cache(maxsize=1)
+def _note_use() -> None:
+    """Once per process: a folder that nobody uses is deleted."""
+    note_use(kernel_folder())
+
+
+def store(name: str, processor: tuple[str, str, str], code: Code) -> None:
+    """Keep the kernel that was compiled. If the folder cannot be used, warn once and continue."""
+    compilation.end()
+    file, payload = kernel_folder() / f"{name}.{processor_digest(*processor)}", code.packed()
+    content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
+    try:
+        make_private(file.parent)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as fresh:
+            fresh.write(content)
+        os.replace(fresh.name, file)
+    except OSError as error:
+        _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
+
+
+def announce() -> None:
+    """A kernel is compiled from now on, until it is kept by :func:`store`. The user is told once per process, because
+    it can take a minute; commands also show how far it is, and so does a terminal without one.
+    """
+    _announce_once()
+    compilation.begin()
+
+
+@functools.lru_cache(maxsize=1)
+def _announce_once() -> None:
+    missing = len(kernel_names()) - len(current_kernels())
+    compilation.expect(missing)
+    _tell(logging.INFO, compiling(missing))
+    if not _log.hasHandlers() and sys.stderr is not None and sys.stderr.isatty():
+        compilation.add(_draw)
+
+
+def _draw(done: int, total: int, *, going_on: bool) -> None:
+    """A line on the terminal while a kernel is compiled, and none after it."""
+    line = f"ddcore: compiling kernels {done}/{total}" if going_on else ""
+    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+@functools.lru_cache(maxsize=1)
+def processor() -> str:
+    """A digest of the processor that numba compiles for: its name and features."""
+    from llvmlite import binding
+
+    is_plain = not any(os.environ.get(name) for name in _SETTINGS) and not os.path.exists(".numba_config.yaml")
+    if is_plain and (name := binding.get_host_cpu_name()) not in _WITHOUT_AVX:
+        try:
+            features = binding.get_host_cpu_features().flatten()
+        except RuntimeError:  # LLVM knows no features of this processor
+            features = ""
+        return processor_digest(binding.get_process_triple(), name, features)
+    from numba.core.registry import cpu_target
+
+    return processor_digest(*cpu_target.target_context.codegen().magic_tuple())
+
+
+def _code(file: Path) -> Code | None:
+    """The code in a file; None where it cannot be read or is damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, payload = content[:_DIGEST], content[_DIGEST:]
+    if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != digest:
+        return None
+    return Code.unpacked(payload)
+
+
+@functools.lru_cache(maxsize=1)
+def _warn(reason: str) -> None:
+    _tell(
+        logging.WARNING,
+        f"compiled kernels cannot be kept, so every process compiles them again: {reason}; {OWN_FOLDER}",
+    )
+
+
+def _tell(level: int, text: str) -> None:
+    """A record of the logger ``ddcore``; a line on stderr where the application has set up no logging."""
+    if _log.hasHandlers():
+        _log.log(level, text)
+    elif sys.stderr is not None:
+        print(f"ddcore: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,192 @@
+"""Running a program in this process, on frames: for notebooks and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import polars as pl
+
+from ddcore.base.errors import DataError, DiffOverflow, FoldError, LateUpdate, ProgramError
+from ddcore.base.lattice import beyond
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, type_of
+from ddcore.base.threads import available
+from ddcore.base.threads import using as in_threads
+from ddcore.data.foreign_frames import as_frame
+from ddcore.engine.worker import Worker
+from ddcore.planning.plan import Plan
+from ddcore.planning.planner import Program, build
+from ddcore.text.sizes import memory_size
+from ddcore.text.wording import brief, kind_of, listed
+from ddcore.traces.batch import Batch
+from ddcore.traces.frames import batch_of, output_frame
+from ddcore.traces.spilling import Spilling, using
+
+
+class Session:
+    """A program and its state in memory; each :meth:`fold` takes updates and returns the resulting output updates.
+
+    ``schemas``: per input, column names and types: names (``"int64"``, as in dd.toml), Polars, Arrow or Python types.
+    ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
+    same with any number. ``memory``, such as ``"2GiB"``: when the process has nearly so much, a fold writes what it
+    gains to temporary files. ``nonnegative``: the caller knows that no row of an input has a negative count at any
+    time, which nothing checks; then groups need no rows for sums and counts. Raises ProgramError where the program
+    cannot be built.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        schemas: Mapping[str, Mapping[str, Any]],
+        dims: Sequence[str] = ("version",),
+        threads: int | None = None,
+        memory: str | None = None,
+        *,
+        nonnegative: bool = False,
+    ) -> None:
+        if not isinstance(schemas, Mapping):
+            raise ProgramError(
+                f"Session takes a dict of schemas by input, not {kind_of(schemas)}",
+                'for example {"edges": {"src": "int64", "dst": "int64"}}',
+            )
+        for name, schema in schemas.items():
+            if not isinstance(schema, Mapping):
+                raise ProgramError(
+                    f"input {name}: a schema is a dict of types by column, not {kind_of(schema)}",
+                    'for example {"town": "string", "km": "int64"}; without the time columns and diff',
+                )
+        self.plan: Plan = build(program, schemas, _dims(dims), nonnegative=nonnegative)
+        self._worker = Worker(self.plan, threads=_threads(threads))
+        self._spilling = _spilling(memory)
+        self._broken = False  # whether a fold failed: its worker holds a part of its updates
+        self._begun = False  # whether the rows that the program spells out are folded
+        self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
+
+    def fold(
+        self, frames: Mapping[str, Any], upper: Sequence[tuple[int, ...]] | None = None
+    ) -> dict[str, pl.DataFrame]:
+        """Fold updates: per input a frame of its columns, the time columns and ``diff``.
+
+        ``upper`` is the frontier of times not complete after this fold; without it the times of all given updates
+        become complete, and later updates may still have any time. Returns per output the consolidated
+        new updates, sorted by time and row. Raises DataError, LateUpdate for updates at times closed before, and the
+        FoldError family.
+        """
+        if not isinstance(frames, Mapping):
+            name = next(iter(self.plan.inputs), "name")
+            raise DataError(
+                f"fold takes a dict of frames by input, not {kind_of(frames)}", f'for example fold({{"{name}": frame}})'
+            )
+        upper = _upper(upper, self.plan.dims)
+        batches = {name: self._batch(name, frame) for name, frame in frames.items()}
+        if self._broken:
+            raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
+        self._broken, worker = True, self._worker
+        with using(self._spilling):
+            worker.begin(upper)
+            if not self._begun:
+                worker.feed_constants([0] * len(self.plan.dims))
+            for name, batch in batches.items():
+                worker.feed(name, batch)
+            worker.run()
+            worker.settle()
+        self._broken, self._begun = False, True
+        if upper is not None:
+            self._closed = list(upper)
+        outputs = {}
+        with in_threads(worker.threads):
+            for name, schema in self.plan.outputs.items():
+                outputs[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
+                worker.outputs[name] = []
+        return outputs
+
+    def _batch(self, name: str, frame: Any) -> Batch:
+        if name not in self.plan.inputs:
+            raise DataError(f"there is no input {name}; there are {', '.join(self.plan.inputs)}")
+        batch = batch_of(as_frame(frame, name), self.plan.inputs[name], self.plan.dims, name)
+        if self._closed and len(batch):
+            times = np.stack(batch.times)
+            open_ = beyond(times, np.array(self._closed, dtype=np.int64).T)
+            if not open_.all():
+                late = tuple(int(c) for c in times[:, int(np.argmin(open_))])
+                raise LateUpdate(f"input {name}: an update at {late}, but only times from {self._closed} on are open")
+        return batch
+
+
+def _threads(threads: int | None) -> int:
+    """How many threads a fold uses. Raises ProgramError."""
+    if threads is None:
+        return available()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ProgramError(f"threads is {threads!r:.60}", "give a whole number from 1 up")
+    return threads
+
+
+def _spilling(memory: str | None) -> Spilling | None:
+    """Where a fold spills to. Raises ProgramError."""
+    try:
+        return None if memory is None else Spilling(memory_size(memory))
+    except ValueError as error:
+        raise ProgramError(f"memory {error}", 'for example memory="2GiB"') from None
+
+
+def _upper(upper: Any, dims: Sequence[str]) -> list[tuple[int, ...]] | None:
+    """The elements of a frontier. Raises ProgramError."""
+    if upper is None:
+        return None
+    times: list[Any] = list(upper) if isinstance(upper, Iterable) and not isinstance(upper, str | bytes) else [None]
+    for time in times:
+        numbers = list(time) if isinstance(time, Iterable) and not isinstance(time, str | bytes) else []
+        if len(numbers) != len(dims) or not all(hasattr(each, "__index__") and each >= 0 for each in numbers):
+            what = f"{brief(upper)}, no list of times with {listed(dims)}"
+            raise ProgramError(f"fold: upper is {what}", f"for example upper=[{(1,) * len(dims)}]")
+    return [tuple(int(each) for each in time) for time in times]
+
+
+def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
+    """The output logs of a program on change logs held in memory.
+
+    Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and
+    ``diff``. Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by
+    time and row. Raises DataError for what is no frame, ProgramError, and the FoldError family.
+    """
+    dims = _dims(dims)
+    inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
+    schemas = {name: schema_of(frame, dims, name) for name, frame in inputs.items()}
+    if all(_only_inserts(frame) for frame in inputs.values()):
+        # Totals add up rows that differ in other columns: their counts may exceed int64 where those of rows do not.
+        with suppress(DiffOverflow):
+            return Session(program, schemas, dims, nonnegative=True).fold(inputs)
+    return Session(program, schemas, dims).fold(inputs)
+
+
+def _only_inserts(frame: pl.DataFrame) -> bool:
+    """Whether no update of a change log is a retraction."""
+    diffs = frame["diff"]
+    return diffs.dtype.is_integer() and not (diffs < 0).any()
+
+
+def _dims(dims: Any) -> tuple[str, ...]:
+    """The names of the time columns. Raises ProgramError."""
+    names = (dims,) if isinstance(dims, str) else tuple(dims) if isinstance(dims, Sequence) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ProgramError(
+            "dims names the time columns, each once, and is "
+            + (f"{dims!r:.60}" if isinstance(dims, list | tuple) else f"of type {type(dims).__name__}"),
+            'for example dims=("version",); inputs are given by name: dd.replay(program, edges=frame)',
+        )
+    return names
+
+
+def schema_of(frame: pl.DataFrame, dims: Sequence[str], name: str) -> Schema:
+    """The row columns of a change log and their types."""
+    for column in (*dims, "diff"):
+        if column not in frame.columns:
+            raise DataError(
+                f"input {name}: there is no column {column}; there are {listed(frame.columns)}",
+                f"a change log has its row's columns, {', '.join(dims)} and diff",
+            )
+    columns = [column for column in frame.columns if column not in (*dims, "diff")]
+    return {column: type_of(frame.schema[column], f"input {name}: column {column}") for column in columns}

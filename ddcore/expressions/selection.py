@@ -1,0 +1,84 @@
+"""The columns that an expression stands for: ``*``, ``pl.all()``, ``pl.exclude``, regular expressions,
+``cs.numeric()``.
+
+Polars resolves each selector against the schema, and names the results. What is left to do here is to put the columns
+into the expression, as Polars does: an expression per column; several selectors side by side; but functions that take
+any number of columns, such as ``pl.sum_horizontal``, take them all.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema
+from ddcore.expressions import syntax, vocabulary
+from ddcore.expressions.syntax import Tree
+from ddcore.text.wording import one_line
+
+__all__ = ["column_names", "expand", "selects"]
+
+
+def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
+    """The expressions that ``expr`` stands for over rows of ``schema``, each of one value, by the names of results.
+
+    Empty where a selector matches nothing. Raises ProgramError where Polars does, and where two have one name.
+    """
+    tree = syntax.read(expr)
+    if not selects(expr):
+        return {_output_name(expr, tree): expr}
+    frame = _frame(schema)
+    names = _names(expr, frame)
+    parts = [syntax.build(each) for each in _expand(tree, frame)]
+    if names != [name for part in parts for name in _names(part, frame)]:
+        raise ProgramError(
+            f"{syntax.display(tree)} may name any number of columns, and in this place it is not known which",
+            "name each column by itself",
+        )
+    return dict(zip(names, parts, strict=True))
+
+
+def selects(expr: pl.Expr) -> bool:
+    """Whether ``expr`` may stand for any number of columns."""
+    return any(syntax.kind(node) == "Selector" for node in syntax.walk(syntax.read(expr)))
+
+
+def column_names(expr: pl.Expr, schema: Schema) -> list[str] | None:
+    """The columns that ``expr`` names, or None where it computes or renames anything."""
+    tree = syntax.read(expr)
+    if syntax.kind(tree) == "Column":
+        return [str(tree["Column"])]
+    return list(expand(expr, schema)) if syntax.kind(tree) == "Selector" else None
+
+
+def _expand(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
+    """The tree once for each column that its selectors stand for."""
+    if syntax.kind(tree) == "Selector":
+        return [{"Column": name} for name in _names(syntax.build(tree), frame)]
+    parts = [_expand(child, frame) for child in syntax.children(tree)]
+    if all(len(part) == 1 for part in parts):
+        return [syntax.with_children(tree, [part[0] for part in parts])]
+    if syntax.kind(tree) == "Function" and len(_names(syntax.build(tree), frame)) == 1:
+        return [syntax.with_children(tree, [each for part in parts for each in part])]
+    width = max(map(len, parts)) if all(parts) else 0
+    rows = [[part[place if len(part) > 1 else 0] for part in parts] for place in range(width)]
+    return [syntax.with_children(tree, row) for row in rows]
+
+
+def _frame(schema: Schema) -> pl.LazyFrame:
+    return pl.LazyFrame(schema={name: kind.polars for name, kind in schema.items()})
+
+
+def _names(expr: pl.Expr, frame: pl.LazyFrame) -> list[str]:
+    try:
+        return frame.select(expr).collect_schema().names()
+    except pl.exceptions.PolarsError as error:
+        raise ProgramError(one_line(error).partition(" Resolved plan")[0], "name each column by itself") from None
+
+
+def _output_name(expr: pl.Expr, tree: Tree) -> str:
+    try:
+        return expr.meta.output_name()
+    except pl.exceptions.PolarsError as error:
+        vocabulary.check(tree)  # report an unsupported function first, for example a sum of a selector
+        raise ProgramError(one_line(error), "give the result a name: name=expression") from None

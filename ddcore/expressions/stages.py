@@ -1,0 +1,206 @@
+"""Expressions in stages: what is shared is computed once, and what is nested deeply is cut, each part as a column.
+
+Polars has no name for a part of an expression, needs time cubic in the depth of one, and reads 127 brackets of JSON. So
+parts that several others name, and parts of deep expressions, become columns that the next stage reads. A part of a
+branch of a choice is null, not computed, in the rows that do not take the branch, as in Polars: it could fail there.
+Expressions of ordinary size are left whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import polars as pl
+
+from ddcore.expressions import syntax
+from ddcore.expressions.syntax import Tree
+
+__all__ = ["NO", "YES", "Scope", "Staged", "scopes", "staged", "together"]
+
+YES: Tree = {"Literal": {"Scalar": {"Boolean": True}}}
+NO: Tree = {"Literal": {"Scalar": {"Boolean": False}}}
+_NULL: Tree = {"Literal": {"Scalar": {"Null": "Null"}}}
+_CUT = 60  # brackets: expressions deeper than syntax.DEEPEST are cut into pieces of this depth
+_SMALL = 4  # nodes: what has fewer is computed again where it is named again
+_FEW = 100  # nodes: so many more an expression may have when shared parts are written out
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Expressions, and the columns that they read beside those of the frame, stage by stage."""
+
+    stages: tuple[tuple[pl.Expr, ...], ...]
+    exprs: tuple[pl.Expr, ...]
+
+    def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with the columns that the expressions read."""
+        for stage in self.stages:
+            frame = frame.with_columns(stage)
+        return frame
+
+
+def together(parts: Sequence[Staged]) -> Staged:
+    """The expressions of all parts, whose stages have different names."""
+    stages = zip_longest(*(part.stages for part in parts), fillvalue=())
+    exprs = tuple(expr for part in parts for expr in part.exprs)
+    return Staged(tuple(tuple(expr for each in stage for expr in each) for stage in stages), exprs)
+
+
+# -- which rows need a part -------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Scope:
+    """The rows that take one branch of a choice, of those of the scope around it."""
+
+    around: Scope | None = None
+    choice: Tree = None
+    taken: bool = True
+    depth: int = 0
+
+    def outwards(self) -> Iterator[Scope]:
+        """This scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.around
+
+    def within(self, tree: Tree, form: Callable[[Tree], Tree], conditions: dict[int, Tree]) -> Tree:
+        """A condition that counts in the rows of the scope only, and is not computed in others.
+
+        ``form``: what to compute for a predicate. ``conditions``: those of scopes met so far, by identity.
+        """
+        path = [each for each in self.outwards() if each.around is not None]
+        outer: Tree | None = None
+        for each in reversed(path):
+            if id(each) not in conditions:
+                conditions[id(each)] = each.condition(form(syntax.children(each.choice)[0]), outer)
+            outer = conditions[id(each)]
+        return tree if outer is None else syntax.ternary(outer, tree, NO)
+
+    def condition(self, predicate: Tree, outer: Tree | None) -> Tree:
+        """True for its rows and false for all others; ``outer``: the same of the scope around, None for all rows."""
+        here = syntax.ternary(predicate, YES, NO) if self.taken else syntax.ternary(predicate, NO, YES)
+        return here if outer is None else syntax.ternary(outer, here, NO)
+
+
+def scopes(order: Sequence[Tree], roots: Sequence[Tree]) -> dict[int, Scope]:
+    """For each node, by identity, the least scope with all rows that need it. ``order``: parents before children."""
+    everything = Scope()
+    found: dict[int, Scope] = {id(root): everything for root in roots}
+    for node in order:
+        scope = found[id(node)]
+        for place, child in enumerate(syntax.children(node)):
+            inner = scope
+            if place and syntax.kind(node) == "Ternary":
+                inner = Scope(scope, node, place == 1, scope.depth + 1)
+            known = found.get(id(child))
+            found[id(child)] = inner if known is None else _common(known, inner)
+    return found
+
+
+def _common(one: Scope, other: Scope) -> Scope:
+    while one is not other:
+        if one.depth < other.depth:
+            one, other = other, one
+        assert one.around is not None  # only the outermost scope has the depth 0
+        one = one.around
+    return one
+
+
+# -- cutting ----------------------------------------------------------------------------------------------------------
+
+
+def staged(trees: Sequence[Tree], name: str) -> Staged:
+    """Trees, ready to run; ``name`` is a prefix for the columns of stages."""
+    if all(map(_is_ordinary, trees)):
+        return Staged((), tuple(map(syntax.build, trees)))
+    return _Cutter(trees, name).staged()
+
+
+def _is_ordinary(tree: Tree) -> bool:
+    sizes: dict[int, int] = {}
+    for node in syntax.nodes(tree, syntax.children):
+        sizes[id(node)] = 1 + sum(sizes[id(child)] for child in syntax.children(node))
+    return sizes[id(tree)] <= len(sizes) + _FEW and syntax.depth(tree) <= syntax.DEEPEST
+
+
+@dataclass
+class _Cutter:
+    trees: Sequence[Tree]
+    name: str
+    levels: dict[str, int] = field(default_factory=dict)
+    parts: list[tuple[str, Tree]] = field(default_factory=list)
+
+    def staged(self) -> Staged:
+        whole = {"Function": {"input": list(self.trees), "function": "AsStruct"}}
+        nodes = syntax.nodes(whole, syntax.children)[:-1]
+        self._scopes = scopes(nodes[::-1], self.trees)
+        self._conditions: dict[int, Tree] = {}
+        self._results: dict[int, Tree] = {}
+        self._depths: dict[int, int] = {}
+        self._of_results: dict[int, int] = {}
+        is_shared = _shared(nodes)
+        untyped: set[int] = set()
+        is_named = {
+            id(child) for node in nodes if syntax.operation(node) == "AsStruct" for child in syntax.children(node)
+        }
+        for node in nodes:
+            inner = syntax.children(node)
+            result = syntax.with_children(node, [self._results[id(child)] for child in inner])
+            depth = syntax.own_depth(node, [self._depths[id(child)] for child in inner])
+            if syntax.is_untyped(node, untyped):
+                untyped.add(id(node))
+            elif (id(node) in is_shared or depth > _CUT) and self._may_be_column(node, is_named):
+                result, depth = self._column(result, self._scopes[id(node)]), 5
+            self._results[id(node)], self._depths[id(node)] = result, depth
+        exprs = tuple(syntax.build(self._results[id(tree)]) for tree in self.trees)
+        stages: list[list[pl.Expr]] = [[] for _ in range(max(self.levels.values(), default=0))]
+        for name, tree in self.parts:
+            stages[self.levels[name] - 1].append(syntax.build(tree).alias(name))
+        return Staged(tuple(map(tuple, stages)), exprs)
+
+    def _may_be_column(self, node: Tree, is_named: set[int]) -> bool:
+        """Whether the result of a column in the place of a node is the same: a struct has the names of its parts."""
+        return bool(syntax.children(node)) and id(node) not in is_named and syntax.kind(node) != "Alias"
+
+    def _column(self, tree: Tree, scope: Scope) -> Tree:
+        """A part as a column, computed in the rows of its scope."""
+        condition = self._condition(scope)
+        return self._added(tree if condition is None else syntax.ternary(condition, tree, _NULL))
+
+    def _added(self, tree: Tree) -> Tree:
+        name = f"={self.name}={len(self.levels)}"  # no name of a column begins like this
+        self.levels[name] = 1 + max((self.levels.get(each, 0) for each in syntax.columns(tree)), default=0)
+        self.parts.append((name, tree))
+        return {"Column": name}
+
+    def _condition(self, scope: Scope) -> Tree | None:
+        """The condition of a scope as a column, None where it has all rows."""
+        path = []
+        while scope.around is not None and id(scope) not in self._conditions:
+            path.append(scope)
+            scope = scope.around
+        condition, depth = (self._conditions[id(scope)] if scope.around is not None else None), 0
+        for number, each in enumerate(reversed(path), 1):
+            predicate = syntax.children(each.choice)[0]
+            depth = max(depth, self._depths[id(predicate)]) + 4
+            condition = each.condition(self._results[id(predicate)], condition)
+            if depth > _CUT or number == len(path):
+                condition, depth = self._added(condition), 5
+                self._conditions[id(each)] = condition
+        return condition
+
+
+def _shared(nodes: Sequence[Tree]) -> set[int]:
+    """The nodes that several others name, where computing them once is worth a column."""
+    sizes: dict[int, int] = {}
+    named: dict[int, int] = {}
+    for node in nodes:
+        inner = syntax.children(node)
+        sizes[id(node)] = 1 + sum(sizes[id(child)] for child in inner)
+        for child in inner:
+            named[id(child)] = named.get(id(child), 0) + 1
+    return {id(node) for node in nodes if named.get(id(node), 0) > 1 and sizes[id(node)] >= _SMALL}

@@ -1,0 +1,245 @@
+"""The vocabulary of expressions: the functions, operators and types whose result depends on the row alone.
+
+A function that is not listed is refused. A wrong entry would make the result depend on the rows that share a batch, on
+their order or on the process, and a retraction could then miss the row it retracts. The tests evaluate every name
+below row by row, in batches cut at random and in several processes: a new name needs a sample there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ddcore.base.errors import ProgramError
+from ddcore.expressions import syntax
+from ddcore.expressions.syntax import Tree
+
+Objection = tuple[str, str]
+"""The end of an error message, to follow the expression's text, and a hint."""
+
+OPERATORS = {
+    "Plus", "Minus", "Multiply", "TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Eq", "NotEq", "Lt", "LtEq",
+    "Gt", "GtEq", "EqValidity", "NotEqValidity", "And", "Or", "Xor", "LogicalAnd", "LogicalOr",
+}  # fmt: skip
+
+FUNCTIONS = {
+    "Abs", "AsStruct", "Atan2", "Ceil", "Clip", "Coalesce", "Erf", "Erfc", "Exp", "FillNull", "Floor", "Log", "Log1p",
+    "MaxHorizontal", "MeanHorizontal", "MinHorizontal", "Negate", "RepeatBy", "Replace", "ReplaceStrict", "Round",
+    "RoundSF", "Sign", "SumHorizontal", "ToPhysical", "Truncate",
+    "BinaryExpr.Base64Decode", "BinaryExpr.Base64Encode", "BinaryExpr.Contains", "BinaryExpr.EndsWith",
+    "BinaryExpr.Get", "BinaryExpr.Head", "BinaryExpr.HexDecode", "BinaryExpr.HexEncode", "BinaryExpr.Reinterpret",
+    "BinaryExpr.Size", "BinaryExpr.Slice", "BinaryExpr.StartsWith", "BinaryExpr.Tail",
+    "Bitwise.CountOnes", "Bitwise.CountZeros", "Bitwise.LeadingOnes", "Bitwise.LeadingZeros", "Bitwise.TrailingOnes",
+    "Bitwise.TrailingZeros",
+    "Boolean.AllHorizontal", "Boolean.AnyHorizontal", "Boolean.IsBetween", "Boolean.IsClose", "Boolean.IsFinite",
+    "Boolean.IsIn", "Boolean.IsInfinite", "Boolean.IsNan", "Boolean.IsNotNan", "Boolean.IsNotNull", "Boolean.IsNull",
+    "Boolean.Not",
+    "ListExpr.ArgMax", "ListExpr.ArgMin", "ListExpr.Concat", "ListExpr.Contains", "ListExpr.CountMatches",
+    "ListExpr.DropNulls", "ListExpr.Gather", "ListExpr.GatherEvery", "ListExpr.Get", "ListExpr.Join",
+    "ListExpr.Length", "ListExpr.Max", "ListExpr.Mean", "ListExpr.Median", "ListExpr.Min", "ListExpr.SetOperation",
+    "ListExpr.Shift", "ListExpr.Slice", "ListExpr.Sort", "ListExpr.Std", "ListExpr.Sum", "ListExpr.ToStruct",
+    "ListExpr.Var",
+    "Pow.Cbrt", "Pow.Generic", "Pow.Sqrt",
+    "Range.DateRanges", "Range.DatetimeRanges", "Range.IntRanges",
+    "Sql.Div", "Sql.Eq", "Sql.EqMissing", "Sql.Gt", "Sql.GtEq", "Sql.IntDiv", "Sql.Lt", "Sql.LtEq", "Sql.Minus",
+    "Sql.Mul", "Sql.Plus", "Sql.Rem", "Sql.Round", "Sql.ToFloat",
+    "StringExpr.Base64Decode", "StringExpr.Base64Encode", "StringExpr.ConcatHorizontal", "StringExpr.Contains",
+    "StringExpr.ContainsAny", "StringExpr.CountMatches", "StringExpr.EndsWith", "StringExpr.EscapeRegex",
+    "StringExpr.Extract", "StringExpr.ExtractAll", "StringExpr.ExtractGroups", "StringExpr.ExtractMany",
+    "StringExpr.Find", "StringExpr.FindMany", "StringExpr.Format", "StringExpr.Head", "StringExpr.HexDecode",
+    "StringExpr.HexEncode", "StringExpr.JsonDecode", "StringExpr.JsonPathMatch", "StringExpr.LenBytes",
+    "StringExpr.LenChars", "StringExpr.Lowercase", "StringExpr.Normalize", "StringExpr.PadEnd", "StringExpr.PadStart",
+    "StringExpr.Replace", "StringExpr.ReplaceMany", "StringExpr.Reverse", "StringExpr.Slice", "StringExpr.Split",
+    "StringExpr.SplitExact", "StringExpr.SplitN", "StringExpr.SplitRegex", "StringExpr.StartsWith",
+    "StringExpr.StripChars", "StringExpr.StripCharsEnd", "StringExpr.StripCharsStart", "StringExpr.StripPrefix",
+    "StringExpr.StripSuffix", "StringExpr.Strptime", "StringExpr.Tail", "StringExpr.Titlecase", "StringExpr.ToDecimal",
+    "StringExpr.ToInteger", "StringExpr.Uppercase", "StringExpr.ZFill",
+    "StructExpr.FieldByName", "StructExpr.JsonEncode", "StructExpr.RenameFields",
+    "TemporalExpr.BaseUtcOffset", "TemporalExpr.CastTimeUnit", "TemporalExpr.Century", "TemporalExpr.Combine",
+    "TemporalExpr.ConvertTimeZone", "TemporalExpr.DSTOffset", "TemporalExpr.Date", "TemporalExpr.DatetimeFunction",
+    "TemporalExpr.Day", "TemporalExpr.DaysInMonth", "TemporalExpr.Duration", "TemporalExpr.Hour",
+    "TemporalExpr.IsLeapYear", "TemporalExpr.IsoYear", "TemporalExpr.Microsecond", "TemporalExpr.Millennium",
+    "TemporalExpr.Millisecond", "TemporalExpr.Minute", "TemporalExpr.Month", "TemporalExpr.MonthEnd",
+    "TemporalExpr.MonthStart", "TemporalExpr.Nanosecond", "TemporalExpr.OffsetBy", "TemporalExpr.OrdinalDay",
+    "TemporalExpr.Quarter", "TemporalExpr.Replace", "TemporalExpr.ReplaceTimeZone", "TemporalExpr.Round",
+    "TemporalExpr.Second", "TemporalExpr.Time", "TemporalExpr.TimeStamp", "TemporalExpr.ToString",
+    "TemporalExpr.TotalDays", "TemporalExpr.TotalHours", "TemporalExpr.TotalMicroseconds",
+    "TemporalExpr.TotalMilliseconds", "TemporalExpr.TotalMinutes", "TemporalExpr.TotalSeconds",
+    "TemporalExpr.Truncate", "TemporalExpr.Week", "TemporalExpr.WeekDay", "TemporalExpr.Year",
+    "Trigonometry.ArcCos", "Trigonometry.ArcCosh", "Trigonometry.ArcSin", "Trigonometry.ArcSinh",
+    "Trigonometry.ArcTan", "Trigonometry.ArcTanh", "Trigonometry.Cos", "Trigonometry.Cosh", "Trigonometry.Cot",
+    "Trigonometry.Degrees", "Trigonometry.Radians", "Trigonometry.Sin", "Trigonometry.Sinh", "Trigonometry.Tan",
+    "Trigonometry.Tanh",
+}  # fmt: skip
+
+INSIDE_LISTS = {"Filter", "Reverse", "Unique", "Any", "All", "First", "Last", "Item", "NUnique"}
+"""Operations of ``list.filter``, ``list.unique``, ``list.any`` and others on all elements of one list."""
+_AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}
+
+TYPES = {
+    "Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Int128", "Float32",
+    "Float64", "String", "Binary", "Date", "Time", "Datetime", "Duration", "Decimal", "List", "Struct",
+}  # fmt: skip
+"""Types to cast to. The codes of a Categorical depend on the other strings of the process."""
+
+# Polars reads these arguments once for all rows, so they must be the same for all: argument numbers.
+_VALUES: dict[str, slice] = {
+    "Replace": slice(1, 3), "ReplaceStrict": slice(1, 3), "StringExpr.Replace": slice(1, 3),
+    "StringExpr.ContainsAny": slice(1, 2), "StringExpr.ReplaceMany": slice(1, 3),
+    "TemporalExpr.Replace": slice(1, None), "ListExpr.CountMatches": slice(1, 2),
+}  # fmt: skip
+# Where a function's options name the type of its result.
+_TYPE_OF: dict[str, Callable[[Any], Any]] = {
+    "StringExpr.Strptime": lambda options: options[0], "StringExpr.ToInteger": lambda options: options["dtype"],
+    "StringExpr.JsonDecode": lambda options: options, "BinaryExpr.Reinterpret": lambda options: options[0],
+    "Range.IntRanges": lambda options: options["dtype"],
+}  # fmt: skip
+_UNSTABLE = {
+    "Random", "Hash", "Sample", "Shuffle", "Mode", "ValueCounts", "UniqueCounts", "AnonymousFunction",
+    "AnonymousAgg",
+}  # fmt: skip
+_OF_ROWS = {
+    "StringExpr.ConcatVertical", "Boolean.Any", "Boolean.All", "Boolean.HasNulls", "Boolean.IsUnique",
+    "Boolean.IsDuplicated", "Boolean.IsFirstDistinct", "Boolean.IsLastDistinct", "Boolean.IsEmpty", "Boolean.IsSorted",
+    "Range.IntRange", "Range.DateRange", "Range.DatetimeRange", "Range.TimeRange", "Range.LinearSpace",
+}  # fmt: skip
+_UNLISTED = "what they may use: docs/programs.md; else use flat_map() with a function"
+_MIXING = "an expression must map each row by itself: use group_by().agg() or reduce() for what needs several rows"
+
+
+def check(tree: Tree) -> None:
+    """Raises ProgramError for a tree that reads other rows, or whose value is not a function of the row."""
+    objection = _first_objection(tree, inside=False)
+    if objection:
+        raise ProgramError(f"the expression {syntax.display(tree)} {objection[0]}", objection[1])
+
+
+def _first_objection(tree: Tree, inside: bool) -> Objection | None:
+    for node in syntax.walk(tree):
+        objection = _objection(node, inside)
+        if objection:
+            return objection
+    return None
+
+
+def _objection(node: Tree, inside: bool) -> Objection | None:
+    kind = syntax.kind(node)
+    if kind in ("NonFinite", "Ternary", "Alias", "KeepName", "RenameAlias") or (kind == "BinaryExpr" and _known(node)):
+        return None
+    by_kind: dict[str, Callable[[], Objection | None]] = {
+        "Literal": lambda: _objection_to_literal(node["Literal"]),
+        "Cast": lambda: _objection_to_cast(node["Cast"]),
+        "Eval": lambda: _objection_to_eval(node["Eval"]),
+        "Function": lambda: _objection_to_function(node),
+        "Selector": lambda: ("may name any number of columns", "name each column by itself"),
+        "Column": lambda: ("reads a column inside a list", "use pl.element() there") if inside else None,
+        "Element": lambda: None if inside else ("uses pl.element() outside of a list", "name a column"),
+    }
+    return by_kind[kind]() if kind in by_kind else _mixes(syntax.kind(node["Agg"]) if kind == "Agg" else kind)
+
+
+def _known(node: Tree) -> bool:
+    return node["BinaryExpr"]["op"] in OPERATORS
+
+
+def _mixes(name: str) -> Objection:
+    return f"is no map of single rows: it uses {syntax.snake(name)}", _MIXING
+
+
+def _unlisted(name: str) -> Objection:
+    return f"uses {syntax.snake(name.rpartition('.')[2])}, which expressions may not use", _UNLISTED
+
+
+def _objection_to_literal(body: dict[str, Any]) -> Objection | None:
+    if "Series" in body:
+        return "holds a whole series as a value", "join with a collection of these values"
+    value = body.get("Dyn", {}).get("Int", 0)
+    if not -(2**63) <= value < 2**63:
+        return f"has the literal {value}, beyond int64", "integer literals are int64"
+    return None
+
+
+def _objection_to_cast(body: dict[str, Any]) -> Objection | None:
+    if body["options"] == "Overflowing":
+        return "casts with wrap_numerical, where integers wrap around", "cast without it: what does not fit is an error"
+    return _objection_to_type(body["dtype"])
+
+
+def _objection_to_type(dtype: Any) -> Objection | None:
+    """``dtype`` as Polars writes it: a name, or a name and its inner types, perhaps inside of a ``Literal``."""
+    if isinstance(dtype, dict) and "Literal" in dtype:
+        dtype = dtype["Literal"]
+    name = dtype if isinstance(dtype, str) else next(iter(dtype), "")
+    if name not in TYPES:
+        return f"casts to {name}, whose values depend on more than the row", "cast to string, a number or a date"
+    inner = (
+        [dtype["List"]] if name == "List" else [field["dtype"] for field in dtype["Struct"]] if name == "Struct" else []
+    )
+    return next(filter(None, map(_objection_to_type, inner)), None)
+
+
+def _objection_to_eval(body: dict[str, Any]) -> Objection | None:
+    if body["variant"] not in ("List", "ListAgg"):
+        return "accumulates over rows, or takes arrays apart", _MIXING
+    whole, parts = inside_list(body)
+    if body["variant"] == "ListAgg" and whole not in _AGGREGATES:
+        return "aggregates inside a list", "use list.sum() and the like, or take the list apart with flat_map()"
+    for part in parts:
+        objection = _first_objection(part, inside=True)
+        if objection:
+            return f"inside the list {objection[0]}", objection[1]
+    return None
+
+
+def inside_list(body: dict[str, Any]) -> tuple[str | None, list[Tree]]:
+    """The operation of an ``Eval`` on the whole list (None: none), and the trees that it applies to each element."""
+    match body["evaluation"]:
+        case {"Filter": {"input": {"Column": ""} | "Element", "by": by}}:
+            return "Filter", [by]
+        case {"Function": {"input": [inner], "function": {"Unique": _} | "Reverse" as how}}:
+            return how if isinstance(how, str) else "Unique", [inner]
+        case {"Function": {"input": [inner], "function": {"Boolean": {"Any": _} | {"All": _} as how}}}:
+            return next(iter(how)), [inner]
+        case {"Agg": {"Item": {"input": inner}}}:
+            return "Item", [inner]
+        case {"Agg": {"First": inner}} | {"Agg": {"Last": inner}} | {"Agg": {"NUnique": inner}} as agg:
+            return next(iter(agg["Agg"])), [inner]
+    return None, [body["evaluation"]]
+
+
+def with_inside(body: dict[str, Any], new: list[Tree]) -> Tree:
+    """The evaluation of an ``Eval`` with other trees in the places of :func:`inside_list`. Unique keeps the order."""
+    evaluation = body["evaluation"]
+    match inside_list(body)[0]:
+        case None:
+            return new[0]
+        case "Filter":
+            return {"Filter": evaluation["Filter"] | {"by": new[0]}}
+        case "Unique":
+            return {"Function": {"input": new, "function": {"Unique": True}}}
+        case "Reverse" | "Any" | "All":
+            return {"Function": evaluation["Function"] | {"input": new}}
+        case "Item":
+            return {"Agg": {"Item": evaluation["Agg"]["Item"] | {"input": new[0]}}}
+        case name:
+            return {"Agg": {name: new[0]}}
+
+
+def _objection_to_function(node: Tree) -> Objection | None:
+    name, options = syntax.named(node)
+    last = name.rpartition(".")[2]
+    if last in _UNSTABLE and name not in FUNCTIONS:
+        return f"uses {syntax.snake(last)}, whose result is not the same in every run", "compute it otherwise"
+    if name not in FUNCTIONS:
+        return _unlisted(name) if "." in name and name not in _OF_ROWS else _mixes(last)
+    if last == "Strptime" and options[1]["format"] is None:
+        return "guesses the format of times from the rows that are there", "give format= to the function"
+    if name in _VALUES and not all(map(_is_values, syntax.children(node)[_VALUES[name]])):
+        return f"has a column where {syntax.snake(last)} takes values", "give values, use when().then(), or join"
+    dtype = _TYPE_OF[name](options) if name in _TYPE_OF else None
+    return _objection_to_type(dtype) if dtype is not None else None
+
+
+def _is_values(tree: Tree) -> bool:
+    inner = syntax.bare(tree)
+    return syntax.is_literal(inner) or (syntax.kind(inner) == "Cast" and _is_values(syntax.children(inner)[0]))

@@ -1,0 +1,1 @@
+"""From the graph of a program to the plan of its workers."""

@@ -1,0 +1,353 @@
+"""What a program is written in: symbolic collections and their operators.
+
+Calling an operator checks schemas and adds a node to the dataflow; no row is touched. The checks are in the operator's
+file in ``operators/``; here are the names that programs use, and their documentation. A collection of an outer scope
+may be used inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate: rows that
+become equal in a select add up, as multisets do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.operators import delta_join, flat_map, iterate, join, join_between, multiset
+from ddcore.operators.agg import Aggregation, Distinct, Needed
+from ddcore.operators.base import Operator
+from ddcore.operators.calling import Frames
+from ddcore.operators.concat import Concat, Negate, aligned
+from ddcore.operators.intern import MOST_TRIES, Numbering, identified
+from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, AtLimit
+from ddcore.operators.join_between import Closed, Ends
+from ddcore.operators.outer_join import How
+from ddcore.operators.reduce import Reduce
+from ddcore.operators.row_hash import MOST_BITS
+from ddcore.operators.select import Select
+from ddcore.operators.top_k import Ties, TopK
+from ddcore.operators.where import Where
+from ddcore.program import arguments
+from ddcore.program.aggregates import Aggregate
+from ddcore.program.graph import Graph
+
+
+class _Symbol:
+    """What stands for rows that come later. Python's own questions about a value have no answer yet, so each of them
+    is a ProgramError: without it ``if rows:`` would be true, and ``rows == other`` false.
+    """
+
+    _called = "a collection"
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise self._unknown("has no truth value", 'to go on only where there are rows, use join(other, on, how="semi")')
+
+    def __len__(self) -> int:
+        raise self._unknown("has no length", "count the rows with group_by().agg(n=dd.count())")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._unknown("cannot be iterated", ".columns has the names; for the rows use select() or flat_map()")
+
+    def __contains__(self, value: object) -> bool:
+        raise self._unknown("cannot say what is in it", ".columns has the names; for the rows use where() or join()")
+
+    def _compare(self, other: object) -> Any:
+        raise self._unknown("cannot be compared", "intersect() has the rows of both, except_() those of one only")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+
+    def _unknown(self, what: str, hint: str) -> ProgramError:
+        return ProgramError(f"{caller()}: {self._called} {what}, because its rows come when the program runs", hint)
+
+
+class Collection(_Symbol):
+    """A multiset of rows that varies with time. Made by the program's parameters and by operators, never directly."""
+
+    def __init__(self, graph: Graph, index: int) -> None:
+        self._graph, self._index, self._node = graph, index, graph.nodes[index]
+
+    @property
+    def schema(self) -> Schema:
+        """Column names and types, in order."""
+        return dict(self._node.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Column names, in order."""
+        return list(self._node.schema)
+
+    def __repr__(self) -> str:
+        return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
+
+    def _repr_html_(self) -> str:
+        from ddcore.drawing.pieces import collection_piece
+
+        return collection_piece(self._graph, self._index)
+
+    def _add(self, operator: Operator, *others: int) -> Collection:
+        return Collection(self._graph, self._graph.add(operator, self._index, *others))
+
+    # -- linear operators: one row at a time, no state ----------------------------------------------------------------
+
+    def select(self, *columns: Any, **named: Any) -> Collection:
+        """New columns from each row; rows are not deduplicated (the patent's Select).
+
+        Positional: column names, expressions with a name of their own, and whatever stands for several columns, as in
+        Polars: ``"*"``, ``pl.all()``, ``pl.col("a", "b")``, ``pl.exclude("a")``, regular expressions, ``cs.numeric()``.
+        Keywords name results; text is SQL, other Python values are literals. Raises ProgramError for unknown columns
+        and for expressions that look at more than their own row.
+        """
+        return self._add(Select.only(self.schema, columns, named))
+
+    def with_columns(self, *columns: Any, **named: Any) -> Collection:
+        """All columns, and those that ``select`` would make of the arguments: in place of one of the same name, else
+        after the others.
+        """
+        return self._add(Select.beside(self.schema, columns, named))
+
+    def drop(self, *columns: Any) -> Collection:
+        """Without these columns: names, or selectors as in ``select``. Rows are not deduplicated."""
+        return self._add(Select.without(self.schema, columns))
+
+    def rename(self, names: Mapping[str, str] | Callable[[str], str]) -> Collection:
+        """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays."""
+        return self._add(Select.renamed(self.schema, names))
+
+    def where(self, *predicates: Any) -> Collection:
+        """The rows for which every predicate is true; null is not true (the patent's Where)."""
+        return self._add(Where.of(self.schema, predicates))
+
+    def filter(self, *predicates: Any) -> Collection:
+        """The same as :meth:`where`, by Polars' name for it."""
+        return self.where(*predicates)
+
+    def flat_map(
+        self, function: Frames | None = None, *, schema: Mapping[str, Any] | None = None, **lists: Any
+    ) -> Collection:
+        """Any number of rows from each row (the patent's SelectMany).
+
+        ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty
+        or null list gives none.
+        ``flat_map(function, schema=...)``: a function from a frame with these columns and ``row`` to a frame with
+        ``row`` and the declared columns.
+        """
+        return self._add(flat_map.flat_map(self.schema, function, schema, lists))
+
+    def concat(self, *others: Collection) -> Collection:
+        """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
+
+        Their order may differ.
+        """
+        return self._add(Concat.of(self.schema), *(aligned(self, each)._index for each in others))
+
+    def negate(self) -> Collection:
+        """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""
+        return self._add(Negate.of(self.schema))
+
+    def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has more of it (the patent's Union)."""
+        return multiset.combine("union", self, other, allow_negative)
+
+    def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as on the side that has fewer of it (the patent's Intersect)."""
+        return multiset.combine("intersect", self, other, allow_negative)
+
+    def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
+        """Each row as often as it is here more often than there, never less than not at all (the patent's Except).
+
+        ``concat(other.negate())`` is the difference that may be negative.
+        """
+        return multiset.combine("except_", self, other, allow_negative)
+
+    # -- operators with state, keyed ----------------------------------------------------------------------------------
+
+    def distinct(self, *, allow_negative: bool = False) -> Collection:
+        """One of each row whose count is positive (seed 000's distinct).
+
+        A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
+        """
+        return self._add(Distinct.of(self.schema, allow_negative))
+
+    def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: How = "inner") -> Collection:
+        """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
+
+        ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken
+        gets the suffix ``_right``. Where several left columns meet one right column, they must all be equal to it.
+        ``how``: "inner"; "semi" or "anti", the rows with or without a partner; "left", "right" or "full", with the rows
+        that have none on one side or on both, nulls in place of the partner.
+        Cost: proportional to the pairs that change.
+        """
+        return join.join(self, other, on, how)
+
+    def join_between(
+        self,
+        intervals: Collection,
+        column: str,
+        lower: str | None = None,
+        upper: str | None = None,
+        *,
+        on: str | Sequence[str] | Mapping[str, str] = (),
+        closed: Closed = "both",
+        open_nulls: bool = False,
+    ) -> Collection:
+        """Pairs of a row and an interval that its value in ``column`` lies in; multiplicities multiply.
+
+        ``lower`` and ``upper`` are columns of ``intervals``; without one of them, intervals have no end on that side.
+        ``closed``: which ends belong to an interval, as in Polars: "both", "left", "right" or "none". An interval with
+        a null end holds nothing, or with ``open_nulls`` has no end there; no interval holds null.
+        ``on``: keys that must be equal, too, as in :meth:`join`. The result has the columns of the rows, then those of
+        the intervals without keys and ends, with the suffix ``_right`` where a name is taken.
+        Cost: proportional to the pairs that change and the intervals that change, with a search for each: a row between
+        the old and the new end of an interval is looked at, others are not.
+        """
+        return join_between.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
+
+    def group_by(self, *keys: Any) -> GroupBy:
+        """Groups of rows with equal keys (nulls group together); no keys: one group of everything.
+
+        ``keys``: column names, or selectors as in :meth:`select`.
+        """
+        return GroupBy(self, tuple(arguments.column_names(self.schema, "group_by", keys)))
+
+    def arrange_by(self, *keys: Any) -> Collection:
+        """Says that this collection will be indexed by ``keys``. Equal arrangements are shared anyway.
+
+        The contents are unchanged.
+        """
+        arguments.column_names(self.schema, "arrange_by", keys)
+        return self
+
+    # -- ids of rows --------------------------------------------------------------------------------------------------
+
+    def intern(
+        self, id: str = "id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> Collection:
+        """One of each distinct row, and its id, a whole number that no other row has at that version (seed 002).
+
+        Ids are in the last column, called ``id``, and below ``2**bits``. A row's id is the specified hash of its values
+        at round 0. Of rows with equal hashes the least keeps it and the others get their hash at the next round, so ids
+        of rows that collide may change when others come or go.
+        ``hash`` is another hash function: an integer expression of the columns and of ``round``.
+
+        Cost: linear in the changes, and in each round in the rows that collide. Raises ProgramError; a run raises
+        NegativeMultiplicity, and Diverged where some row finds no id in ``max_rounds`` rounds.
+        """
+        return identified(self, Numbering(id, bits, hash, max_rounds), "intern", once=True)
+
+    def with_row_id(
+        self, id: str = "row_id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> Collection:
+        """The rows, as often as they occur, with the ids of :meth:`intern` as the last column. Equal rows share one."""
+        return identified(self, Numbering(id, bits, hash, max_rounds), "with_row_id", once=False)
+
+    def attributes(
+        self, *columns: Any, id: str = "row_id", bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
+    ) -> dict[str, Collection]:
+        """The distinct rows taken apart: for each of ``columns`` (default: all) a collection of row ids and values.
+
+        Ids are those of :meth:`intern`. :func:`ddcore.rows` joins any of them again.
+        """
+        names = arguments.column_names(self.schema, "attributes", columns) or self.columns
+        interned = identified(self, Numbering(id, bits, hash, max_rounds), "attributes", once=True)
+        return {name: interned.select(id, name) for name in names}
+
+    def inspect(self, name: str) -> Collection:
+        """Keeps the differences of this collection in an output log called ``name``; returns this collection.
+
+        Inside of loops a difference has a time of version and rounds. The log has the rounds as columns: ``round``, for
+        the loop in it ``round_2``, and so on, and for a loop with priorities also ``priority``. So, accumulated at a
+        version, the log holds the differences between the rounds at that version. The collection is computed
+        even if no output needs it. Raises ProgramError if the name or a column is taken.
+        """
+        self._graph.inspect(name, self._index)
+        return self
+
+    # -- loops --------------------------------------------------------------------------------------------------------
+
+    def iterate(
+        self,
+        body: Callable[[Collection], Collection],
+        *,
+        priority: Any = None,
+        max_rounds: int = DEFAULT_MAX_ROUNDS,
+        at_limit: AtLimit = "fail",
+    ) -> Collection:
+        """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed
+        Point).
+
+        All rows of a round advance together. Bodies may hold further loops. The body must return the columns it is
+        given. A loop that still changes after ``max_rounds`` rounds stops the run with a Diverged error, or with
+        ``at_limit="return"`` gives what the body returned last.
+
+        ``priority``: an integer expression of this collection's rows. Rows with the least enter first, the others one
+        priority after the other when the loop has settled, for rows of which late ones are mostly superseded.
+        Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
+        any order. ``max_rounds`` then holds for each priority.
+        """
+        return iterate.fixed_point(self, body, priority, max_rounds, at_limit)
+
+    @staticmethod
+    def fixed_points(
+        collections: Mapping[str, Collection],
+        body: Callable[..., Mapping[str, Collection]],
+        priority: Mapping[str, Any],
+        max_rounds: int,
+        at_limit: AtLimit,
+    ) -> dict[str, Collection]:
+        """See :func:`ddcore.iterate`."""
+        return iterate.fixed_points(collections, body, priority, max_rounds, at_limit)
+
+    # -- several collections at once ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
+        """See :func:`ddcore.delta_join`."""
+        return delta_join.delta_joined(*relations)
+
+
+class GroupBy(_Symbol):
+    """The groups of a collection by some of its columns; each method computes rows from each group."""
+
+    _called = "the result of group_by()"
+
+    def __init__(self, collection: Collection, keys: tuple[str, ...]) -> None:
+        self._collection, self._keys = collection, keys
+
+    def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
+        """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
+        base = self._collection
+        needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
+        prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
+        return prepared._add(Aggregation.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
+
+    def top_k(
+        self,
+        k: int,
+        by: str | Sequence[str],
+        *,
+        descending: bool | Sequence[bool] = False,
+        ties: Ties = "cut",
+        allow_negative: bool = False,
+    ) -> Collection:
+        """The first ``k`` rows of each group, ordered by the columns ``by``, nulls last.
+
+        ``ties="cut"``: k rows at most, of equal ones those whose other columns are least. ``ties="rank"``: every row
+        before which fewer than k others come. Rows count as often as they are there. Raises ProgramError.
+        """
+        base = self._collection
+        operator = TopK.of(
+            base.schema, self._keys, k=k, by=by, descending=descending, ties=ties, allow_negative=allow_negative
+        )
+        return base._add(operator)
+
+    def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
+        """Any pure function of the rows of each group and their counts (seed 000's group).
+
+        ``function`` gets a frame of many groups: ``group`` (int64, which group), the columns that are not keys,
+        ``count``. It returns ``group``, the columns of ``schema`` and, if it wants, ``count``. It must give equal
+        results for equal groups. The function is not called for empty groups.
+        """
+        base = self._collection
+        return base._add(Reduce.of(base.schema, self._keys, function, schema, allow_negative))

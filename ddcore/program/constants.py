@@ -1,0 +1,58 @@
+"""``dd.constant``: collections that a program spells out, which are the same at every version.
+
+A program is called by the planner and by the naive evaluator. Such a collection has no other to be made from, so
+whoever calls a program says what it is made by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.errors import DataError, ProgramError
+from ddcore.base.source_line import caller
+from ddcore.data.foreign_frames import as_frame
+from ddcore.text.wording import kind_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ddcore.program.collection import Collection
+
+__all__ = ["constant", "making"]
+
+_MAKER: ContextVar[Callable[[pl.DataFrame], Any] | None] = ContextVar("maker", default=None)
+_EXAMPLE = 'for example dd.constant(pl.DataFrame({"kind": ["open", "closed"]}))'
+
+
+def constant(rows: Any) -> Collection:
+    """A collection of these rows at every version, from the least one on, whatever the inputs hold.
+
+    ``rows``: a frame (Polars, Arrow, pandas) or a dict of columns, without version and diff; equal rows count as often
+    as they are there. They become part of the program: with other rows it is another program. Meant for some hundred
+    rows; more are better off in an input. Raises ProgramError.
+    """
+    maker = _MAKER.get()
+    if maker is None:
+        raise ProgramError(f"{caller()}: constant is called outside of a program", "call it in the program's function")
+    where = caller()
+    try:
+        frame = as_frame(rows, "")
+    except (DataError, ProgramError):  # a collection, in whatever it is, refuses to be asked for its length
+        raise ProgramError(f"{where}: constant: {kind_of(rows)} is no frame", _EXAMPLE) from None
+    if not frame.columns:
+        raise ProgramError(f"{caller()}: constant: the frame has no columns", _EXAMPLE)
+    made: Collection = maker(frame)
+    return made
+
+
+@contextmanager
+def making(maker: Callable[[pl.DataFrame], Any]) -> Iterator[None]:
+    """Constant collections of the program that is called meanwhile are made by ``maker``."""
+    token = _MAKER.set(maker)
+    try:
+        yield
+    finally:
+        _MAKER.reset(token)

@@ -1,0 +1,1 @@
+"""Text for people: messages, tables, markup, and secrets kept out of them."""

@@ -1,0 +1,234 @@
+"""Traces: the history of one arrangement as a few sorted batches, with look-up by key.
+
+A :class:`Trace` keeps few batches: it merges small ones as it grows, with history only as far as it can still be told
+apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddcore import kernels
+from ddcore.base.lazy import numpy as np
+from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.packed_batch import PackedBatch
+from ddcore.traces.ranges import merge, narrow, union
+from ddcore.traces.sorted_batch import SortedBatch
+
+_LONG = 16  # rows of a key
+_FEW = 1 << 9  # rows of batches that are merged whatever their sizes
+_MANY = 1 << 12  # rows of an original that is kept by itself
+
+_Spans = tuple["np.ndarray", "np.ndarray"]
+"""For each key the first of a batch's rows with its code, and the first after them."""
+
+
+@dataclass(slots=True)
+class Keys:
+    """Distinct keys by ascending code: ``codes`` int64[m], ``words`` (K, m); K is 0 for direct keys."""
+
+    codes: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def part(self, start: int, stop: int) -> Keys:
+        """Keys number ``start`` to ``stop``."""
+        return Keys(self.codes[start:stop], np.ascontiguousarray(self.words[:, start:stop]))
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of many keys, one after another: key k's are ``offsets[k]:offsets[k + 1]``; words are values only."""
+
+    offsets: np.ndarray
+    words: np.ndarray
+    times: np.ndarray
+    diffs: np.ndarray
+
+    def of(self, keys: np.ndarray) -> Rows:
+        """The rows of some keys, by number."""
+        offsets, rows = chosen(self.offsets, keys)
+        return Rows(offsets, *(np.take(each, rows, axis=-1) for each in (self.words, self.times, self.diffs)))
+
+
+class Trace:
+    """The sorted batches of one arrangement, oldest first. Append is amortised O(log n) a row.
+
+    Two things grow with a fold. The *working index* is for look-ups: it is merged as it grows, at times that no work
+    left in the fold can tell from the true ones. The *originals* keep their times, in few bytes, for :meth:`settle`.
+    ``apart``: readers tell the newest batch from those before it, which is then not merged yet.
+    """
+
+    def __init__(self, stored: Sequence[SortedBatch] = (), *, apart: bool = True) -> None:
+        self.stored = list(stored)  # of earlier folds; those in files are never merged here
+        self.apart = apart
+        self._index: list[SortedBatch] = []
+        self._originals: list[SortedBatch | NarrowBatch] = []
+        self._numbers: dict[int, int] = {}  # of originals that are in the index as well, by identity
+        self._recent: list[SortedBatch] = []  # those of few rows, of which many become one
+        self._recent_rows = 0
+
+    @property
+    def batches(self) -> list[SortedBatch]:
+        """All batches, oldest first: those stored and the working index."""
+        return self.stored + self._index
+
+    def append(self, batch: SortedBatch, frontier: np.ndarray | None = None) -> None:
+        """Add the newest batch, and merge batches of similar sizes.
+
+        All later look-ups in this fold are for times at or beyond ``frontier`` (coordinates, elements).
+        """
+        self._keep(batch)
+        if not self.apart:
+            self._index.append(batch)
+        while len(self._index) > 1 and _are_alike(self._index[-2], self._index[-1]):
+            last, before = self._index.pop(), self._index.pop()
+            self._index.append(merge(before, last, frontier))
+            for each in (last, before):
+                if (number := self._numbers.pop(id(each), None)) is not None:
+                    self._originals[number] = narrow(each)
+        if self.apart:
+            self._index.append(batch)
+
+    def _keep(self, batch: SortedBatch) -> None:
+        """Add an original."""
+        if len(batch) >= _MANY:
+            self._numbers[id(batch)] = len(self._originals)
+            self._originals.append(batch)
+            return
+        self._recent.append(batch)
+        self._recent_rows += len(batch)
+        if self._recent_rows >= _MANY:
+            self._originals.append(narrow(union(self._recent)))
+            self._recent, self._recent_rows = [], 0
+
+    def settle(self) -> SortedBatch | None:
+        """The updates of this fold at their own times as one batch, or None if there are none; they count as stored
+        from now on. Batches of this process are merged, so that a thousand folds do not leave a thousand to search.
+        """
+        if not self._index:
+            return None
+        gained = union([*self._originals, *self._recent])
+        self._index, self._originals, self._recent, self._recent_rows = [], [], [], 0
+        self._numbers.clear()
+        if len(gained) == 0:
+            return None
+        stored, merged = self.stored, gained
+        while stored and type(stored[-1]) in (SortedBatch, PackedBatch) and _are_alike(stored[-1], merged):
+            merged = merge(stored.pop(), merged)
+        stored.append(merged)
+        return gained
+
+    def memory(self) -> int:
+        """The bytes that its batches take, with what was read of stored ones. O(batches)."""
+        batches = [*self.stored, *self._index, *self._originals, *self._recent]
+        return sum(batch.memory() for batch in {id(batch): batch for batch in batches}.values())
+
+    def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
+        """All batches but ``newest``, for readers that tell it ``apart``."""
+        return [batch for batch in self.batches if batch is not newest]
+
+
+def _are_alike(older: SortedBatch, newer: SortedBatch) -> bool:
+    """Whether two batches are merged: of similar sizes, or both of so few rows that one search costs more than that."""
+    return 2 * len(newer) >= len(older) or len(older) + len(newer) <= _FEW
+
+
+def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
+    """The keys of a consolidated batch, and where the rows of each start (int64[m + 1])."""
+    batch = batch.widen()
+    starts = kernels.look_up.group_starts(batch.codes, batch.words, key_words)
+    heads = starts[:-1]
+    return Keys(batch.codes[heads], np.ascontiguousarray(batch.words[:key_words, heads])), starts
+
+
+def chosen(offsets: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of some of the groups ``offsets[g]:offsets[g + 1]``, put one after another: their offsets, and their rows."""
+    sizes = (offsets[1:] - offsets[:-1])[groups]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return starts, np.arange(starts[-1]) + np.repeat(offsets[groups] - starts[:-1], sizes)
+
+
+def gather(
+    batches: Sequence[SortedBatch], keys: Keys, values: int, depth: int, frontier: np.ndarray | None = None
+) -> Rows:
+    """All rows of the keys in all batches: ``values`` words and ``depth`` time coordinates each.
+
+    A batch with fewer coordinates (an arrangement of an outer scope) reads as if at round 0. With a ``frontier``
+    (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
+    added up.
+    """
+    batches, spans = _found(batches, keys)
+    counts = _numbers(batches, spans, keys)
+    if frontier is not None and not _has_long_histories(counts):
+        frontier = None
+    if frontier is not None and frontier.shape[1] == 1:
+        batches, spans, whole = _collapsed(batches, spans, frontier[:, 0])
+        counts = _numbers(batches, spans, keys)
+        frontier = None if whole else frontier  # hardly any row of one batch cancels one of another
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    total, at = int(offsets[-1]), offsets[:-1].copy()
+    columns = np.empty((values + depth + 1, total), dtype=np.int64)
+    rows = Rows(offsets, columns[:values], columns[values:-1], columns[-1])
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
+        if isinstance(batch, PackedBatch):
+            batch.scatter(at, columns, lo, hi, depth)
+        else:
+            kernels.look_up.copy_matches(
+                at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
+            )
+    if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
+        return rows
+    return Rows(*kernels.look_up.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch], list[_Spans]]:
+    """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
+    some, spans = list[SortedBatch](), list[_Spans]()
+    for batch in batches:
+        span = batch.locate(keys.codes)
+        if not np.count_nonzero(span[1] > span[0]):
+            continue
+        # Of hashed keys, rows of another key may have the same code: words are compared, which packed ones have not.
+        if isinstance(batch, PackedBatch) and len(keys.words) == 0:
+            some.append(batch)
+            spans.append(span)
+        else:
+            located, *ends = batch.located(*span)
+            some.append(located)
+            spans.append((ends[0], ends[1]))
+    return some, spans
+
+
+def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:
+    """How many rows each key has in all batches, by the rows with its code in each."""
+    counts = np.zeros(len(keys), dtype=np.int64)
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
+        if len(keys.words) == 0:
+            counts += hi - lo
+        else:
+            kernels.look_up.count_matches(counts, keys.words, lo, hi, batch.words)
+    return counts
+
+
+def _collapsed(
+    batches: Sequence[SortedBatch], spans: Sequence[_Spans], since: np.ndarray
+) -> tuple[list[SortedBatch], list[_Spans], bool]:
+    """The rows of packed batches at the joins of their times with ``since``, added up as far as they are neighbours;
+    and whether these are all batches.
+    """
+    some, places, whole = list(batches), list(spans), True
+    for number, batch in enumerate(batches):
+        collapsed = batch.collapsed(*spans[number], since) if isinstance(batch, PackedBatch) else None
+        whole &= collapsed is not None
+        if collapsed is not None:
+            some[number], places[number] = collapsed
+    return some, places, whole
+
+
+def _has_long_histories(counts: np.ndarray) -> bool:
+    """Whether adding rows up pays: a quarter of all rows belongs to keys with many. Of few rows hardly any meet."""
+    return 4 * int(counts[counts >= _LONG].sum()) > int(counts.sum())

@@ -1,0 +1,300 @@
+"""The head of a Delta table: all of it, as its newest commit says, which we made. And the next commit, made from it.
+
+Opening a Delta table reads its log from the last checkpoint on; for a table that one run changes by a few rows that is
+most of the work. So each of our commits carries a note in ``commitInfo``, which other readers pass over: the columns
+and the live files that the table has with this commit. One small file is read then, and the next commit is written
+here: a file with one action a line, under a temporary name, synced, and linked to its number, which fails if that is
+taken.
+
+There is no head wherever anything is not as expected: after a commit of another program, where a commit is missing or
+its note is not whole, with features of Delta that we do not write, and in an object store. Then the Delta library opens
+the table and commits, as it always can; and also where a checkpoint is due.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddcore import __version__
+from ddcore.base.errors import StorageError
+from ddcore.io.delta.deltalog import COMPACTED, LOG, commit_file, versions_of
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
+from ddcore.io.storage import store
+from ddcore.io.storage.store import Place
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = [
+    "NOTE",
+    "Change",
+    "Head",
+    "Prepared",
+    "at",
+    "following",
+    "newest",
+    "note",
+    "prepare",
+    "publish",
+    "remove_left",
+]
+
+NOTE = "ddcore.head"  # in commitInfo: the digest of the rest, then the head as JSON
+_TEMPORARY = ".commit.tmp"  # in the folder of the log; one name, so that killed processes leave one file at most
+_MOST_FILES = 256  # a note is written with every commit
+_MOST_COLUMNS = 30  # of more, the Delta library does not read all bounds
+_PLAIN = re.compile(r"[A-Za-z0-9_=./-]+")  # paths that are the same in Delta's log, which writes them as URLs
+_INTERVAL = "delta.checkpointInterval"
+_KNOWN = (  # settings that ask nothing of a commit
+    _INTERVAL, "delta.enableChangeDataFeed", "delta.logRetentionDuration", "delta.deletedFileRetentionDuration",
+)  # fmt: skip
+_WRITERS = (2, 4)  # writer protocols that ask nothing of a commit which only adds and removes files
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit does: files that it adds, paths that it removes, the number of its transaction, and its notes."""
+
+    added: Sequence[AddedFile]
+    removed: Sequence[str]
+    txn: int
+    carries: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table at a version. ``txn``: the number of our transaction in it. ``every``: so many commits lie between two
+    checkpoints. ``description``: that of the table.
+    """
+
+    version: int
+    txn: int
+    columns: tuple[tuple[str, str], ...]
+    partitions: tuple[str, ...]
+    files: tuple[LiveFile, ...]
+    every: int
+    description: str
+
+    @property
+    def state(self) -> TableState:
+        """The table for the ledger."""
+        return state_of(self.version, self.columns, self.partitions, self.files)
+
+    @property
+    def is_before_checkpoint(self) -> bool:
+        """Whether a checkpoint is due with the next commit: the Delta library writes both."""
+        return (self.version + 2) % self.every == 0
+
+    def followed_by(self, change: Change) -> Head:
+        """The table after a commit."""
+        gone = frozenset(change.removed)
+        kept = [file for file in self.files if file.path not in gone]
+        new = [self.live(each.path, each.size, each.rows, json.loads(each.stats)) for each in change.added]
+        files = sorted([*kept, *new], key=lambda file: file.path)
+        return replace(self, version=self.version + 1, txn=change.txn, files=tuple(files))
+
+    def live(self, path: str, size: int, rows: int, stats: Mapping[str, Any]) -> LiveFile:
+        """A file with Delta's statistics of it: of its bounds, those of int64 columns."""
+        bounds = (_integers(self.columns, stats.get(side, {})) for side in ("minValues", "maxValues"))
+        return LiveFile(path, size, rows, *bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A commit under its temporary name, not synced yet."""
+
+    folder: Path
+    head: Head
+
+    @property
+    def temporary(self) -> Path:
+        """The file with it."""
+        return self.folder / LOG / _TEMPORARY
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def at(folder: Place, state: TableState | None) -> Head | None:
+    """The head of a table whose newest commit is that of ``state``; None where the library has to open it."""
+    if state is None or not isinstance(folder, Path) or store.exists(commit_file(folder, state.version + 1)):
+        return None
+    head = _read(folder, state.version)
+    return head if head is not None and head.state == state and _is_whole(folder, state.version) else None
+
+
+def newest(folder: Place) -> Head | None:
+    """The head of a table at its newest commit, whatever that is; None where the library has to open it."""
+    if not isinstance(folder, Path):
+        return None
+    commits, _ = versions_of(folder)
+    return _read(folder, commits[-1]) if commits and _is_whole(folder, commits[-1]) else None
+
+
+def _is_whole(folder: Path, version: int) -> bool:
+    """Whether the log has every commit after its last checkpoint, and nothing after ``version``."""
+    commits, checkpoints = versions_of(folder)
+    if checkpoints and checkpoints[-1] > version:
+        return False  # of a commit that was lost
+    first = checkpoints[-1] + 1 if checkpoints else 0
+    return commits[bisect_left(commits, first) :] == [*range(first, version + 1)]
+
+
+def _read(folder: Place, version: int) -> Head | None:
+    """The head that a commit gives; None unless its actions agree with it."""
+    try:
+        actions = [json.loads(line) for line in store.read(commit_file(folder, version)).splitlines()]
+        (info,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        (txn,) = [action["txn"]["version"] for action in actions if "txn" in action]
+        head = _parsed(info, version)
+        if head is None or head.txn != txn:
+            return None
+        live = {file.path: file for file in head.files}
+        for add in (action["add"] for action in actions if "add" in action):
+            stats = json.loads(add["stats"])
+            if live[add["path"]] != head.live(add["path"], add["size"], stats["numRecords"], stats):
+                return None
+        is_right = not any(action["remove"]["path"] in live for action in actions if "remove" in action)
+    except (OSError, StorageError, ValueError, KeyError, TypeError, RecursionError):
+        return None  # opening the table says what is wrong
+    return head if is_right else None
+
+
+def _parsed(info: Mapping[str, Any], version: int) -> Head | None:
+    digest, _, text = info.get(NOTE, "").partition(" ")
+    if not text or digest != _digest(text):
+        return None
+    known = json.loads(text)
+    if known["version"] != version:
+        return None
+    return Head(
+        version,
+        known["txn"],
+        tuple((name, kind) for name, kind in known["columns"]),
+        tuple(known["partitions"]),
+        tuple(LiveFile(*file) for file in known["files"]),
+        known["every"],
+        known["description"],
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def note(head: Head | None) -> dict[str, str]:
+    """What a commit carries, which makes ``head`` of a table; nothing where that cannot be said in a few words."""
+    if head is None or len(head.files) > _MOST_FILES:
+        return {}
+    files = [(each.path, each.size, each.rows, each.lower, each.upper) for each in head.files]
+    known = {
+        "version": head.version, "txn": head.txn, "columns": head.columns, "partitions": head.partitions,
+        "files": files, "every": head.every, "description": head.description,
+    }  # fmt: skip
+    text = json.dumps(known, separators=(",", ":"))
+    return {NOTE: f"{_digest(text)} {text}"}
+
+
+def following(
+    table: DeltaTable, columns: Sequence[tuple[str, str]], live: Sequence[LiveFile], change: Change
+) -> Head | None:
+    """The head that a commit of the Delta library makes, if it is the next one after the version that is open; None for
+    tables that only the library can write.
+    """
+    metadata, protocol = table.metadata(), table.protocol()
+    settings = metadata.configuration
+    plain = all(
+        _PLAIN.fullmatch(path) for path in [*(file.path for file in live), *(file.path for file in change.added)]
+    )
+    if (
+        protocol.min_reader_version != 1
+        or protocol.min_writer_version not in _WRITERS
+        or not {*settings} <= {*_KNOWN}
+        or not plain
+        or len(columns) > _MOST_COLUMNS
+    ):
+        return None
+    bounds = [
+        LiveFile(each.path, each.size, each.rows, *(_integers(columns, side) for side in (each.lower, each.upper)))
+        for each in live
+    ]
+    every = int(settings.get(_INTERVAL, "0"))
+    head = Head(
+        table.version(), change.txn, tuple(columns), tuple(metadata.partition_columns), tuple(bounds), every,
+        metadata.description or "",
+    )  # fmt: skip
+    return head.followed_by(change) if every > 1 else None
+
+
+def _integers(columns: Sequence[tuple[str, str]], side: Mapping[str, Any]) -> dict[str, int]:
+    integers = {name for name, kind in columns if kind == "long"}
+    return {name: n for name, n in side.items() if name in integers and type(n) is int}
+
+
+def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | None:
+    """Write the next commit under a temporary name; None where the Delta library has to write it."""
+    after = head.followed_by(change)
+    noted = note(after)
+    if head.is_before_checkpoint or not noted or not all(_PLAIN.fullmatch(file.path) for file in change.added):
+        return None
+    now, changes = int(time.time() * 1000), COMPACTED not in change.carries
+    parameters = {"mode": "Append", "partitionBy": json.dumps([*head.partitions])}
+    info = {"timestamp": now, "operation": "WRITE", "operationParameters": parameters}
+    info |= {"engineInfo": f"ddcore:{__version__}", **change.carries, **noted}
+    sizes = {file.path: file.size for file in head.files}
+    actions: list[dict[str, Any]] = [{"commitInfo": info}]
+    actions += [{"add": _add(file, now, changes)} for file in change.added]
+    actions += [{"remove": _remove(path, sizes[path], now, changes)} for path in change.removed]
+    actions.append({"txn": {"appId": app, "version": change.txn}})
+    prepared = Prepared(folder, after)
+    prepared.temporary.unlink(missing_ok=True)  # never written into: it may be a commit that has its number already
+    try:
+        with prepared.temporary.open("x", encoding="utf-8") as commit:
+            commit.writelines(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+    except BaseException:
+        prepared.temporary.unlink(missing_ok=True)
+        raise
+    return prepared
+
+
+def publish(prepared: Prepared) -> None:
+    """Give a commit its number; FileExistsError if another program's has it. The folder of the log is not synced."""
+    try:
+        os.link(prepared.temporary, str(commit_file(prepared.folder, prepared.head.version)))
+    finally:
+        store.delete(prepared.temporary)
+
+
+def remove_left(folders: Iterable[Place]) -> None:
+    """Remove the commits of a killed process that have no number in the logs of these tables."""
+    for folder in folders:
+        if isinstance(folder, Path):
+            (folder / LOG / _TEMPORARY).unlink(missing_ok=True)
+
+
+def _add(file: AddedFile, now: int, changes: bool) -> dict[str, Any]:
+    return {
+        "path": file.path, "partitionValues": {**file.partition}, "size": file.size, "modificationTime": now,
+        "dataChange": changes, "stats": file.stats,
+    }  # fmt: skip
+
+
+def _remove(path: str, size: int, now: int, changes: bool) -> dict[str, Any]:
+    """Readers of the change feed need the sizes and partitions of removed files."""
+    partition = dict(step.split("=", 1) for step in path.split("/")[:-1])
+    return {
+        "path": path, "deletionTimestamp": now, "dataChange": changes, "extendedFileMetadata": True,
+        "partitionValues": partition, "size": size,
+    }  # fmt: skip
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

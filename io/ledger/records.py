@@ -1,0 +1,385 @@
+"""The records of the ledger: what each ingest, run and compaction did, and their form as JSON.
+
+Every command reads records, so this module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ddcore.base.lattice import le
+from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
+from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
+from ddcore.io.project import times
+from ddcore.io.project.times import Frontier, Time
+from ddcore.program.data_tests import is_test
+
+__all__ = [
+    "BrokenRecord", "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord",
+    "Source", "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
+    "without_empty", "without_replaced",
+]  # fmt: skip
+
+Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of an ingest: its name, and the digest of its rows, which does not depend on their order.
+
+    ``position``: for sources that are not recognised by their rows, how far it was taken in: see
+    :mod:`ddcore.io.sources.positions`.
+    """
+
+    name: str
+    digest: str
+    position: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRecord:
+    """Versions ``first``..``last`` of ``input`` were ingested from ``sources``; ``table`` is its state after that.
+
+    ``repeats``: a check found a row of the input with a count above 1. ``rests_on``: earlier ingests that hold the
+    beginnings of some sources; of these, only the remaining rows were ingested. With several time dimensions, whose
+    names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
+    ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
+    ``columns``: the columns that the digests of the sources cover, in order. ``labels``: what it calls the versions,
+    and when these were made. ``left_out``: the columns that its sources have and the input does not.
+
+    A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
+    table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
+    of this ingest that later restatements removed, which are no longer in ``counts``, and the number of the last of
+    these.
+    """
+
+    number: int
+    input: str
+    sources: tuple[Source, ...]
+    first: Time
+    last: Time
+    rows: int
+    counts: Counts
+    files: tuple[str, ...]
+    table: TableState
+    repeats: bool = False
+    rests_on: tuple[int, ...] = ()
+    at: datetime = field(default_factory=_now)
+    dims: tuple[str, ...] = ()
+    restates: Frontier = ()
+    columns: tuple[str, ...] = ()
+    replaces: Time | None = None
+    removed: int = 0
+    before: TableState | None = None
+    labels: Labels = ()
+    left_out: tuple[str, ...] = ()
+    replaced: Counts = field(default_factory=dict)
+    replaced_by: int = 0
+
+    @property
+    def all_counts(self) -> Counts:
+        """The counts of all rows that it took in, also of those that were replaced since."""
+        return {**self.counts, **self.replaced}
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """Ingest ``number`` of ``input`` was undone: its rows were removed, and what it replaced is there again.
+
+    ``table`` is the input's state after that, ``first``..``last`` are the versions of the ingest. ``restates``: the
+    least closed times whose contents changed, if a run had folded the ingest.
+    """
+
+    number: int
+    input: str
+    first: Time
+    last: Time
+    table: TableState
+    at: datetime = field(default_factory=_now)
+    restates: Frontier = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IntentRecord:
+    """Run ``run`` is about to fold versions ``first``..``last``.
+
+    ``appends``: the outputs keep what they hold, and go on with the difference to what is folded. Other fields: as in
+    :class:`RunRecord`.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    parallelism: int
+    engine: str
+    refresh: bool = False
+    at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
+    base: int = 0
+    appends: bool = False
+
+    @property
+    def complete(self) -> Frontier:
+        """The frontier after the run, with any number of dimensions."""
+        return self.upper or times.up_to(self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """Run ``run`` was given up: it ended with ``error`` before any table was committed.
+
+    Its versions are open again, so that rows at them can be corrected.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    engine: str
+    error: str
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRecord:
+    """A data test that did not hold in a run, and only warned: the first time, at how many times, how many rows."""
+
+    first: Time
+    times: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
+
+    ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
+    ``inputs`` and ``outputs`` count rows per version, ``took`` is in seconds.
+    ``program_inputs`` are all inputs of the program, also those without rows.
+
+    With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
+    before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
+
+    ``base``: the run whose tables this one continued, 0 where it started from nothing, which is a ``refresh`` if
+    there were tables. ``definitions``: the fingerprint of each output. ``arrangements``: those that
+    are stored, also without rows. ``corrections``: data files of
+    outputs that are written and wait for the next run, which commits them with its own: the difference between what an
+    output holds and what it should, at the version after ``last``. ``published_from``: of a run that appends, which
+    only computes corrections: from this version up to ``last`` the outputs hold what was published before the run.
+    ``outdated``: those that hold something else than they should; None where nobody compared them. Such a run has
+    counts in ``outputs`` for those whose logs it wrote whole: they are new, or have other columns than before.
+
+    ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
+    an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
+    each operator did. ``broken``: data tests by name.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    engine: str
+    parallelism: int
+    rounds: int
+    took: float
+    inputs: Mapping[str, Counts]
+    outputs: Mapping[str, Counts]
+    tables: Mapping[str, TableState]
+    refresh: bool = False
+    at: datetime = field(default_factory=_now)
+    program_inputs: tuple[str, ...] = ()
+    lower: Frontier = ()
+    upper: Frontier = ()
+    base: int = 0
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    arrangements: tuple[str, ...] = ()
+    corrections: Mapping[str, tuple[AddedFile, ...]] = field(default_factory=dict)
+    published_from: Time | None = None
+    outdated: tuple[str, ...] | None = None
+    large: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    profile: ProfileRecord = NO_PROFILE
+    broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> Frontier:
+        """The frontier after the run, with any number of dimensions."""
+        return self.upper or times.up_to(self.last)
+
+    @property
+    def anew(self) -> frozenset[str]:
+        """Of a run that appends: the outputs whose logs it wrote whole."""
+        return frozenset() if self.published_from is None else frozenset(self.outputs)
+
+    @property
+    def waiting_corrections(self) -> list[str]:
+        """The tables of ``corrections``, sorted, without those of data tests, which nobody reads as outputs."""
+        return sorted(name for name in self.corrections if not is_test(name.removeprefix("outputs/")))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactRecord:
+    """Tables were compacted after run ``run``, whose last version is ``last``: ``tables`` has the states of those that
+    changed, by name, inputs as well. The logs of inputs and outputs are exact at times at or beyond ``since``; empty
+    where they are exact at all times.
+    """
+
+    run: int
+    last: Time
+    tables: Mapping[str, TableState]
+    since: Frontier = ()
+    at: datetime = field(default_factory=_now)
+
+    @property
+    def first(self) -> Time:
+        """As ``last``: every record has both."""
+        return self.last
+
+
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | CompactRecord
+
+
+# --- as JSON ---
+
+
+_SELDOM = (
+    "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
+    "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
+    "broken", "left_out",
+)  # fmt: skip
+_CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
+_WHEN_READ = ("replaced", "replaced_by")
+_RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
+
+
+def row_of(record: Record) -> tuple[str, int, str]:
+    """The kind of a record, its number and its name."""
+    if isinstance(record, IngestRecord | UndoRecord):
+        return "ingest" if isinstance(record, IngestRecord) else "undo", record.number, record.input
+    if isinstance(record, CompactRecord):
+        return "compact", record.run, ""
+    kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
+    return kind, record.run, record.fingerprint
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The fields of a record for JSON. Fields that few records need are left out where they are empty."""
+    names = [name for name in record.__dataclass_fields__ if name not in _WHEN_READ]
+    body: dict[str, Any] = without_empty({name: getattr(record, name) for name in names}, *_SELDOM)
+    body["at"] = record.at.isoformat()
+    if isinstance(record, IngestRecord):
+        body["sources"] = [[text for text in astuple(source) if text] for source in record.sources]
+        body["counts"] = _counts_to_json(record.counts)
+        if record.labels:
+            body["labels"] = labels_to_json(record.labels)
+        if record.before is not None:
+            body["before"] = astuple(record.before)
+    if isinstance(record, IngestRecord | UndoRecord):
+        body["table"] = astuple(record.table)
+    if isinstance(record, RunRecord | CompactRecord):
+        body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
+    if isinstance(record, RunRecord):
+        del body["profile"]
+        if record.profile.operators:
+            body["profile"] = record.profile.to_json()
+        if record.published_from is None:  # 0 is a version
+            del body["published_from"]
+        if record.outdated is None:
+            del body["outdated"]
+        if record.broken:
+            body["broken"] = {name: astuple(each) for name, each in record.broken.items()}
+        if record.corrections:
+            body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
+        for side in ("inputs", "outputs"):
+            body[side] = {name: _counts_to_json(counts) for name, counts in body[side].items()}
+    return body
+
+
+def without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Fields without those of these that have their default."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in names or value not in ((), {}, 0, False, None) or (name == "replaces" and value is not None)
+    }
+
+
+def from_json(kind: str, body: dict[str, Any]) -> Record:
+    """The record that :func:`to_json` wrote."""
+    body["at"] = datetime.fromisoformat(body["at"])
+    for name in ("first", "last", "published_from", "replaces"):
+        if name in body:
+            body[name] = time_from_json(body[name])
+    for name in ("lower", "upper", "restates", "since"):
+        if name in body:
+            body[name] = frontier_from_json(body[name])
+    if kind in ("intent", "run"):
+        body["program_inputs"] = tuple(body["program_inputs"])
+    if kind in ("intent", "failure"):
+        record: IntentRecord | FailureRecord = _RUNS[kind](**body)
+        return record
+    if kind == "undo":
+        return UndoRecord(**{**body, "table": TableState(*body["table"])})
+    if kind == "ingest":
+        body["rests_on"] = tuple(body["rests_on"])
+        body["dims"], body["columns"] = (tuple(body.get(name, ())) for name in ("dims", "columns"))
+        body["left_out"] = tuple(body.get("left_out", ()))
+        if "before" in body:
+            body["before"] = TableState(*body["before"])
+        body["sources"] = tuple(Source(*source) for source in body["sources"])
+        body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
+        body["table"], body["labels"] = TableState(*body["table"]), labels_from_json(body.get("labels", ()))
+        return IngestRecord(**body)
+    body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
+    if kind == "compact":
+        return CompactRecord(**body)
+    for side in ("inputs", "outputs"):
+        body[side] = {name: _counts(counts) for name, counts in body[side].items()}
+    body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
+    body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
+    body["profile"] = profile_from_json(body.get("profile", {}))
+    broken = body.get("broken", {}).items()
+    body["broken"] = {name: BrokenRecord(time_from_json(first), *rest) for name, (first, *rest) in broken}
+    corrections = body.get("corrections", {})
+    body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
+    return RunRecord(**body)
+
+
+def without_replaced(record: IngestRecord, by: IngestRecord) -> IngestRecord:
+    """An ingest as a later restatement ``by`` of its input leaves it: the rows that this replaced no longer count."""
+    assert by.replaces is not None
+    start = times.coordinates(by.replaces)
+    gone = {time: sides for time, sides in record.counts.items() if le(start, times.coordinates(time))}
+    if not gone:
+        return record
+    kept = {time: sides for time, sides in record.counts.items() if time not in gone}
+    return replace(record, counts=kept, replaced={**record.replaced, **gone}, replaced_by=by.number)
+
+
+def _counts(counts: dict[str, list[int]]) -> Counts:
+    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
+
+
+def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
+    return {times.key(time): sides for time, sides in counts.items()}
+
+
+def time_from_json(value: int | list[int] | None) -> Any:
+    """A time as JSON has it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def frontier_from_json(elements: Iterable[Sequence[int]]) -> Frontier:
+    """A frontier as JSON has it."""
+    return tuple(tuple(element) for element in elements)

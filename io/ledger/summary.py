@@ -1,0 +1,75 @@
+"""The summary of a ledger's rows up to one of them: what most commands need, so that they need not read the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from ddcore.io.delta.tables import TableState
+from ddcore.io.ledger.records import frontier_from_json, time_from_json, without_empty
+from ddcore.io.project.times import Frontier, Time
+
+__all__ = ["Input", "Summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input after all ingests: its least and greatest version (None if all were undone) and its table.
+
+    With several time dimensions: the least and the greatest coordinates of its times.
+    """
+
+    first: Time | None
+    last: Time | None
+    table: TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary of all rows up to one. Its size does not grow with the ledger. Rows are referred to by their ``entry``.
+
+    ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
+    ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
+    version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
+    folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
+    names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
+    last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
+    ingests changed an input; the next run folds again from there. ``labels``: whether any ingest gave labels.
+    """
+
+    head: int = 0
+    runs: int = 0
+    ended: int = 0
+    ingests: int = 0
+    run: int | None = None
+    folded: Time | None = None
+    intent: int | None = None
+    waiting: int = 0
+    open: tuple[int, ...] = ()
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    dims: tuple[str, ...] = ()
+    upper: Frontier = ()
+    compact: int | None = None
+    since: Frontier = ()
+    restated: Frontier = ()
+    labels: bool = False
+
+    def to_json(self) -> str:
+        """The text in the ledger's column ``summary``."""
+        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels")
+        return json.dumps(without_empty(asdict(self), *seldom), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Summary:
+        """The summary that a text says."""
+        values = json.loads(text)
+        values["inputs"] = {
+            name: Input(time_from_json(one["first"]), time_from_json(one["last"]), TableState(**one["table"]))
+            for name, one in values["inputs"].items()
+        }
+        values["folded"] = time_from_json(values["folded"])
+        values["dims"], values["open"] = tuple(values.get("dims", ())), tuple(values.get("open", ()))
+        for name in ("upper", "since", "restated"):
+            values[name] = frontier_from_json(values.get(name, ()))
+        return cls(**values)

@@ -1,0 +1,1 @@
+"""Change logs: updates of inputs and outputs, their counts, corrections and restatements."""

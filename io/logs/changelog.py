@@ -1,0 +1,300 @@
+"""Change logs: the updates of one input or output, ``(row, time, diff)``, as a Delta table.
+
+Readers open the version of the table that the ledger names, so they do not see what an unfinished run or ingest wrote.
+Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from ddcore.base.errors import DiffOverflow, StorageError
+from ddcore.base.lattice import is_before
+from ddcore.base.schema import Schema, Type
+from ddcore.data.nested import map_inside
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.logs.floats import one_nan_one_zero
+from ddcore.io.logs.updates import is_at_one_time
+from ddcore.io.project.times import Time, Window, coordinates, span, time_of
+from ddcore.io.storage import store
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import reporting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ChangeLog", "Time"]
+
+_INT64 = Type("int64")
+_FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
+_ROW_GROUP = 1 << 20  # rows: a dictionary of values serves more rows than in small groups
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+def _normalise(values: pl.Series, kind: Type) -> pl.Series:
+    values = values.cast(kind.polars)
+    return one_nan_one_zero(values) if kind.name == "float64" else values
+
+
+@dataclass(frozen=True)
+class ChangeLog:
+    """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
+
+    The parameter ``state`` is the table's state in the ledger; None, where the ledger has none, means no rows. Times
+    are tuples with one int per name in ``dims``; with one dimension also plain ints. Every method raises StorageError
+    where the table or one of its files cannot be read or written, or differs from what the ledger says.
+    """
+
+    folder: Place
+    schema: Schema
+    dims: tuple[str, ...] = ("version",)
+
+    @property
+    def columns(self) -> Schema:
+        """The table's columns and their types."""
+        return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
+
+    def create(self, *, replace: bool = False) -> None:
+        """Create the table if it does not exist; with ``replace``, an existing one may change its columns.
+
+        A new table has Delta's change data feed. An existing one keeps its properties.
+        """
+        tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
+
+    def check(self, state: TableState | None = None) -> None:
+        """Raise StorageError where the table was created with other columns than these.
+
+        Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
+        the ledger; without it, its newest version is compared.
+        """
+        stored = dict(tables.stored_columns(self.folder, state))
+        wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
+        gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
+        other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
+        if not (gone or other):
+            return
+        what = f"{gone[0]} is in one of them only" if gone else f"{other[0]} has another type"
+        shown = [", ".join(f"{name} {kind}" for name, kind in side.items()) for side in (stored, wanted)]
+        raise StorageError(
+            f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]}): {what}",
+            "restore the schema in dd.toml, to which columns may be added; or ingest the sources into a new warehouse",
+        )
+
+    def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
+        """Write updates as one data file, which no reader sees before :meth:`commit`.
+
+        The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
+        another process. O(n log n), O(n) for updates in time order.
+        """
+        return self.write_table(stem, self.table(updates.rechunk()))
+
+    def table(self, updates: pl.DataFrame) -> pa.Table:
+        """Updates in Arrow, sorted by time. In the chunks that they come in, if they are at one time."""
+        updates = self._normalise(updates)
+        if len(updates) and not is_at_one_time(updates, self.dims):
+            updates = updates.sort(self.dims, maintain_order=True)
+        chunks = updates.to_arrow()
+        return tables.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
+
+    def write_table(self, stem: str, table: pa.Table) -> AddedFile:
+        """As :meth:`write`, for what :meth:`table` returned. Needs no memory but Arrow's."""
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=_ROW_GROUP)
+
+    def added_again(self, file: LiveFile) -> AddedFile:
+        """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
+        updates = self.collect(self.scan_files([file]))
+        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        return AddedFile(file.path, file.size, file.rows, tables.file_stats(table, bounded))
+
+    def commit(
+        self,
+        files: Sequence[AddedFile],
+        txn: int,
+        *,
+        base: TableState | None,
+        overwrite: bool = False,
+        without: Iterable[str] = (),
+        adds: Schema | None = None,
+        carries: Mapping[str, str] | None = None,
+    ) -> TableState:
+        """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
+        return tables.commit(
+            self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
+        )
+
+    def has_columns(self, state: TableState | None = None) -> bool:
+        """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
+        stored = tables.stored_columns(self.folder, state)
+        return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
+
+    def remove(
+        self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
+    ) -> TableState:
+        """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
+        return tables.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
+
+    def version(self) -> int:
+        """The newest Delta version of the table, whether the ledger names it or not."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            return tables.open_table(self.folder).version()
+
+    def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
+        """Write updates and commit them, creating the table if it does not exist; return the table's state."""
+        self.create()
+        files = [self.write(f"{txn:06d}", updates)] if len(updates) else []
+        return self.commit(files, txn, base=base)
+
+    def files(self, state: TableState | None) -> list[LiveFile]:
+        """The table's data files, with their bounds."""
+        return tables.live_files(self.folder, state)
+
+    def scan(self, state: TableState | None) -> pl.LazyFrame:
+        """All updates, unconsolidated, as a lazy frame. :meth:`collect` names the table in its errors."""
+        return self.scan_files(self.files(state))
+
+    def window(self, window: Window, state: TableState | None) -> pl.LazyFrame:
+        """The updates whose times are in a window. Opens no file that cannot have any."""
+        files = [file for file in self.files(state) if window.may_meet(file.lower, file.upper, self.dims)]
+        return self.scan_files(files).filter(window.condition(self.dims))
+
+    def scan_files(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
+        """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
+        try:
+            return tables.scan(self.folder, files, self.columns)
+        except StorageError as error:
+            raise self._lost(files) or error from None
+
+    def _lost(self, files: Sequence[AddedFile | LiveFile]) -> StorageError | None:
+        """The error for the first of these files that is missing, with the times that it held; None if none is."""
+        for file in files:
+            if not store.is_file(self.folder / file.path):
+                held = ""
+                if isinstance(file, LiveFile) and all(dim in file.lower and dim in file.upper for dim in self.dims):
+                    ends = [time_of([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
+                    word = "times" if len(self.dims) > 1 else "version" if ends[0] == ends[1] else "versions"
+                    held = f": it has {word} {span(ends[0], ends[1], self.dims)} of {self.folder.name}"
+                hint = tables.mend_hint(self.folder)
+                return StorageError(f"{self.folder / file.path} is missing{held}", hint)
+        return None
+
+    def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
+        """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
+        until = self._time(at)
+        files = [file for file in self.files(state) if not self._after(file, until)]
+        return self.sums(self.scan_files(files).filter(is_before(self.dims, until))).rename({"diff": "count"})
+
+    def between(self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None) -> pl.DataFrame:
+        """The collection at time ``b`` minus the one at time ``a``: distinct rows and their ``diff``, never 0.
+        Only those for which ``rows``, an expression over columns of the row, is true.
+
+        With one dimension these are the consolidated updates in (a, b]. None for ``a``: before the first update. Does
+        not open files whose updates are all before ``a`` or all after ``b``.
+        """
+        return self.sums(self.counted(a, b, state, rows))
+
+    def counted(
+        self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None,
+        *, files: Sequence[LiveFile] | None = None,
+    ) -> pl.LazyFrame:  # fmt: skip
+        """The updates of which :meth:`between` is the sum, and maybe others with a ``diff`` of 0, as a lazy frame.
+
+        ``diff`` says how often an update counts: it is an Int128, and the only column beside those of the row.
+        ``files``: those of :meth:`files_between` that can have such rows, if not all.
+        """
+        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
+        updates = self.scan_files(self.files_between(a, b, state) if files is None else files)
+        for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
+            updates = updates if condition is None else updates.filter(condition)
+        return updates.select(*self.schema, diff=pl.col("diff") * weight)
+
+    def _within(self, a: Time | None, b: Time) -> pl.Expr | None:
+        """True for all updates that count at one of two times only; None where no condition on a column says so."""
+        if a is None:
+            return is_before(self.dims, self._time(b))
+        if len(self.dims) > 1:
+            return None
+        (first,), (last,) = sorted([self._time(a), self._time(b)])
+        return pl.col(self.dims[0]).is_between(first, last, closed="right")
+
+    def files_between(self, a: Time | None, b: Time, state: TableState | None) -> list[LiveFile]:
+        """The files that have updates which count at one of two times only."""
+        times = [self._time(time) for time in (a, b) if time is not None]
+        files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
+        return files if a is None else [file for file in files if not self._before(file, times)]
+
+    def updates(
+        self, a: Time | None, b: Time | None, state: TableState | None, rows: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """The updates at or before time ``b`` (None: all) and not at or before ``a``, consolidated: rows, times, diff.
+        Only those for which ``rows`` is true.
+
+        Sorted by time and row. Does not open files that have none of them.
+        """
+        files, chosen = self.files(state), pl.lit(True)
+        if b is not None:
+            until = self._time(b)
+            files = [file for file in files if not self._after(file, until)]
+            chosen = chosen & is_before(self.dims, until)
+        if a is not None:
+            files = [file for file in files if not self._before(file, [self._time(a)])]
+            chosen = chosen & ~is_before(self.dims, self._time(a))
+        updates = self.scan_files(files) if rows is None else self.scan_files(files).filter(rows)
+        sums = self.sums(updates.filter(chosen), [*self.schema, *self.dims])
+        return sums.sort([*self.dims, *self.schema])
+
+    def counts_at(self, time: Time) -> pl.Expr:
+        """1 for an update that counts at a time, one at or before it in the product order; else 0."""
+        return is_before(self.dims, self._time(time)).cast(pl.Int128)
+
+    def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            return frame.collect(engine="streaming")
+
+    def batches(self, frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
+        """The rows of a lazy frame over this log, in batches of about ``size`` rows. As :meth:`collect`."""
+        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+            batches = frame.collect_batches(chunk_size=size, maintain_order=True, lazy=True, engine="streaming")
+            yield from batches
+
+    def sums(self, updates: pl.LazyFrame, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """Distinct rows, or values of ``columns``, and the sum of ``diff``, without sums of 0.
+
+        Sums have 128 bits, so they cannot wrap.
+        """
+        rows = list(columns or self.schema)
+        sums = updates.group_by(rows).agg(pl.col("diff").cast(pl.Int128).sum()).filter(pl.col("diff") != 0)
+        return self.narrowed(self.collect(sums)).select(*rows, "diff")
+
+    def narrowed(self, sums: pl.DataFrame) -> pl.DataFrame:
+        """The same with ``diff`` as int64. Raises DiffOverflow for a sum beyond that."""
+        beyond = sums.filter((pl.col("diff") < _LEAST) | (pl.col("diff") > _GREATEST))
+        if len(beyond):
+            row = beyond.row(0, named=True)
+            raise DiffOverflow(f"{self.folder.name}: the diffs of {row} leave the range of int64")
+        return sums.with_columns(pl.col("diff").cast(pl.Int64))
+
+    def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """The table's columns in order and of their types, with one NaN and one zero."""
+        return pl.DataFrame([map_inside(updates[name], kind, _normalise) for name, kind in self.columns.items()])
+
+    def _time(self, time: Time) -> tuple[int, ...]:
+        if len(coordinates(time)) != len(self.dims):
+            raise ValueError(f"time {coordinates(time)} does not have one coordinate for each of {self.dims}")
+        return coordinates(time)
+
+    def _after(self, file: LiveFile, until: tuple[int, ...]) -> bool:
+        """Whether no update of a file is at or before ``until``."""
+        return any(file.lower.get(name, last) > last for name, last in zip(self.dims, until, strict=True))
+
+    def _before(self, file: LiveFile, times: Sequence[tuple[int, ...]]) -> bool:
+        """Whether all updates of a file are at or before each of the times, so that the difference has none."""
+        least = [min(lasts) for lasts in zip(*times, strict=True)]
+        return all(file.upper.get(name, _GREATEST) <= last for name, last in zip(self.dims, least, strict=True))

@@ -1,0 +1,101 @@
+"""Bounds of a column in the form of Delta's log: JSON text that every reader reads alike.
+
+Bounds may be loose but never wrong: strings are cut to 32 characters and the upper bound is raised, timestamps are
+rounded outwards to milliseconds. Values without a JSON form get no bound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.lazy import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["bounds", "json_object"]
+
+_LONGEST = 32
+_FEW = 1024  # texts that are compared one by one
+_LAST_CHARACTER = "\U0010ffff"
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def json_object(members: Mapping[str, str]) -> str:
+    """A JSON object of members that are JSON text already, so that decimals keep every digit."""
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
+
+
+def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
+    """The least and the greatest value of a column as JSON text, or None. O(n), vectorised."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type) or _is_bytes(column.type) or column.null_count == len(column):
+        return None
+    try:
+        pair = _ends(column)
+        return None if pair is None else (_text(pair[0], upper=False), _text(pair[1], upper=True))
+    except (OverflowError, ValueError):  # years beyond Python's dates; infinities; a string without a greater prefix
+        return None
+
+
+def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """The least and the greatest value; None with NaN: here it is above all numbers, other readers order it otherwise.
+
+    Most columns do without Arrow's functions, whose import takes longer than they do.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    plain = np.int64 if pa.types.is_int64(kind) else np.float64 if pa.types.is_float64(kind) else None
+    if plain is not None and column.null_count == 0:
+        chunks = [np.frombuffer(c.buffers()[1], plain, len(c), 8 * c.offset) for c in column.chunks if len(c)]
+        least, greatest = min(chunk.min() for chunk in chunks), max(chunk.max() for chunk in chunks)
+        return None if any(np.isnan(chunk.min()) for chunk in chunks) else (least.item(), greatest.item())
+    if pa.types.is_string(kind) and len(column) <= _FEW:
+        texts = [text for text in column.to_pylist() if text is not None]
+        return min(texts), max(texts)
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        return None
+    pair = pc.min_max(column).as_py()
+    return pair["min"], pair["max"]
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _text(value: Any, *, upper: bool) -> str:
+    if isinstance(value, str):
+        return json.dumps(_cut(value, upper))
+    if isinstance(value, datetime):
+        return json.dumps(_milliseconds(value, upper))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(value)
+    if hasattr(value, "isoformat"):
+        return json.dumps(value.isoformat())
+    return repr(value) if isinstance(value, int | float) else format(value, "f")
+
+
+def _cut(text: str, upper: bool) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    head, rest = text[:_LONGEST], text[_LONGEST:]
+    if upper and rest.startswith(_LAST_CHARACTER):
+        raise ValueError(text)
+    return head + _LAST_CHARACTER if upper else head
+
+
+def _milliseconds(moment: datetime, upper: bool) -> str:
+    moment = moment.astimezone(UTC)
+    down = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    rounded = down + _MILLISECOND if upper and down != moment else down
+    return rounded.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,281 @@
+"""One data file: Parquet in which every byte is covered by a digest.
+
+The name ends in a digest of the footer, and the footer holds a digest of each row group's bytes, page headers included.
+So a row group can be checked by itself, and files of equal names have equal contents. A flipped bit, a truncated file
+or another file under the same name is an error that names the file. Pages also have Parquet's own checksums, for other
+readers.
+
+Files without a digest in their names were written by other programs (OPTIMIZE) and are read unchecked.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddcore.base.errors import StorageError
+from ddcore.base.lazy import numpy as np
+from ddcore.io.parquet.checked import Checked, damaged
+from ddcore.io.storage import store
+from ddcore.io.storage.store import Contents, Mapped, Place
+from ddcore.io.storage.warehouse import reporting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "RUN", "content", "digest_of", "glance", "has_digests", "note_of", "notes", "rows_of", "verify", "write",
+]  # fmt: skip
+
+RUN = "ddcore.run"  # the note of a file of state: see ddcore.io.state.run_writer
+
+_NAME = re.compile(r"-([0-9a-f]{16})\.parquet$")
+_KEY = b"ddcore.digests"  # in the footer's metadata; its value: "[END:DIGEST,END:DIGEST]", one pair per row group
+# Between the two is the length of the value, of which a byte may be any, also that of a bracket: see _note.
+_LIST = re.compile(rb"ddcore\.digests\x18[\x80-\xff]*[\x00-\x7f]\[([0-9a-f:,]*)\]")
+_MAGIC = b"PAR1"
+_TEXT = b"\x18"  # before each text, in Thrift's compact protocol
+_FEW = 32  # rows; with fewer, a dictionary only adds to the size
+_PORTION = 1 << 24  # bytes of a file of state that are verified at once
+_TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
+
+Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    """The digest of these bytes: 16 hexadecimal digits."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def write(
+    tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path, row_group: int, *,
+    notes: Mapping[str, str] | None = None, synced: bool = True,
+) -> tuple[int, str]:  # fmt: skip
+    """Write rows to a new file and sync it to the disk; return its size in bytes and the digest for its name.
+
+    ``synced``: False where the caller syncs it. The rows come in pieces, of which only one is in memory at a time;
+    ``rows`` is the number of all, or an upper bound of it. Integers are delta-packed, which halves the time to write
+    and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name.
+    """
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "wb") as sink:
+        _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
+    if synced:
+        store.sync(path)
+    with store.opened(path) as file:
+        return file.size, digest_of(_footer(file) or b"")
+
+
+def has_digests(path: Place) -> bool:
+    """Whether we wrote the file, so that every byte of it can be verified."""
+    return _digest_in_name(path) is not None
+
+
+def verify(path: Place, hint: str) -> None:
+    """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s."""
+    expected = _digest_in_name(path)
+    if expected is None:
+        return
+    with reporting(path, "read", hint), store.opened(path, whole=True) as file:
+        _check(file, path, expected, hint)
+
+
+def content(path: Place, hint: str) -> bytes:
+    """The bytes of a whole file, checked where it has digests. Raises StorageError where it is damaged."""
+    expected = _digest_in_name(path)
+    with reporting(path, "read", hint), store.opened(path, whole=True) as file:
+        if expected is not None:
+            _check(file, path, expected, hint)
+        return file.read(file.size, 0)
+
+
+def notes(path: Place, hint: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of some notes, by name, that the footer of a file has. Raises StorageError where it is damaged.
+
+    Does not import PyArrow, which takes longer than a command that reads a few notes.
+    """
+    expected = _digest_in_name(path)
+    if expected is None:
+        return {}
+    with reporting(path, "read", hint), store.opened(path) as file:
+        footer = _check_footer(file, path, expected, hint)
+    return {name: text for name in names if (text := _note(footer, name)) is not None}
+
+
+def glance(path: Place, name: str) -> str | None:
+    """A note of a file; None without it. Checks nothing: for offers that a command checks when it gets them."""
+    with store.opened(path) as file:
+        return _note(_footer(file) or b"", name)
+
+
+def _note(footer: bytes, name: str) -> str | None:
+    """A note in a footer. Notes are JSON, so nothing else has the name and the byte 24, which is before each text."""
+    _, key, rest = footer.rpartition(name.encode() + _TEXT)
+    length = place = 0
+    while key:  # the length, in groups of seven bits, the lowest first; each but the last has the eighth
+        length |= (rest[place] & 127) << 7 * place
+        place += 1
+        if rest[place - 1] < 128:
+            return rest[place : place + length].decode()
+    return None
+
+
+def rows_of(path: Place, hint: str) -> int:
+    """The rows of a file, by its footer, which is checked. Raises StorageError where it is missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    expected = _digest_in_name(path)
+    with reporting(path, "read", hint):
+        if expected is None:
+            with store.source_of(path) as source:
+                return int(pq.read_metadata(source).num_rows)
+        with store.opened(path) as file:
+            footer = _check_footer(file, path, expected, hint)
+        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
+
+
+def note_of(source: Mapped, name: str, hint: str) -> str:
+    """A note of a file that must have it, from its footer, which is checked."""
+    data, path = source.data, source.place
+    expected, size = _digest_in_name(path), len(data)
+    length = int.from_bytes(data[-8:-4].tobytes(), "little") + 8
+    if size < length or data[-4:].tobytes() != _MAGIC:
+        raise damaged(path, hint)
+    source.fetch(np.array([size - length]), np.array([size]))
+    footer = data[size - length :].tobytes()
+    if digest_of(footer) != expected:
+        raise damaged(path, hint)
+    note = _note(footer, name)
+    if note is None:
+        raise StorageError(f"{path} is no file of state", hint)
+    return note
+
+
+def _write_groups(
+    tables: Iterable[pa.Table], schema: pa.Schema, sink: pa.NativeFile, path: Path, *, rows: int, row_group: int,
+    notes: Mapping[str, str],
+) -> None:  # fmt: skip
+    import pyarrow.parquet as pq
+
+    packed, texts = _encodings(schema)
+    numbers = [path for path, _ in _leaves(schema) if path not in texts]
+    digests, begin = [], 0
+    with (
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=texts if rows >= _FEW else False,
+            # The bounds of a single row group are those of the file, which the Delta log has already.
+            write_statistics=True if rows > row_group else numbers,
+            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+            store_schema=False,  # it may differ for equal rows
+            write_page_checksum=True,
+        ) as writer,
+        path.open("rb") as back,
+    ):
+        for group in (table.slice(at, row_group) for table in tables for at in range(0, table.num_rows, row_group)):
+            writer.write_table(group, row_group_size=row_group)
+            end = sink.tell()
+            digests.append(f"{end}:{digest_of(os.pread(back.fileno(), end - begin, begin))}")
+            begin = end
+        # The digests come last: see _blocks.
+        writer.add_key_value_metadata({**notes, _KEY.decode(): f"[{','.join(digests)}]"})
+
+
+def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """The columns to delta-pack, and the columns to store with a dictionary. Those inside lists and structs are named
+    by their paths in Parquet.
+    """
+    import pyarrow as pa
+
+    packed, texts = [], []
+    for path, kind in _leaves(schema):
+        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            packed.append(path)
+        elif not pa.types.is_boolean(kind):
+            texts.append(path)
+    return packed, texts
+
+
+def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    import pyarrow as pa
+
+    for field in fields:
+        path = prefix + field.name
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{path}.")
+        elif pa.types.is_list(field.type):
+            yield from _leaves([field.type.value_field], f"{path}.list.")
+        else:
+            yield path, field.type
+
+
+class _Read:
+    """A file that was read as a whole, as an array."""
+
+    def __init__(self, place: Place, file: Contents) -> None:
+        self.place, self.data = place, np.frombuffer(file.read(file.size, 0), np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: all bytes are there."""
+
+
+def _digest_in_name(path: Place) -> str | None:
+    name = _NAME.search(path.name)
+    return name[1] if name else None
+
+
+def _footer(file: Contents) -> bytes | None:
+    """The bytes from the end of the last row group to the end of the file; None where it has no footer."""
+    size = file.size
+    tail = file.read(_TAIL, max(0, size - _TAIL))
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if tail[-4:] != _MAGIC or length > size:
+        return None
+    return tail[-length:] if length <= len(tail) else file.read(length, size - length)
+
+
+def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
+    footer = _check_footer(file, path, expected, hint)
+    run = _note(footer, RUN)
+    if run is not None:
+        parts = json.loads(run)
+        units = np.frombuffer(base64.b64decode(parts["units"]), np.int64)
+        source = store.mapped(path) if isinstance(path, Path) else _Read(path, file)
+        checked = Checked(source, parts["end"], units, hint)
+        for begin in range(0, checked.end, _PORTION):
+            checked.need_range(begin, min(begin + _PORTION, checked.end))
+        return
+    for begin, end, digest in _blocks(path, footer, hint):
+        if digest_of(file.read(end - begin, begin)) != digest:
+            raise damaged(path, hint)
+
+
+def _check_footer(file: Contents, path: Place, expected: str, hint: str) -> bytes:
+    footer = _footer(file)
+    if footer is None or digest_of(footer) != expected:
+        raise damaged(path, hint)
+    return footer
+
+
+def _blocks(path: Place, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
+    """The byte ranges of row groups, from a checked footer. They follow each other without gaps."""
+    # The last match: statistics and notes, which come before it, may hold any text.
+    match = _LIST.match(footer, max(0, footer.rfind(_KEY)))
+    if match is None:
+        raise damaged(path, hint)
+    begin = 0
+    for block in match[1].decode().split(",") if match[1] else ():
+        end, _, digest = block.partition(":")
+        yield begin, int(end), digest
+        begin = int(end)

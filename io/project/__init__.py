@@ -1,0 +1,1 @@
+"""A project: ``dd.toml``, the program, and its kept plans."""

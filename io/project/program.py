@@ -1,0 +1,229 @@
+"""The user's program file: imports it and checks its function against the project's inputs.
+
+A program is code: loading it runs its top level.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
+from ddcore.io.project.project import NOT_IN_COLUMNS, Project, check_fields
+from ddcore.io.storage.foreign_files import kind_of
+from ddcore.io.storage.store import UNREADABLE
+from ddcore.program.data_tests import DataTest, in_module, is_test, with_tests
+from ddcore.text.wording import described, listed, meant, shown
+
+if TYPE_CHECKING:
+    from ddcore.base.schema import Schema
+    from ddcore.planning.plan import Plan
+
+__all__ = ["Program", "load", "load_plan", "load_program", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and its data tests. ``function`` returns the collections of the tests, too, as hidden outputs."""
+
+    function: Callable[..., Any]
+    tests: tuple[DataTest, ...]
+
+
+def load_program(project: Project) -> Callable[..., Any]:
+    """The function of :func:`load`."""
+    return load(project).function
+
+
+def load(project: Project) -> Program:
+    """Import the program file of ``project`` anew, and return its program function with the data tests.
+
+    The file becomes a module under a private name that depends on its path alone, with its folder on ``sys.path`` so
+    that it can import its neighbours. Other processes cannot import the module, so its functions must be sent to them
+    by value. A file of SQL gives a function of all inputs.
+
+    Raises UsageError when the file does not exist or has no such function, ProgramError when it cannot be imported, or
+    the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
+    """
+    file = project.program_file
+    if kind := kind_of(file):
+        raise UsageError(
+            f"{shown(project.file)}: [project] program: {shown(file)} is {kind}, and not a file",
+            'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
+        )
+    if not file.is_file():
+        raise UsageError(
+            f"{shown(project.file)}: [project] program: there is no file {shown(file)}",
+            meant(file.name, [other.name for other in file.parent.glob("*") if other.suffix in (".py", ".sql")])
+            or 'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
+        )
+    if project.is_sql:
+        from ddcore import sql
+
+        return Program(with_tests(sql.load(file), project.tests), project.tests)
+    module = _import(file)
+    function = getattr(module, project.program_function, None)
+    if not callable(function):
+        names = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
+        raise UsageError(
+            f"{shown(file)} has no function {project.program_function!r}; it has: {listed(names)}",
+            meant(project.program_function, names) or f"name the function in {shown(project.file)}, [project] program",
+        )
+    _check_parameters(project, function)
+    tests = (*project.tests, *in_module(vars(module)))
+    _check_tests(tests, project)
+    return Program(_with_place(with_tests(function, tests), file), tests)
+
+
+def _check_tests(tests: Iterable[DataTest], project: Project) -> None:
+    """Raise ProgramError for tests whose tables would have the same name, and for a version where there are none."""
+    known: dict[str, DataTest] = {}
+    for test in tests:
+        first = known.setdefault(test.name.casefold(), test)
+        if first is not test:
+            raise ProgramError(
+                f"{test.place}: a test {first.name} is there already: {first.place}", "rename one of the two"
+            )
+        if test.start and len(project.dims) > 1:
+            where, dims = f"{test.place}: test {test.name}: from_version", listed(project.dims)
+            raise ProgramError(f"{where}: the times here have the dimensions {dims}", "leave it out")
+
+
+def load_plan(project: Project) -> Plan:
+    """The plan of the project's program, imported anew. Raises as :func:`plan_of`."""
+    return plan_of(load(project), project)
+
+
+def plan_of(program: Program, project: Project) -> Plan:
+    """The plan of the project's program.
+
+    Raises as :func:`load`, ProgramError where the program cannot be built or a table cannot have an output's
+    columns, and UsageError for settings of an output that does not exist.
+    """
+    from ddcore.planning.planner import build
+
+    plan = build(program.function, project.inputs, project.dims, nonnegative=True)  # ingest checks every row
+    _check_columns(plan.outputs)
+    ours = [name for name in plan.outputs if not is_test(name)]
+    for name in project.outputs:
+        if name not in ours:
+            raise UsageError(
+                f"dd.toml has [outputs.{name}] but the program returns {', '.join(ours)}",
+                "name the section after an output, or remove it",
+            )
+    tests = {each.output for each in program.tests}
+    for name in plan.outputs:
+        if is_test(name) and name not in tests:  # the program's own outputs are checked before
+            raise ProgramError(f"inspect: {name}: names that begin with tests. are those of data tests", "rename it")
+    return plan
+
+
+def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
+    """``function``, with errors that name the line of the program."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except DdError:
+            raise
+        except BaseException as error:  # also SystemExit: sys.exit() in a program must not end the run with success
+            if is_interrupt(error):
+                raise
+            raise ProgramError(
+                f"{_place_of(error, file.resolve())}: the program fails: {described(error)}",
+                "fix the file, then run again",
+            ) from error
+
+    return wrapper
+
+
+def _check_columns(outputs: Mapping[str, Schema]) -> None:
+    """Raise ProgramError for an output with a column name that its table cannot have."""
+    for name, columns in outputs.items():
+        known: dict[str, str] = {}
+        for column in columns:
+            first = known.setdefault(column.casefold(), column)
+            if first != column:
+                raise ProgramError(
+                    f"output {name}: Delta tables take {first} and {column} for the same column", "rename one of them"
+                )
+            if not column or set(column) & NOT_IN_COLUMNS or not column.isprintable():
+                raise ProgramError(
+                    f"output {name}: Delta tables do not take the column name {ascii(column)[:60]}",
+                    "rename the column, with letters, digits and _",
+                )
+            try:
+                check_fields(columns[column])
+            except ProgramError as error:
+                raise ProgramError(f"output {name}: column {column}: {error.message}", error.hint) from None
+
+
+def _import(file: Path) -> ModuleType:
+    file = file.resolve()
+    name = "_ddcore_program_" + hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    linecache.checkcache(str(file))
+    sys.modules[name] = module
+    try:
+        # Compiled from the source: a .pyc is checked by its time in seconds, so a quick second edit could go unnoticed.
+        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+    except BaseException as error:
+        del sys.modules[name]
+        if is_interrupt(error):
+            raise
+        what = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else described(error)
+        hint = UNREADABLE.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+        raise ProgramError(
+            f"{_place_of(error, file)}: the program does not import: {what}", hint or "fix the file, then run again"
+        ) from error
+    return module
+
+
+def _place_of(error: BaseException, file: Path) -> str:
+    """``file:line`` of what failed: the syntax error, else the innermost frame in the program file."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{shown(Path(error.filename))}:{error.lineno or 1}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{shown(file)}:{(lines[-1] if lines else None) or 1}"
+
+
+def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
+    where = f"{shown(project.program_file)}: {project.program_function}()"
+    parameters = inspect.signature(function).parameters
+    for parameter in parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ProgramError(
+                f"{where}: the parameter {parameter} is not an input", "name each input: def program(edges, roots)"
+            )
+    unknown = [name for name in parameters if name not in project.inputs]
+    unused = [name for name in project.inputs if name not in parameters]
+    if not unknown and not unused:
+        return
+    sides = []
+    if unknown:
+        sides.append(f"it has the parameters {listed(unknown)}, which [inputs] of {shown(project.file)} lacks")
+    if unused:
+        sides.append(f"[inputs] has {listed(unused)}, which it has no parameter for")
+    hint = meant(unknown[0], unused) if unknown else ""
+    raise ProgramError(
+        f"{where} does not match the inputs: {'; '.join(sides)}", hint or "parameters are inputs, by name"
+    )

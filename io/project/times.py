@@ -1,0 +1,289 @@
+"""Times as commands, messages and the ledger spell them, and the frontiers between complete and open times.
+
+A time has one coordinate for each name in ``[time] dims``. With one dimension a time is a plain int, the *version*;
+with several it is a tuple. Python orders tuples lexicographically, which extends the product order, so times can be
+sorted. Comparisons use the product order of :mod:`ddcore.base.lattice`.
+
+A frontier is an antichain of coordinate tuples, also with one dimension. Times at or beyond it are open, all others are
+complete. A run completes boxes: every time at or before one corner.
+
+Must not import anything heavy: every command reads the ledger first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier, frontier, is_beyond, join, le, meet
+from ddcore.text.wording import listed, meant
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "LARGEST_TIME",
+    "Frontier",
+    "Time",
+    "Window",
+    "close",
+    "close_both",
+    "coordinates",
+    "corners",
+    "example",
+    "frontier_json",
+    "greatest",
+    "is_open",
+    "json_time",
+    "key",
+    "least",
+    "named",
+    "nothing_closed",
+    "ordered",
+    "parse",
+    "parse_key",
+    "shown",
+    "shown_frontier",
+    "span",
+    "time_of",
+    "up_to",
+    "versions",
+]  # fmt: skip
+
+Time = int | tuple[int, ...]
+
+LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that there is always a next one
+_UNBOUNDED = 2**63 - 1
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+# --- one time ---------------------------------------------------------------------------------------------------------
+
+
+def coordinates(time: Time) -> tuple[int, ...]:
+    """A time as a tuple, also with one dimension."""
+    return (time,) if isinstance(time, int) else time
+
+
+def time_of(coordinates: Sequence[int]) -> Time:
+    """The time with these coordinates.
+
+    >>> time_of([7]), time_of([7, 1])
+    (7, (7, 1))
+    """
+    return coordinates[0] if len(coordinates) == 1 else tuple(coordinates)
+
+
+def ordered(times: Iterable[Time]) -> list[Time]:
+    """Times in lexicographic order, in which each comes after those before it in the product order."""
+    return sorted(times, key=coordinates)
+
+
+def least(times: Iterable[Time]) -> Time:
+    """The greatest time at or before all of these, of which there is at least one: the least of each coordinate."""
+    return time_of([min(axis) for axis in zip(*map(coordinates, times), strict=True)])
+
+
+def greatest(times: Iterable[Time]) -> Time:
+    """The least time at or after all of these, of which there is at least one: the greatest of each coordinate."""
+    return time_of([max(axis) for axis in zip(*map(coordinates, times), strict=True)])
+
+
+def parse(text: str, dims: Sequence[str], origin: str, by_name: Callable[[str, int], int] | None = None) -> Time:
+    """The time that ``text`` spells, such as ``day=7,revision=1`` in any order; a bare number with one dimension.
+
+    ``by_name(text, place)``: the coordinate that a text other than a number means, in the dimension at that place.
+    UsageError, beginning with ``origin``, names what is missing, unknown, repeated or not a whole number from 0 up.
+    """
+
+    def coordinate(value: str, dim: str) -> int:
+        if by_name is None or _WHOLE.fullmatch(value.strip()) or not value.strip():
+            return _coordinate(value, dim, origin)
+        return by_name(value.strip(), dims.index(dim))
+
+    hint = f"name every dimension once, for example: {example(dims)}"
+    if "=" not in text:
+        if len(dims) > 1:
+            raise UsageError(f"{origin}: {text.strip()!r} is not a time of {listed(dims)}", hint)
+        return time_of([coordinate(text, dims[0])])
+    values: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (word.strip() for word in part.partition("="))
+        if not (name and equals):
+            raise UsageError(f"{origin}: {part.strip()!r} is not NAME=NUMBER in {text!r}", hint)
+        if name not in dims:
+            known = f"there is no time dimension {name!r}; there are: {listed(dims)}"
+            raise UsageError(f"{origin}: {known}", meant(name, dims) or hint)
+        if name in values:
+            raise UsageError(f"{origin}: {name} occurs twice in {text!r}", hint)
+        values[name] = coordinate(number, name)
+    missing = [dim for dim in dims if dim not in values]
+    if missing:
+        raise UsageError(f"{origin}: {text!r} has no {listed(missing)}", hint)
+    return time_of([values[dim] for dim in dims])
+
+
+def _coordinate(text: str, name: str, origin: str) -> int:
+    text = text.strip()
+    if not _WHOLE.fullmatch(text) or not text.isascii():
+        raise UsageError(f"{origin}: {name} is {text!r:.60}, not a whole number", "times are whole numbers from 0 up")
+    if text.startswith("-") and text.strip("-0"):
+        raise UsageError(f"{origin}: {name} is {text:.60}, which is negative", "times start at 0")
+    digits = text.lstrip("+-0") or "0"
+    if len(digits) > len(str(LARGEST_TIME)) or int(digits) > LARGEST_TIME:
+        raise UsageError(f"{origin}: {name} is {text:.60}, which is too large", f"times end at {LARGEST_TIME}")
+    return int(digits)
+
+
+def example(dims: Sequence[str]) -> str:
+    """A time for hints."""
+    return ",".join(f"{dim}={7 if place == 0 else 1}" for place, dim in enumerate(dims))
+
+
+def shown(time: Time, dims: Sequence[str]) -> str:
+    """A time as :func:`parse` reads it.
+
+    >>> shown(7, ["version"]), shown((7, 1), ["day", "revision"])
+    ('7', 'day=7,revision=1')
+    """
+    if isinstance(time, int):
+        return str(time)
+    return ",".join(f"{dim}={coordinate}" for dim, coordinate in zip(dims, time, strict=True))
+
+
+def named(time: Time, dims: Sequence[str]) -> str:
+    """A time for a sentence: ``version 7`` or ``day=7,revision=1``."""
+    return f"version {time}" if isinstance(time, int) else shown(time, dims)
+
+
+def span(first: Time, last: Time, dims: Sequence[str]) -> str:
+    """The times from ``first`` to ``last``, each coordinate by itself.
+
+    >>> span(3, 7, ["version"]), span((1, 0), (7, 0), ["day", "revision"])
+    ('3..7', 'day=1..7,revision=0')
+    """
+    pairs = list(zip(coordinates(first), coordinates(last), strict=True))
+    texts = [f"{low}..{high}" if low != high else f"{low}" for low, high in pairs]
+    return texts[0] if len(texts) == 1 else ",".join(f"{dim}={text}" for dim, text in zip(dims, texts, strict=True))
+
+
+def json_time(time: Time | None, dims: Sequence[str]) -> int | dict[str, int] | None:
+    """A time in a command's JSON: a number with one dimension, else an object by the names of the dimensions."""
+    return time if time is None or isinstance(time, int) else dict(zip(dims, time, strict=True))
+
+
+def key(time: Time) -> str:
+    """A time as the key of a JSON object in the ledger: ``7`` or ``7,1``."""
+    return str(time) if isinstance(time, int) else ",".join(map(str, time))
+
+
+def parse_key(text: str) -> Time:
+    """The time that :func:`key` wrote."""
+    return tuple(map(int, text.split(","))) if "," in text else int(text)
+
+
+# --- frontiers --------------------------------------------------------------------------------------------------------
+
+
+def nothing_closed(dims: Sequence[str]) -> Frontier:
+    """The frontier at which every time is open."""
+    return ((0,) * len(dims),)
+
+
+def close(upper: Frontier, time: Time) -> Frontier:
+    """The frontier after every time at or before ``time`` is complete as well.
+
+    >>> close(((0, 0),), (7, 1)), close(((0, 2), (8, 0)), (9, 0))
+    (((0, 2), (8, 0)), ((0, 2), (8, 1), (10, 0)))
+    """
+    corner = coordinates(time)
+    after = [tuple(c + 1 if i == place else 0 for i in range(len(corner))) for place, c in enumerate(corner)]
+    return close_both(upper, after)
+
+
+def close_both(a: Iterable[tuple[int, ...]], b: Iterable[tuple[int, ...]]) -> Frontier:
+    """The frontier of the times that are open at both: complete is what is complete at either."""
+    others = list(b)
+    return frontier(join(one, other) for one in a for other in others)
+
+
+def up_to(time: Time) -> Frontier:
+    """The frontier at which the times at or before ``time`` are complete, and no others."""
+    return close(((0,) * len(coordinates(time)),), time)
+
+
+def is_open(time: Time, upper: Iterable[tuple[int, ...]]) -> bool:
+    """Whether a time is at or beyond an element of a frontier."""
+    return any(le(element, coordinates(time)) for element in upper)
+
+
+def corners(upper: Frontier) -> list[Time]:
+    """The greatest complete times, sorted: every complete time is at or before one of them.
+
+    >>> corners(((0, 2), (8, 1), (10, 0)))
+    [(7, 1), (9, 0)]
+    """
+    count = len(upper[0])
+    tops = [(_UNBOUNDED,) * count]
+    for element in upper:
+        sides = [
+            tuple(c - 1 if i == place else _UNBOUNDED for i in range(count)) for place, c in enumerate(element) if c > 0
+        ]
+        tops = _maximal(meet(top, side) for top in tops for side in sides)
+    return [time_of(top) for top in tops]
+
+
+def _maximal(times: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    negated = frontier(tuple(-c for c in time) for time in times)
+    return sorted(tuple(-c for c in time) for time in negated)
+
+
+def shown_frontier(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> str:
+    """A frontier for messages: ``{day=0,revision=2; day=8,revision=0}``; with one dimension ``version 6``."""
+    elements = list(elements)
+    if len(dims) == 1 and len(elements) == 1:
+        return named(time_of(elements[0]), dims)
+    return "{" + "; ".join(shown(time_of(element), dims) for element in elements) + "}"
+
+
+def frontier_json(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> list[Any]:
+    """A frontier in a command's JSON: a list of times."""
+    return [json_time(time_of(element), dims) for element in elements]
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """The times at or beyond the frontier ``lower`` and not at or beyond ``upper``: those that a run completes."""
+
+    lower: Frontier
+    upper: Frontier
+
+    def __contains__(self, time: Time) -> bool:
+        if isinstance(time, int):
+            return self.lower[0][0] <= time < self.upper[0][0]
+        return is_open(time, self.lower) and not is_open(time, self.upper)
+
+    def condition(self, dims: Sequence[str]) -> pl.Expr:
+        """Whether the time of an update is in the window."""
+        import polars as pl
+
+        if len(dims) == 1:
+            return pl.col(dims[0]).is_between(self.lower[0][0], self.upper[0][0] - 1)
+        return is_beyond(dims, self.lower) & ~is_beyond(dims, self.upper)
+
+    def may_meet(self, least: Mapping[str, Any], most: Mapping[str, Any], dims: Sequence[str]) -> bool:
+        """Whether updates whose coordinates are between these bounds may be in the window; a bound may be unknown."""
+        low = tuple(least.get(dim, 0) for dim in dims)
+        high = tuple(most.get(dim, _UNBOUNDED) for dim in dims)
+        return any(le(element, high) for element in self.lower) and not any(le(element, low) for element in self.upper)
+
+
+def versions(first: Time, last: Time) -> Window:
+    """The versions ``first`` to ``last``, with one dimension."""
+    return Window((coordinates(first),), up_to(last))

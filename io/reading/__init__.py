@@ -1,0 +1,1 @@
+"""Reading inputs, outputs and history: ``dd.open``, ``dd show``, ``dd diff``."""

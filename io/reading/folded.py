@@ -1,0 +1,197 @@
+"""Logs as the last finished run left them: what ``diff``, ``show`` and :func:`ddcore.open` read.
+
+Data that no ledger entry names is ignored. Nothing here takes a lock, runs the program or starts a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.errors import UsageError
+from ddcore.base.schema import Schema
+from ddcore.io.delta.tables import opened, reading, row_type
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.readable import Readable
+from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
+from ddcore.io.reading.published import check_output, finished_run
+from ddcore.io.storage.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ddcore.io.delta.tables import TableState
+    from ddcore.io.project.project import Project
+    from ddcore.io.reading.sorted_rows import SortedRows
+    from ddcore.io.storage.store import Place
+    from ddcore.program.condition import Condition
+
+__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log"]
+
+
+@dataclass(frozen=True)
+class FoldedLog:
+    """One log at the table version that the ledger names, and the times at which it can be read.
+
+    With one dimension, versions before ``first``, the first that was ingested, are refused as well. ``table`` is None
+    for an input without rows.
+    """
+
+    name: str
+    log: ChangeLog
+    table: TableState | None
+    readable: Readable
+    first: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a row."""
+        return self.log.schema
+
+    @property
+    def names(self) -> VersionNames:
+        """The names of versions."""
+        return self.readable.names
+
+    @property
+    def heading(self) -> str:
+        """The log's name and its columns with their types."""
+        return f"{self.name} ({', '.join(f'{name} {kind}' for name, kind in self.schema.items())})"
+
+    @property
+    def least(self) -> int:
+        """With one dimension: the first version that can be read."""
+        return max(self.first, self.readable.since[0][0])
+
+    @property
+    def numbers(self) -> list[int]:
+        """The places of the columns that hold numbers."""
+        kinds = ("int64", "float64", "decimal")
+        return [place for place, kind in enumerate(self.schema.values()) if kind.name in kinds]
+
+    def accumulate(self, time: Time) -> pl.DataFrame:
+        """The rows as of ``time`` and how often each occurs, as ``diff``; UsageError before the first version.
+
+        Not ``count``: an output may have a column of that name.
+        """
+        self.check(time)
+        return self.log.between(None, time, self.table)
+
+    def between(self, start: Time | None, end: Time) -> pl.DataFrame:
+        """The rows that differ between two times, and their ``diff``; None is the time before everything."""
+        self.check(end if start is None else greatest([start, end]))
+        return self.log.between(start, end, self.table)
+
+    def rows(self, start: Time | None, end: Time, where: Condition | None = None, by: Sequence[str] = ()) -> SortedRows:
+        """The same in order, by ``by`` and then all columns, and in pieces; those that meet a condition."""
+        from ddcore.io.reading.sorted_rows import SortedRows
+
+        self.check(end if start is None else greatest([start, end]))
+        return SortedRows(self.log, self.table, start, end, where=where, by=by)
+
+    def updates(self, start: Time | None, end: Time | None, where: Condition | None = None) -> pl.DataFrame:
+        """The updates after ``start``, up to and including ``end``, with their times; of rows that meet a condition.
+
+        None: from the first one, to the last one.
+        """
+        if where is None:
+            return self.log.updates(start, end, self.table)
+        return where.kept(self.log.updates(start, end, self.table, where.pushed))
+
+    def condition(self, value: Any, origin: str) -> Condition | None:
+        """A condition on rows of this log; ``origin`` begins messages. None for None. Raises UsageError."""
+        if value is None:
+            return None
+        from ddcore.program.condition import Condition
+
+        return Condition(value, self.schema, origin)
+
+    def steps(self, start: Time | None, end: Time, where: Condition | None = None) -> list[tuple[Time, int, int]]:
+        """Time, inserts and deletes, for each that changed something, on the way from ``start`` to ``end``. Of those
+        whose rows meet a condition.
+
+        The updates between ``start`` and ``end`` are those that count at one of them only. Those that count at
+        ``start`` are taken back.
+        """
+        import polars as pl
+
+        dims, weight = list(self.log.dims), self.log.counts_at(end)
+        window = Window(nothing_closed(dims), up_to(end if start is None else greatest([start, end])))
+        if start is not None:
+            weight = weight - self.log.counts_at(start)
+            if isinstance(start, int) and isinstance(end, int):
+                window = versions(min(start, end) + 1, max(start, end))
+        wide = pl.col("diff").cast(pl.Int128) * weight
+        updates = self.log.window(window, self.table)
+        if where is not None:
+            updates = where.scan(updates)
+            if not where.is_pushed:
+                updates = where.kept(self.log.collect(updates.filter(weight != 0))).lazy()
+        sums = (
+            updates.filter(weight != 0)
+            .group_by(dims)
+            .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
+        )
+        rows = self.log.collect(sums).sort(dims).iter_rows()
+        steps = [(time_of(time), int(plus), -int(minus)) for *time, plus, minus in rows]
+        back = isinstance(start, int) and isinstance(end, int) and start > end
+        return steps[::-1] if back else steps
+
+    def check(self, time: Time) -> None:
+        """UsageError for a version before the first one."""
+        if isinstance(time, int) and time < self.first:
+            raise UsageError(
+                f"{self.name}: version {time} is before the first one, {self.first}",
+                f"folded are versions {self.first}..{self.readable.latest('')}",
+            )
+
+
+def ledger_of(project: Project) -> Ledger:
+    """The ledger of the project's warehouse. StorageError where there is none."""
+    warehouse = Warehouse(project.warehouse)
+    warehouse.check()
+    ledger = Ledger.load(warehouse)
+    ledger.check_dims(project.dims)
+    return ledger
+
+
+def output_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of output ``name``; UsageError naming the outputs there are, or saying that nothing is folded yet."""
+    ledger = ledger or ledger_of(project)
+    run = finished_run(ledger)
+    check_output(run, name, project.inputs)
+    table = ledger.tables()[f"outputs/{name}"]
+    folder = ledger.warehouse.output(name)
+    return _folded(
+        project, ledger, name, ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims), table
+    )
+
+
+def input_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
+    """The log of input ``name``, also where it is not folded yet; UsageError naming the inputs there are.
+
+    What was ingested since the last run is in the log, at times that are not complete.
+    """
+    ledger, schema = ledger or ledger_of(project), project.input_schema(name)
+    table, folder = ledger.input_table(name), ledger.warehouse.input(name)
+    if table is not None:  # dd.toml may have columns that no ingest has added yet
+        schema = _row_schema(folder, table, project.dims)
+    return _folded(project, ledger, name, ChangeLog(folder, schema, project.dims), table)
+
+
+def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: TableState | None) -> FoldedLog:
+    nothing = nothing_closed(project.dims)
+    names = ledger.version_names(project.dims)
+    readable = Readable(project.dims, ledger.since() or nothing, ledger.upper() or nothing, names)
+    first = ledger.first_ingested()
+    return FoldedLog(name, log, table, readable, first if isinstance(first, int) else 0)
+
+
+def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
+    """The columns of a row as the table has them: the program may have changed since."""
+    with reading(folder, state=state):
+        fields = opened(folder, state).schema().fields
+    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}

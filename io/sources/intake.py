@@ -1,0 +1,298 @@
+"""Intake: checks rows and writes them to data files of an input's change log, which no reader sees before the commit.
+
+One :class:`Intake` holds the settings of a whole ingest. Each of its writers (the process of ``inline``, or each task
+of a Spark job) passes its batches to :meth:`Intake.take` and gets a :class:`Part`: the files it wrote, and what the
+driver needs to accept or refuse them. :func:`merge` adds up the parts of one ingest, in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from ddcore.base.errors import LateUpdate
+from ddcore.base.lattice import is_beyond
+from ddcore.base.lazy import numpy as np
+from ddcore.io.delta.tables import AddedFile
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.digests import Digest, digests, row_hashes
+from ddcore.io.logs.updates import Counts, merge_counts
+from ddcore.io.project.times import Frontier, Time, key, parse_key, shown_frontier, time_of
+from ddcore.io.sources.known import Part as KnownPart
+from ddcore.io.sources.known import without
+from ddcore.io.sources.row_checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
+from ddcore.io.sources.source import Source
+from ddcore.io.sources.written_files import Batch, Files
+from ddcore.io.storage.store import Place, names
+
+__all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
+
+Digests = dict[Time, Digest]
+Frames = Iterable[
+    tuple[Layout, int | None, pl.DataFrame]
+]  # the layout, the number of the first row, the source's columns
+
+_NAME = re.compile(r"[.]?ingest-([0-9]{8,})-")
+
+
+@dataclass
+class Part:
+    """The result of one writer.
+
+    ``digests``: for each source, by name, the digest of its rows at each time, as they are in the source; rows that
+    the log holds already are included. ``former``: the same over each list of columns that the input had before.
+    ``beginnings``: of sources that may have grown, the digest of the rows up to :attr:`Intake.grown`; ``ends``: of
+    rows without times, the number of the last one in each source.
+    ``counts``: insertions and retractions at each time, after late rows were
+    moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
+    diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``distinct``: no (row, time) was
+    seen in two of the files; of many rows a sample was looked at. ``tallies``: the sums of the layout's.
+    """
+
+    files: list[AddedFile] = field(default_factory=list)
+    rows: int = 0
+    digests: dict[str, Digests] = field(default_factory=dict)
+    former: list[dict[str, Digests]] = field(default_factory=list)
+    counts: Counts = field(default_factory=dict)
+    beginnings: dict[str, Digest] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    late: int = 0
+    first_late: tuple[Time, str, str] | None = None  # time, source, row
+    retracts: bool = False
+    most: int = 0
+    distinct: bool = False
+    tallies: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """This part as text, to be sent between processes."""
+        values = asdict(self)
+        values["digests"] = _digests_to_json(self.digests)
+        values["former"] = [_digests_to_json(each) for each in self.former]
+        values["counts"] = {key(at): sides for at, sides in self.counts.items()}
+        values["beginnings"] = {name: str(one) for name, one in self.beginnings.items()}
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> Part:
+        """The part that :meth:`to_json` wrote."""
+        values = json.loads(text)
+        values["files"] = [AddedFile(**file) for file in values["files"]]
+        values["digests"] = _digests_of_json(values["digests"])
+        values["former"] = [_digests_of_json(each) for each in values["former"]]
+        values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
+        values["beginnings"] = {name: Digest.parse(one) for name, one in values["beginnings"].items()}
+        if late := values["first_late"]:
+            values["first_late"] = (tuple(late[0]) if isinstance(late[0], list) else late[0], *late[1:])
+        return cls(**values)
+
+
+def merge(parts: Sequence[Part]) -> Part:
+    """All parts of an ingest as one; the files in the order of their names."""
+    late = [part.first_late for part in parts if part.first_late]
+    return Part(
+        files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
+        rows=sum(part.rows for part in parts),
+        digests=_merge_digests(part.digests for part in parts),
+        former=[_merge_digests(each) for each in zip(*(part.former for part in parts), strict=True)],
+        counts=merge_counts(part.counts for part in parts),
+        beginnings={
+            name: sum((part.beginnings.get(name, Digest()) for part in parts), Digest())
+            for name in {name for part in parts for name in part.beginnings}
+        },
+        ends={
+            name: max(part.ends.get(name, 0) for part in parts)
+            for name in {name for part in parts for name in part.ends}
+        },
+        late=sum(part.late for part in parts),
+        first_late=min(late) if late else None,
+        retracts=any(part.retracts for part in parts),
+        most=max((part.most for part in parts), default=0),
+        distinct=len(parts) == 1 and parts[0].distinct,
+        tallies=dict(sum((Counter(part.tallies) for part in parts), Counter())),
+    )
+
+
+def _digests_to_json(digests: Mapping[str, Digests]) -> dict[str, dict[str, str]]:
+    return {name: {key(at): str(one) for at, one in of.items()} for name, of in digests.items()}
+
+
+def _digests_of_json(texts: Mapping[str, Mapping[str, str]]) -> dict[str, Digests]:
+    return {name: {parse_key(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()}
+
+
+def _merge_digests(parts: Iterable[Mapping[str, Digests]]) -> dict[str, Digests]:
+    digests: dict[str, Digests] = {}
+    for part in parts:
+        for name, of in part.items():
+            _add(digests.setdefault(name, {}), of)
+    return digests
+
+
+def _add(total: Digests, more: Digests) -> None:
+    for time, one in more.items():
+        total[time] = total.get(time, Digest()) + one
+
+
+@dataclass(frozen=True)
+class Intake:
+    """How the rows of one ingest are checked and written.
+
+    ``log`` is the input's change log, ``number`` the ingest's number. Times at or beyond ``upper`` are open, without it
+    all; with ``move``, updates at other times are moved: see :meth:`_move_late`. ``known`` maps sources to the times at
+    which the log holds their rows already; these are left out. ``key`` is the key of the digests,
+    ``former`` has the columns of rows that earlier ingests had, if they were others. ``grown``: sources of rows without
+    times that may have grown, and the number of the last row that the last ingest from their places had.
+    """
+
+    log: ChangeLog
+    number: int
+    rules: Rules
+    key: bytes = bytes(16)
+    upper: Frontier | None = None
+    move: bool = False
+    known: Mapping[str, KnownPart] = field(default_factory=dict)
+    former: tuple[tuple[str, ...], ...] = ()
+    grown: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The time dimensions."""
+        return self.rules.dims
+
+    @property
+    def closed(self) -> str:
+        """Which times are closed, for a message: a clause."""
+        assert self.upper is not None
+        if len(self.dims) == 1:
+            return f"version {self.upper[0][0] - 1} is closed"
+        return f"only times at or beyond {shown_frontier(self.upper, self.dims)} are open"
+
+    def strays(self) -> list[Place]:
+        """Files of unfinished ingests in the table's folder: of this number or a later one, complete or not."""
+        files = [(file, _NAME.match(file)) for file in names(self.log.folder)]
+        return [self.log.folder / file for file, name in files if name and int(name[1]) >= self.number]
+
+    def take(self, writer: str, frames: Frames) -> Part:
+        """Check, consolidate, sort by time and write these rows. ``writer`` must differ between the writers of an
+        ingest.
+
+        The same frames give the same files, byte for byte. A file is written while the rows of the next one are read,
+        so some 8M updates are in memory at a time. Raises DataError, LateUpdate and StorageError; files written before
+        that stay, invisible, until the next ingest deletes them.
+        """
+        part = Part(former=[{} for _ in self.former])
+        with Files(self.log, f"ingest-{self.number:08d}-{writer}") as files:
+            for layout, first_row, frame in frames:
+                files.add(self._batch(part, layout, first_row, frame))
+        return replace(
+            part,
+            files=files.written,
+            counts=files.counts,
+            retracts=files.retracts,
+            most=files.most,
+            distinct=files.distinct,
+        )
+
+    def _batch(self, part: Part, layout: Layout, first_row: int | None, frame: pl.DataFrame) -> Batch:
+        """A batch of a source as updates that go into the log; ``part`` notes what it has."""
+        updates = normalise(frame, layout, self.rules, first_row)
+        part.rows += len(frame)
+        for name in layout.tallies:
+            part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
+        # Rows without a time of their own are the same rows at whatever version they come in.
+        has_times = self._has_times(layout)
+        own = updates if has_times else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+        hashes = row_hashes(own, self.key)
+        if not has_times:
+            self._note_rows(part, layout.where, own, hashes, first_row)
+        _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, hashes))
+        for columns, of in zip(self.former, part.former, strict=True):
+            narrow = own.select(*columns, *self.dims, DIFF)
+            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, row_hashes(narrow, self.key)))
+        fresh = self._without_known(layout.where, updates, first_row)
+        self._note_late(part, fresh, layout.where)
+        moved = self._move_late(fresh)
+        return Batch(moved, hashes[0].copy() if moved is updates else None)
+
+    def _note_rows(self, part: Part, where: str, rows: pl.DataFrame, hashes: np.ndarray, first_row: int | None) -> None:
+        """Note the last row of a batch, and the digest of those that may have been taken in before."""
+        if first_row is None:
+            return
+        part.ends[where] = max(part.ends.get(where, 0), first_row + len(rows) - 1)
+        if where in self.grown:
+            begun = rows.head(max(0, self.grown[where] + 1 - first_row))
+            digest = sum(digests(begun, self.dims, hashes[:, : len(begun)]).values(), Digest())
+            part.beginnings[where] = part.beginnings.get(where, Digest()) + digest
+
+    def _has_times(self, layout: Layout) -> bool:
+        """Whether the rows of a source have times, also those of an option, or else the next version."""
+        own = {*layout.source_columns, *layout.folders}
+        return self.rules.fallback is None or not own.isdisjoint(self.dims)
+
+    def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
+        if self.upper is None:
+            return
+        late = updates.filter(~is_beyond(self.dims, self.upper))
+        if len(late):
+            part.late += len(late)
+            first = late.sort(*self.dims, *self.rules.schema).row(0, named=True)
+            row = shown({name: first[name] for name in self.rules.schema})
+            described = (time_of([first[dim] for dim in self.dims]), where, row)
+            part.first_late = min(part.first_late or described, described)
+
+    def landed(self, layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
+        """The updates in a batch of a source that go into the log, at the times they get there."""
+        return self._move_late(self._without_known(layout.where, normalise(frame, layout, self.rules)))
+
+    def _without_known(self, where: str, updates: pl.DataFrame, first_row: int | None = None) -> pl.DataFrame:
+        return without(updates, self.known[where], self.dims, first_row) if where in self.known else updates
+
+    def _move_late(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """The updates with late ones at the least open time at or after theirs.
+
+        With several dimensions there may be several such times, one for each element of ``upper``. The least in
+        lexicographic order is chosen, so that the first dimensions stay as they are where possible.
+        """
+        if not self.move or self.upper is None or updates.select(is_beyond(self.dims, self.upper)).to_series().all():
+            return updates
+        columns = [updates[dim].to_numpy() for dim in self.dims]
+        first, *others = ([np.maximum(*pair) for pair in zip(columns, one, strict=True)] for one in self.upper)
+        for joined in others:
+            less, equal = np.zeros(len(updates), dtype=bool), np.ones(len(updates), dtype=bool)
+            for mine, theirs in zip(joined, first, strict=True):
+                less, equal = less | (equal & (mine < theirs)), equal & (mine == theirs)
+            first = [np.where(less, *pair) for pair in zip(joined, first, strict=True)]
+        if any((column > LARGEST_TIME).any() for column in first):
+            versions = "versions" if len(self.dims) == 1 else "times"
+            raise LateUpdate(
+                f"rows at closed {versions} cannot move: {self.closed}, and no {versions[:-1]} is larger",
+                "leave them out, or ingest into a new warehouse",
+            )
+        return updates.with_columns(pl.Series(dim, column) for dim, column in zip(self.dims, first, strict=True))
+
+
+def shown(row: Mapping[str, Any]) -> str:
+    """A row for a message: ``src=1, dst='x', day=2026-01-31, note=null``."""
+    return ", ".join(f"{name}={shown_value(value)}" for name, value in row.items())
+
+
+def fitted(sources: Sequence[Source], rules: Rules) -> list[tuple[Source, Layout]]:
+    """Each source with its layout; DataError for the first that does not fit. Reads footers and headers only."""
+    declared = [source.as_declared(rules.types) for source in sources]
+    return [
+        (source, fit(source.name, source.columns(), rules, folders=source.folders, text=source.is_text))
+        for source in declared
+    ]
+
+
+def frames_of(sources: Iterable[tuple[Source, Layout]]) -> Iterator[tuple[Layout, int | None, pl.DataFrame]]:
+    """The batches of these sources, read in this process."""
+    for source, layout in sources:
+        for first_row, frame in source.frames(layout.read):
+            yield layout, None if source.cancels else first_row, frame

@@ -1,0 +1,64 @@
+"""Positions: how far sources were taken in that are not recognised by their rows, such as snapshots.
+
+The ledger keeps a position with each such source: its stamp, which is cheap to compare, and the fingerprint of its
+content, for a file that was only copied or touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.times import Time
+from ddcore.io.sources.known import Placed, identity, names_at
+
+__all__ = ["Position", "Stamped", "last_positions", "position"]
+
+
+class Position(NamedTuple):
+    """How far a source was taken in: the number of the last ingest from its place, the text that this kept, which may
+    be empty, and the last version of that ingest.
+    """
+
+    ingest: int
+    text: str
+    last: Time
+
+
+class Stamped(Placed, Protocol):
+    """A source that can be compared with its position: see :class:`ddcore.io.sources.source.Source`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    def stamp(self) -> str: ...  # noqa: D102
+    def fingerprint(self) -> str: ...  # noqa: D102
+    def is_at(self, position: str) -> bool: ...  # noqa: D102
+
+
+def position(source: Stamped) -> str:
+    """The position of a source for the ledger. Reads all bytes of a file."""
+    return f"{source.stamp()}/{source.fingerprint()}"
+
+
+def last_positions(ledger: Ledger, index: IngestIndex, sources: Sequence[Placed], root: Path) -> list[Position | None]:
+    """For each source its position; None for a place that nothing was taken in from.
+
+    Reads the records of these ingests only.
+    """
+    names = names_at(index, [identity(source, root) for source in sources], root)
+    entries = index.last_named(set().union(*names))
+    lasts = [max((entries[name] for name in of if name in entries), default=None) for of in names]
+    wanted = sorted({entry for entry in lasts if entry is not None})
+    records = zip(wanted, ledger.ingests_at(index, wanted), strict=True)
+    kept = {
+        (entry, source.name): Position(record.number, source.position, record.last)
+        for entry, record in records
+        for source in record.sources
+    }
+    return [
+        None if entry is None else max(kept[entry, name] for name in of if (entry, name) in kept)
+        for entry, of in zip(lasts, names, strict=True)
+    ]

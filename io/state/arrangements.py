@@ -1,0 +1,369 @@
+"""Arrangements on disk: runs of updates sorted by key code, in which a look-up reads what it needs.
+
+A run is one or a few files, one per writer (:mod:`ddcore.io.state.run_writer`). A look-up finds its rows by an index of
+codes and decodes only them, where they lie (:mod:`ddcore.io.state.run_reader`). Tables are partitioned by ``run``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from threading import RLock
+
+import polars as pl
+
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Type
+from ddcore.data.encoding import NULL, encode
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.parquet.column_bounds import json_object
+from ddcore.io.parquet.datafile import has_digests
+from ddcore.io.state import run_writer
+from ddcore.io.state.layout import CODE, Layout
+from ddcore.io.state.run_reader import RunFile, load_texts
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import REFRESH, reporting
+from ddcore.traces import spilling
+from ddcore.traces.consolidation import arrange
+from ddcore.traces.packed_batch import PackedBatch
+from ddcore.traces.sorted_batch import SortedBatch
+
+__all__ = ["ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "write_pieces", "write_run"]
+
+MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
+
+SMALL = 1024  # a file of at most so many rows is read whole
+_NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and found in memory from then on
+_READ = 1 << 18  # rows that are read at once where memory is limited
+_WORTH = 1 << 24  # bytes of arrays that are filled in a file where memory is limited
+
+_NARROW = 1 << 31
+_INT64 = Type("int64")
+
+Span = tuple[int | None, int | None]
+
+
+def is_exact(file: Place) -> bool:
+    """Whether a file of state has every update at its own time: neither merged by a compaction, nor by another
+    program, nor built from files that were.
+    """
+    return has_digests(file) and not file.name.startswith((f"part-{MERGED}-", f"part-{ADVANCED}-"))
+
+
+def write_run(folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout) -> AddedFile:
+    """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
+
+    ``part`` is different for each writer of a run. Runs in tasks, on any machine. Where memory is limited, some rows
+    are widened at once.
+    """
+    spill = spilling.current()
+    size = max(1, len(batch)) if spill is None else spill.rows
+    pieces = (batch.part(start, min(start + size, len(batch))) for start in range(0, len(batch), size))
+    return write_pieces(
+        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout)
+    )
+
+
+def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
+    """The columns of int64 whose values all fit into 32 bits; not a key that is its own code, which takes no space."""
+    if len(batch) == 0:
+        return set()
+    kinds = {**layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)}
+    if isinstance(batch, PackedBatch):
+        bounds = batch.packed.bounds()[1:]
+    else:
+        columns = (*batch.words, *batch.times, batch.diffs)
+        bounds = [_bounds(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return {
+        name
+        for (name, kind), (least, most) in zip(kinds.items(), bounds, strict=True)
+        if kind == _INT64 and least >= -_NARROW and most < _NARROW
+    }
+
+
+def _bounds(column: np.ndarray, kind: Type) -> tuple[int, int]:
+    """The least and the greatest value that is not null."""
+    if kind != _INT64:
+        return 0, 0
+    least, most = int(column.min()), int(column.max())
+    if least == NULL and most < _NARROW:
+        least = int(column.min(where=column != NULL, initial=most))
+    return least, most
+
+
+def write_pieces(
+    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *, narrow: Collection[str]
+) -> AddedFile:
+    """The same for a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
+    all fit into 32 bits.
+    """
+    written: list[run_writer.Written] = []
+
+    def write(path: Path, synced: bool) -> tuple[int, str]:
+        written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
+        return written[-1].size, written[-1].digest
+
+    path, size = tables.new_file(folder, f"part-{part}", write, {"run": str(run)})
+    (file,) = written
+    return AddedFile(path, size, file.rows, _statistics(file), {"run": str(run)})
+
+
+def _statistics(file: run_writer.Written) -> str:
+    """Delta's statistics of a file: its rows, and the bounds of its codes."""
+    least, greatest = ({CODE: str(code)} if file.rows else {} for code in (file.least, file.greatest))
+    return json_object(
+        {
+            "numRecords": str(file.rows),
+            "minValues": json_object(least),
+            "maxValues": json_object(greatest),
+            "nullCount": json.dumps({CODE: 0}, separators=(",", ":")),
+        }
+    )
+
+
+def commit(
+    folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
+) -> TableState:
+    """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
+    return tables.commit(folder, files, run, base=base, overwrite=overwrite)
+
+
+def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
+    """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
+
+    Many runs of few rows leave many small files. These are read whole, into one run in memory; and so are files that
+    another program rewrote (OPTIMIZE), because their rows may be in any order.
+    """
+    overlapping = [file for file in files if _overlaps(file, span)]
+    foreign = [file for file in overlapping if not has_digests(folder / file.path)]
+    small = [file for file in overlapping if file.rows <= SMALL and file not in foreign]
+    if len(small) == 1 and not foreign:
+        small = []
+    runs: list[SortedBatch] = [
+        FileBatch(folder / file.path, layout, span) for file in overlapping if file not in foreign and file not in small
+    ]
+    whole = [FileBatch(folder / file.path, layout, span) for file in small]
+    if foreign or whole:
+        runs.append(_in_memory(whole, [_read_foreign(folder, foreign, layout, span)] if foreign else [], layout))
+    return [run for run in runs if len(run)]
+
+
+def _overlaps(file: LiveFile, span: Span) -> bool:
+    lo, hi = span
+    least, greatest = file.lower.get(CODE), file.upper.get(CODE)
+    return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
+
+
+def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout) -> SortedBatch:
+    """Several small files, and columns of other rows, as one run in memory."""
+    load_texts([file.file for file in small])
+    columns = np.concatenate([*(file.columns() for file in small), *others], axis=1)
+    words = len(layout.stored)
+    batch = arrange(columns[0], list(columns[1 : 1 + words]), list(columns[1 + words : -1]), columns[-1])
+    reads = [file.take_reads() for file in small]
+    return _Gathered(batch, sum(rows for rows, _ in reads), sum(size for _, size in reads))
+
+
+def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span) -> np.ndarray:
+    """The rows with codes in ``span`` of files that another program wrote, in any order: int64 (columns, n)."""
+    rows = tables.scan(folder, files, layout.columns)
+    for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
+        rows = rows if bound is None else rows.filter(inside(bound))
+    with reporting(folder, "read", REFRESH):
+        frame = rows.collect()
+    words = [encode(frame[name], kind) for name, kind in layout.stored.items()]
+    codes, *others = (frame[name].to_numpy() for name in (CODE, *layout.times, "diff"))
+    return np.stack([codes, *words, *others])
+
+
+class _Gathered(SortedBatch):
+    """A run in memory that was read from files: ``rows`` and ``size`` in bytes."""
+
+    __slots__ = ("_reads",)
+
+    def __init__(self, batch: SortedBatch, rows: int, size: int) -> None:
+        super().__init__(batch.codes, batch.words, batch.times, batch.diffs, batch.high)
+        self._reads = rows, size
+
+    def take_reads(self) -> tuple[int, int]:
+        """The rows and the bytes that were read since the last call."""
+        reads, self._reads = self._reads, (0, 0)
+        return reads
+
+
+class FileBatch(SortedBatch):
+    """A run in a file, or the part of it with codes in ``span``.
+
+    :meth:`locate` finds rows in the file, and :meth:`located` and :meth:`take` decode them; columns of all rows are
+    read when one is used, or when about half of the rows were looked up. Opening reads the footer, and at the ends of
+    the span a page of codes. Raises StorageError where the file is missing, damaged or of another layout.
+    """
+
+    __slots__ = (
+        "_bytes_taken", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole", "file", "path",
+    )  # fmt: skip
+
+    def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
+        self.path, self._layout, self._lock, self.high = path, layout, RLock(), None
+        self.file = RunFile(path, layout, REFRESH)
+        self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
+        self._rows = max(0, end - self._first)
+        self._whole: SortedBatch | None = None
+        self._looked_up = self._rows_read = self._bytes_taken = 0
+
+    def _bound(self, code: int | None, otherwise: int) -> int:
+        """The first row whose code is at least this one."""
+        if code is None:
+            return otherwise
+        return int(self.file.lower_bounds(np.array([code], np.int64))[0])
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The key codes, ascending: int64[n]. Reads all rows."""
+        return self.widen().codes
+
+    @property
+    def words(self) -> np.ndarray:
+        """The words: int64 (W, n). Reads all rows."""
+        return self.widen().words
+
+    @property
+    def times(self) -> np.ndarray:
+        """The times: int64 (D, n). Reads all rows."""
+        return self.widen().times
+
+    @property
+    def diffs(self) -> np.ndarray:
+        """The diffs: int64[n]. Reads all rows."""
+        return self.widen().diffs
+
+    @property
+    def width(self) -> int:
+        """How many words an update has."""
+        return len(self._layout.stored)
+
+    def widen(self) -> SortedBatch:
+        """All rows, in memory."""
+        with self._lock:
+            if self._whole is None:
+                columns, width = self._read_all(), self.width
+                self._whole = SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+                self._rows_read += self._rows
+            return self._whole
+
+    def load_all(self) -> None:
+        """Have all rows in memory."""
+        self.widen()
+
+    def columns(self) -> np.ndarray:
+        """Codes, words, times and diffs of all rows, read anew: int64 (columns, n)."""
+        self._rows_read += self._rows
+        return self.file.columns(slice(self._first, self._first + self._rows))
+
+    def _read_all(self) -> np.ndarray:
+        """The columns of all rows; in a file, where they are many and memory is limited."""
+        spill, number = spilling.current(), self.width + len(self._layout.times) + 2
+        stop = self._first + self._rows
+        if spill is None or 8 * self._rows * number < _WORTH:
+            return self.file.columns(slice(self._first, stop))
+        columns = spilling.Columns(spill, number, self._rows)
+        for start in range(self._first, stop, _READ):
+            some = self.file.columns(slice(start, min(start + _READ, stop)))
+            for line, values in enumerate(some):
+                columns.write(line, start - self._first, values)
+        return columns.whole()
+
+    def take_reads(self) -> tuple[int, int]:
+        """The rows that were decoded, and the bytes of the file that were read for it, since the last call."""
+        rows, size = self._rows_read, self.file.bytes.read - self._bytes_taken
+        self._rows_read, self._bytes_taken = 0, self.file.bytes.read
+        return rows, size
+
+    def memory(self) -> int:
+        """The bytes of the rows that are in memory."""
+        return 0 if self._whole is None else self._whole.memory()
+
+    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads pages of codes."""
+        if self._whole is None and len(probes) < _NEARLY_ALL * self._rows:
+            lo, hi = self.file.locate(probes)
+            return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
+        return self.widen().locate(probes)
+
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
+        """The updates in the ranges lo[k]:hi[k], with columns that are arrays, and their ranges there."""
+        rows, whole = int((hi - lo).sum()), self._whole
+        if whole is None:
+            with self._lock:
+                self._looked_up += rows
+                if self._looked_up > _NEARLY_ALL * self._rows:
+                    whole = self.widen()
+        if whole is not None:
+            return whole, lo, hi
+        stops = np.cumsum(hi - lo)
+        starts = stops - (hi - lo)
+        return self.take(np.arange(rows) + np.repeat(lo - starts, hi - lo)), starts, stops
+
+    def index(self) -> None:
+        """Only of rows in memory: others are found by the index of the file."""
+        if self._whole is not None:
+            self._whole.index()
+
+    def take(self, rows: np.ndarray) -> SortedBatch:
+        """The updates at these positions, which may come in any order: int64[m]."""
+        if self._whole is not None:
+            return self._whole.take(rows)
+        width = self.width
+        if len(rows) > 1 and (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            columns = np.empty((width + len(self._layout.times) + 2, len(rows)), np.int64)
+            columns[:, order] = self.file.columns(rows[order] + self._first)
+        else:
+            columns = self.file.columns(rows + self._first)
+        self._rows_read += len(rows)
+        return SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+
+    def part(self, start: int, stop: int) -> SortedBatch:
+        """Updates number ``start`` to ``stop``."""
+        return self.widen().part(start, stop)
+
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``. Reads pages of
+        codes.
+        """
+        if self._whole is not None:
+            return self._whole.locate_between(after, to)
+        lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
+        return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
+
+    def between(
+        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
+        at most ``to[k]``. Reads a value for each step of a binary search.
+        """
+        if self._whole is not None:
+            return self._whole.between(lo, hi, word, after, to)
+        first = self._beyond(lo, hi, word, after)
+        return first, self._beyond(first, hi, word, to)
+
+    def _beyond(self, lo: np.ndarray, hi: np.ndarray, word: int, bounds: np.ndarray) -> np.ndarray:
+        """For each k the first row in [lo[k], hi[k]), where a word ascends, with a word beyond ``bounds[k]``."""
+        lo, hi = lo.copy(), hi.copy()
+        while len(some := np.flatnonzero(lo < hi)):
+            middle = (lo[some] + hi[some]) // 2
+            order = np.argsort(middle)
+            values = np.empty(len(some), np.int64)
+            values[order] = self.file.words(word, middle[order] + self._first)
+            is_beyond = values > bounds[some]
+            hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
+        return lo
+
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times: int64[n]."""
+        return self.widen().versions()

@@ -1,0 +1,65 @@
+"""The stored state that a fold starts from and what it adds, in the form in which the driver and its tasks exchange it.
+
+Must not import the engine: the driver of a fold on Spark uses this module before it loads the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ddcore.engine.large_groups import LargeGroups
+from ddcore.engine.profile import Profile
+from ddcore.io.delta.tables import AddedFile, LiveFile
+from ddcore.io.project.times import Time
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import Warehouse
+
+__all__ = ["Gained", "Stored"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
+    groups.
+
+    Can be sent between processes.
+    """
+
+    root: Place
+    run: int
+    files: Mapping[str, Sequence[LiveFile]]
+    groups: LargeGroups = field(default_factory=LargeGroups)
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The warehouse at ``root``."""
+        return Warehouse(self.root)
+
+
+@dataclass
+class Gained:
+    """What one worker added in a fold.
+
+    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large
+    groups after the fold; ``profile``: what its operators did.
+    """
+
+    files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
+    rounds: int = 0
+    groups: LargeGroups = field(default_factory=LargeGroups)
+    profile: Profile = field(default_factory=Profile)
+
+    def absorb(self, other: Gained) -> None:
+        """Add the gains of another worker of the same fold."""
+        for table, files in other.files.items():
+            self.files.setdefault(table, []).extend(files)
+        for name, counts in other.outputs.items():
+            mine = self.outputs.setdefault(name, {})
+            for time, (plus, minus) in counts.items():
+                before = mine.get(time, (0, 0))
+                mine[time] = (before[0] + plus, before[1] + minus)
+        self.rounds = max(self.rounds, other.rounds)
+        self.groups.absorb(other.groups)
+        self.profile.absorb(other.profile)

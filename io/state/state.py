@@ -1,0 +1,188 @@
+"""The state of a plan as tables: opens a worker over stored runs, and writes what it gained.
+
+Maps arrangements, pending times and output logs to files; commits nothing. Used by the driver and by tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from time import perf_counter_ns
+
+from ddcore.engine.profile import Cost
+from ddcore.engine.worker import Worker, joined
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import AddedFile
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.updates import accumulate_counts, merge_counts
+from ddcore.io.project.times import Time
+from ddcore.io.state import arrangements
+from ddcore.io.state.arrangements import Span
+from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
+from ddcore.planning.plan import Plan
+from ddcore.planning.rebuilding import Rebuilding
+from ddcore.traces import spilling
+from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.frames import output_frame
+from ddcore.traces.sorted_batch import SortedBatch
+
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
+
+Spans = Mapping[int, Span]
+
+
+def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiting: bool = True) -> Worker:
+    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
+
+    Rows are read when they are needed. Without ``waiting`` the worker starts without what earlier runs left: pending
+    times, held updates, and the history of large groups that are to have trees. Raises StorageError for files that are
+    missing or damaged.
+    """
+    runs = {
+        arrangement.index: _open(
+            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, arrangement.index)
+        )
+        for arrangement in plan.arrangements
+        if not arrangement.transient
+    }
+    groups = stored.groups.copy() if waiting else stored.groups.all_grown()
+    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()), groups=groups)
+
+
+def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding) -> Worker:
+    """A worker over nothing, for the fold of a part of a plan over whole history."""
+    worker = Worker(plan, groups=stored.groups.copy())
+    worker.rebuild(part)
+    worker.begin()
+    return worker
+
+
+def replay(worker: Worker, stored: Stored, part: Rebuilding, spans: Spans | None = None) -> None:
+    """Give a rebuild the whole history of the stored arrangements that it reads; with ``spans``, the codes in them."""
+    for index in sorted(part.replayed):
+        arrangement = worker.plan.arrangements[index]
+        for run in _load_all(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, index)):
+            worker.replay(arrangement, arrangement.batch_of(run))
+
+
+def waiting_of(
+    plan: Plan, stored: Stored, spans: Spans | None = None
+) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
+    """The pending times of earlier runs by block index, and their held updates by arrangement index.
+
+    With ``spans``, those with codes in them only. Raises StorageError for files that are missing or damaged.
+    """
+    pending: dict[int, SortedBatch] = {}
+    held: dict[int, Batch] = {}
+    for arrangement in plan.arrangements:
+        loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index))
+        if loaded:
+            held[arrangement.index] = concatenate([arrangement.batch_of(run) for run in loaded])
+    for block in plan.blocks:
+        if block.output is not None:
+            times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]))
+            if times:
+                pending[block.index] = joined(times)
+    return pending, held
+
+
+def _span(spans: Spans | None, arrangement: int) -> Span:
+    return (spans or {}).get(arrangement, (None, None))
+
+
+def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
+    runs = _open(stored, table, layout, span)
+    for run in runs:
+        run.load_all()
+    return runs
+
+
+def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
+    files = stored.files.get(table, ())
+    return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
+
+
+def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
+    """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
+
+    No reader sees the files before they are committed.
+    """
+    with tables.synced_together():
+        return _write_gains(plan, worker, stored, part)
+
+
+def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
+    gained = Gained(rounds=worker.rounds, groups=worker.groups)
+    owner = worker.meter.owner
+    logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
+    for arrangement, run in worker.harvest():
+        place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
+    for index, run in worker.pending.items():
+        block = plan.blocks[index]
+        place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
+        gained.files |= _measured(cost, partial(_write_run, stored, place, run, part))
+    for index, batch in worker.held.items():
+        arrangement = plan.arrangements[index]
+        run = worker.keyed(arrangement, batch)
+        worker.require_int64(arrangement, run)
+        place = held_table(arrangement)
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
+    for name in plan.outputs:
+        log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
+        write = partial(_write_output, log, name, worker.outputs[name], f"run-{stored.run:06d}-{logs}", gained.outputs)
+        gained.files |= _measured(worker.meter.profile.of(name), write)
+        worker.outputs[name] = []
+    gained.profile = worker.meter.take(worker.traces)
+    return gained
+
+
+def _write_output(
+    log: ChangeLog, name: str, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]]
+) -> dict[str, list[AddedFile]]:
+    """Write the updates that an output gained, and add their counts to ``counted``."""
+    counts, files = [], list[AddedFile]()
+    for number, batches in enumerate(_portions(updates)):
+        frame = output_frame(batches, log.schema, log.dims)
+        counts.append(accumulate_counts(frame, log.dims))
+        if len(frame):
+            files.append(log.write(stem + (f"-{number}" if number else ""), frame))
+    counted[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
+    return {f"outputs/{name}": files} if files else {}
+
+
+def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> dict[str, list[AddedFile]]:
+    """The files that ``write`` writes; their rows, their bytes and the time are of this operator or output."""
+    start = perf_counter_ns()
+    files = write()
+    cost.nanoseconds += perf_counter_ns() - start
+    for file in (file for each in files.values() for file in each):
+        cost.rows_written += file.rows
+        cost.bytes_written += file.size
+    return files
+
+
+def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
+    """All updates of an output; where memory is limited in portions, of which each becomes a file."""
+    spill = spilling.current()
+    if spill is None or sum(map(len, batches)) <= spill.rows:
+        yield batches
+        return
+    for batch in batches:
+        for start in range(0, len(batch), spill.rows):
+            yield [batch.take(slice(start, start + spill.rows))]
+
+
+def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
+    table, layout = place
+    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, run, layout)]}
+
+
+def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:
+    """The codes that worker ``partition`` owns of each arrangement: [lo, hi), None for no bound."""
+    spans = {}
+    for arrangement in plan.arrangements:
+        bounds = [None, *boundaries[arrangement.index], None]
+        spans[arrangement.index] = (bounds[partition], bounds[partition + 1])
+    return spans

@@ -1,0 +1,1 @@
+"""Files and objects of a warehouse, their addresses, and the lock."""

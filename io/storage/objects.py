@@ -1,0 +1,433 @@
+"""Objects of a store, by their addresses: what :mod:`ddcore.io.storage.store` does where the warehouse is no folder.
+
+``obstore`` wraps the same Rust library that delta-rs and Polars have inside, so all of them take the same settings and
+reach the same stores. Settings and credentials come from the environment only (``AWS_*``), and are never shown.
+
+Only one thing is asked of a store that not every one has: a put that fails if the object is there (:func:`create`).
+Delta's commits need the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import time
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.io.storage.address import Address, Place
+from ddcore.io.storage.store_settings import check_settings
+from ddcore.text.redaction import keep_secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from obstore.store import S3Store
+
+__all__ = [
+    "Object", "Parts", "Whole", "complete", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head",
+    "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
+]  # fmt: skip
+
+Result = TypeVar("Result")
+Listed = tuple[Address, int, float]
+
+_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>|\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket)\b")
+_DENIALS = re.compile(
+    r"40[13] |\b(Forbidden|Unauthorized|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Expired)"
+)
+_CREDENTIALS = "check the credentials in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
+_CUT = re.compile(
+    r"body error|reading a body|end of file before message|Content-Range header not present|connection closed before"
+)
+_PAGE = re.compile(r"<!doctype html|<html", re.IGNORECASE)
+_NO_STORE = "what answers is a web page, and no object store"
+_ENDPOINT = "check AWS_ENDPOINT_URL, and that this network asks for no login in a browser"
+_WAITS = (0.2, 1.0, 3.0)  # seconds before a request whose answer was cut off is made again
+_TAIL = 64 * 1024  # bytes of the first read of an object, which holds most footers and most small files
+_TOGETHER = 1000  # objects deleted in one request
+
+
+def options() -> dict[str, str]:
+    """The settings of the store for the table libraries, without credentials: those they read from the environment.
+
+    UsageError for a setting that no store can have.
+    """
+    check_settings()
+    chosen = {
+        "aws_region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+        "aws_conditional_put": "etag",
+    }
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
+        chosen["aws_endpoint_url"] = endpoint
+        if endpoint.lower().startswith("http://"):
+            chosen["aws_allow_http"] = "true"
+    return chosen
+
+
+@lru_cache(maxsize=8)
+def _store(root: str, process: int) -> S3Store:
+    """The client of a bucket. One per process: a fork does not take its threads along."""
+    try:
+        from obstore.store import S3Store
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "obstore":
+            raise
+        raise UsageError(
+            f"{root}: object stores need the package obstore, which is not installed",
+            "pip install 'ddcore[s3]'",
+        ) from None
+    keep_secret({name: value for name, value in os.environ.items() if name.startswith("AWS_")})
+    settings: Any = {name.removeprefix("aws_"): value for name, value in options().items()}
+    allow_http = settings.pop("allow_http", None) is not None
+    from datetime import timedelta
+
+    return S3Store(
+        root.partition("://")[2],
+        config=settings,
+        client_options={"allow_http": allow_http, "timeout": timedelta(seconds=60)},
+        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=30)},
+    )
+
+
+def _client(place: Address) -> S3Store:
+    return _store(place.root, os.getpid())
+
+
+@contextmanager
+def _errors(place: Address, doing: str) -> Iterator[None]:
+    """Turn the library's errors into FileNotFoundError, or into a StorageError that names the object."""
+    from obstore.exceptions import BaseError, NotFoundError
+
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, BaseError | OSError) and type(error).__module__ != "pyo3_runtime":  # a panic of Rust
+            raise
+        missing = isinstance(error, NotFoundError | FileNotFoundError)
+        if missing and "NoSuchBucket" not in str(error):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place)) from None
+        raise refused(place, doing, error) from error
+
+
+def refused(place: Address, doing: str, error: BaseException) -> StorageError:
+    """The error of a store that did not do what it was told."""
+    return StorageError(f"cannot {doing} {place}: {denial(error) or _reason(error)}", _hint(error))
+
+
+def complete(request: Callable[[], Result]) -> Result:
+    """What a request gives. It is made again where the answer was cut off, which the libraries do not always do."""
+    for seconds in _WAITS:
+        try:
+            return request()
+        except Exception as error:
+            if not _CUT.search(str(error)):
+                raise
+            time.sleep(seconds)
+    return request()
+
+
+def denial(error: BaseException) -> str:
+    """What a store said when it refused a request, in a word or two; empty for an error of another kind."""
+    text = str(error)
+    code = _CODE.search(text)
+    named = next((each for each in code.groups() if each), "") if code else ""
+    if named == "NoSuchBucket":
+        return "there is no such bucket"
+    if _DENIALS.search(text):
+        return f"access denied ({named})" if named else "access denied"
+    return _NO_STORE if _PAGE.search(text) else ""
+
+
+def _hint(error: BaseException) -> str:
+    said = denial(error)
+    if said.startswith("access"):
+        return _CREDENTIALS
+    if said:
+        return _ENDPOINT if said == _NO_STORE else "check the URL; ddcore creates no buckets"
+    if "Config error" in str(error) or type(error).__module__ == "pyo3_runtime":
+        return "check the variables AWS_... in the environment"
+    return "check the network and AWS_ENDPOINT_URL, then run the same command again"
+
+
+def _reason(error: BaseException) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"the answer was cut off again and again: {line}" if _CUT.search(line) else line
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(place: Address) -> bytes:
+    """All bytes of an object. FileNotFoundError."""
+    import obstore
+
+    with _errors(place, "read"):
+        return complete(lambda: bytes(obstore.get(_client(place), place.key).bytes()))
+
+
+def fetch(place: Address, file: Path) -> None:
+    """Write all bytes of an object into a file. FileNotFoundError."""
+    import obstore
+
+    def copy() -> None:
+        with file.open("wb") as out:
+            for part in obstore.get(_client(place), place.key).stream():
+                out.write(part)
+
+    with _errors(place, "read"):
+        complete(copy)
+
+
+def head(place: Address) -> tuple[int, float]:
+    """The size of an object, and when it was written. FileNotFoundError."""
+    import obstore
+
+    with _errors(place, "read"):
+        meta = obstore.head(_client(place), place.key)
+    return meta["size"], meta["last_modified"].timestamp()
+
+
+def size_of(place: Address) -> int | None:
+    """The size of an object; None where there is none."""
+    try:
+        return head(place)[0]
+    except FileNotFoundError:
+        return None
+
+
+def is_folder(folder: Address) -> bool:
+    """Whether any object is below an address."""
+    import obstore
+
+    with _errors(folder, "list"):
+        listed = complete(lambda: next(iter(obstore.list(_client(folder), prefix=_prefix(folder), chunk_size=1)), ()))
+        _check_answers(folder, len(listed))
+        return len(listed) > 0
+
+
+def names(folder: Address) -> list[str]:
+    """The sorted names of the objects and folders in a folder."""
+    import obstore
+
+    with _errors(folder, "list"):
+        found = complete(lambda: obstore.list_with_delimiter(_client(folder), prefix=_prefix(folder)))
+        _check_answers(folder, len(found["common_prefixes"]) + len(found["objects"]))
+    places = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+    return sorted(place.rstrip("/").rpartition("/")[2] for place in places)
+
+
+def entries(folder: Address) -> Iterator[Listed]:
+    """All objects below an address, or the one at it, with size and time."""
+    import obstore
+
+    if folder.key and size_of(folder) is not None:
+        yield folder, *head(folder)
+    with _errors(folder, "list"):
+        listed = complete(
+            lambda: [one for some in obstore.list(_client(folder), prefix=_prefix(folder)) for one in some]
+        )
+        _check_answers(folder, len(listed))
+    for one in listed:
+        place = Address(folder.root, PurePosixPath(one["path"]))
+        yield place, one["size"], one["last_modified"].timestamp()
+
+
+def _check_answers(folder: Address, found: int) -> None:
+    """Raise StorageError where nothing is listed because no store answers: a web page is read as an empty list."""
+    if not found and not _is_store(folder.root, os.getpid()):
+        raise StorageError(f"cannot list {folder}: {_NO_STORE}", _ENDPOINT)
+
+
+@lru_cache(maxsize=8)
+def _is_store(root: str, process: int) -> bool:
+    """Whether an object that nobody wrote is missing; where every request is answered by a page, it seems to exist."""
+    import obstore
+    from obstore.exceptions import BaseError
+
+    try:
+        obstore.head(_store(root, process), f"ddcore-no-such-object-{uuid.uuid4().hex}")
+    except (BaseError, FileNotFoundError) as error:
+        return not _PAGE.search(str(error))
+    return False
+
+
+def _prefix(folder: Address) -> str | None:
+    return f"{folder.key}/" if folder.key else None
+
+
+class Object:
+    """An object whose bytes are read here and there. Its end is read at once, and its size known from then on."""
+
+    __slots__ = ("_place", "_tail", "size")
+
+    def __init__(self, place: Address) -> None:
+        import obstore
+
+        self._place = place
+
+        def tail() -> tuple[int, bytes]:
+            result = obstore.get(_client(place), place.key, options={"range": {"suffix": _TAIL}})
+            return result.meta["size"], bytes(result.bytes())
+
+        with _errors(place, "read"):
+            self.size, self._tail = complete(tail)
+
+    def read(self, length: int, begin: int) -> bytes:
+        """``length`` bytes from ``begin`` on."""
+        start, end = self.size - len(self._tail), min(begin + length, self.size)
+        if begin >= start:
+            return self._tail[begin - start : end - start]
+        return _read_all(self._place, [(begin, end)])[0]
+
+
+class Parts:
+    """An object as an array of bytes, of which those are there that were fetched: its end, and what was asked for.
+
+    The array takes memory where it is filled.
+    """
+
+    __slots__ = ("data", "place")
+
+    def __init__(self, place: Address) -> None:
+        import numpy as np
+
+        self.place: Place = place
+        end = Object(place)
+        self.data = np.zeros(end.size, np.uint8)
+        tail = end.read(min(_TAIL, end.size), max(0, end.size - _TAIL))
+        self.data[end.size - len(tail) :] = np.frombuffer(tail, np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Have the bytes of some ranges. One request, or a few at once; neighbours are read together."""
+        import numpy as np
+
+        assert isinstance(self.place, Address)
+        wanted = np.minimum(ends, max(0, len(self.data) - _TAIL)) > begins
+        ranges = list(zip(begins[wanted].tolist(), ends[wanted].tolist(), strict=True))
+        for (begin, end), content in zip(ranges, _read_all(self.place, ranges), strict=True):
+            self.data[begin:end] = np.frombuffer(content, np.uint8)
+
+
+class Whole:
+    """The same for an object that is read once, as a whole."""
+
+    __slots__ = ("_bytes", "size")
+
+    def __init__(self, place: Address) -> None:
+        self._bytes = read(place)
+        self.size = len(self._bytes)
+
+    def read(self, length: int, begin: int) -> bytes:
+        """``length`` bytes from ``begin`` on."""
+        return self._bytes[begin : begin + length]
+
+
+def source_of(place: Address, ranges: Sequence[tuple[int, int]] | None) -> pa.NativeFile:
+    """A file for Arrow that has the bytes [begin, end) of some ranges, or all without them."""
+    import pyarrow as pa
+
+    if ranges is None:
+        return pa.BufferReader(read(place))
+    return pa.PythonFile(_Ranges(dict(zip([begin for begin, _ in ranges], _read_all(place, ranges), strict=True))), "r")
+
+
+def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes [begin, end) of several ranges; neighbours are read together."""
+    import obstore
+
+    if not ranges:
+        return []
+    with _errors(place, "read"):
+        found = complete(
+            lambda: obstore.get_ranges(
+                _client(place), place.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
+            )
+        )
+    return [bytes(each) for each in found]
+
+
+class _Ranges(io.RawIOBase):
+    """A file of which some ranges are in memory, by their begins. Reads across the ends of a range are short."""
+
+    def __init__(self, parts: dict[int, bytes]) -> None:
+        self._parts, self._begins, self._at = parts, sorted(parts), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        end = self._begins[-1] + len(self._parts[self._begins[-1]]) if self._begins else 0
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: end}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        place = bisect_right(self._begins, self._at) - 1
+        if place < 0:
+            return b""
+        begin = self._begins[place]
+        part = self._parts[begin][self._at - begin :]
+        part = part if size < 0 else part[:size]
+        self._at += len(part)
+        return part
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def put(place: Address, content: bytes | Path) -> None:
+    """Write an object, in place of one that is there: bytes, or a file of this machine."""
+    import obstore
+
+    with _errors(place, "write"):
+        obstore.put(_client(place), place.key, content)
+
+
+def create(place: Address, content: bytes) -> bool:
+    """Write an object unless there is one; return whether this call did. Of several at once, one does.
+
+    An answer that was lost on its way may make the library ask again, and the store then says that the object is there:
+    the caller compares the contents.
+    """
+    import obstore
+    from obstore.exceptions import AlreadyExistsError
+
+    with _errors(place, "write"):
+        try:
+            obstore.put(_client(place), place.key, content, mode="create")
+        except AlreadyExistsError:
+            return False
+    return True
+
+
+def delete(places: Iterable[Address]) -> None:
+    """Delete objects, those that are there."""
+    import obstore
+
+    todo = list(places)
+    for first in range(0, len(todo), _TOGETHER):
+        some = todo[first : first + _TOGETHER]
+        with _errors(some[0], "delete"):
+            obstore.delete(_client(some[0]), [place.key for place in some])
+
+
+def forget_clients() -> None:
+    """Read the environment again when a store is next used."""
+    _store.cache_clear()
+    _is_store.cache_clear()

@@ -1,0 +1,370 @@
+"""Files of a warehouse: the one place that reads and writes them directly, on a file system or in an object store.
+
+The table libraries read and write the Delta logs by themselves; everything else goes through here. A file system has
+folders, renames and syncs; an object store has none of these: an object is there as a whole or not at all, and a folder
+is there as long as something is in it. Functions that an object store has no need for do nothing there.
+
+Errors: FileNotFoundError for a missing file; other errors of a file system as OSError, of a store as StorageError.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ddcore.base.errors import StorageError
+from ddcore.io.storage.address import Address, Place
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+__all__ = [
+    "UNREADABLE", "Contents", "Entry", "Mapped", "Place", "below", "create_folder", "delete", "entries", "exists",
+    "is_file", "is_folder", "mapped", "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of",
+    "source_of", "sync",
+]  # fmt: skip
+
+
+_SMALL = 64 * 1024  # bytes of a file that is read and not mapped
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # all other errors say nothing about what is there
+UNREADABLE = {  # what to do about them
+    errno.EACCES: "make it readable for this user and run the same command again",
+    errno.EPERM: "make it readable for this user and run the same command again",
+    errno.EIO: "look what is wrong with the disk or its file system, then run the same command again",
+    errno.ESTALE: "look whether the file system is still mounted, then run the same command again",
+    errno.ENOTCONN: "look whether the file system is still mounted, then run the same command again",
+    errno.ETIMEDOUT: "look whether the file system still answers, then run the same command again",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then run the same command again",
+}
+
+
+class Entry(NamedTuple):
+    """A file: its size in bytes, and when it was written, in seconds since 1970."""
+
+    place: Place
+    size: int
+    modified: float
+
+    def below(self, folder: Place) -> str:
+        """The steps from a folder to the file, with slashes."""
+        return below(folder, self.place)
+
+
+class Contents(Protocol):
+    """The bytes of an open file."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def read(self, length: int, begin: int) -> bytes:
+        """``length`` bytes from ``begin`` on."""
+
+
+class Mapped(Protocol):
+    """A file as an array of bytes."""
+
+    place: Place
+    data: np.ndarray
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Have the bytes of some ranges in ``data``; of a file of a file system all are there."""
+
+
+class _Map:
+    """A mapped file of a file system; a small one is read."""
+
+    __slots__ = ("data", "place")
+
+    def __init__(self, path: Path) -> None:
+        import numpy as np
+
+        self.place: Place = path
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = (file.read(size) or b"") if size <= _SMALL else _mapped(path, file.fileno())
+        self.data = np.frombuffer(content, np.uint8) if size else np.empty(0, np.uint8)
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: the system reads what is touched."""
+
+
+def _mapped(path: Path, descriptor: int) -> Any:
+    """The bytes of a file, mapped; no descriptor stays open."""
+    if sys.version_info >= (3, 13):
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
+        content.madvise(mmap.MADV_RANDOM)
+        return content
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        return source.read_buffer()
+
+
+class _File:
+    """An open file of a file system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, begin: int) -> bytes:
+        return os.pread(self._descriptor, length, begin)
+
+
+def below(folder: Place, place: Place) -> str:
+    """The steps from a folder to something in it, with slashes. ValueError where it is not below."""
+    if isinstance(folder, Path) and isinstance(place, Path):
+        return place.relative_to(folder).as_posix()
+    if isinstance(folder, Address) and isinstance(place, Address):
+        return place.relative_to(folder).as_posix()
+    raise ValueError(f"{place} is not below {folder}")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def exists(place: Place) -> bool:
+    """Whether there is a file or a folder."""
+    if isinstance(place, Path):
+        return _status(place) is not None
+    from ddcore.io.storage import objects
+
+    return objects.size_of(place) is not None or objects.is_folder(place)
+
+
+def is_file(place: Place) -> bool:
+    """Whether there is a file."""
+    if isinstance(place, Path):
+        return (status := _status(place)) is not None and stat.S_ISREG(status.st_mode)
+    from ddcore.io.storage import objects
+
+    return objects.size_of(place) is not None
+
+
+def is_folder(place: Place) -> bool:
+    """Whether there is a folder; in a store, one that has something in it."""
+    if isinstance(place, Path):
+        return (status := _status(place)) is not None and stat.S_ISDIR(status.st_mode)
+    from ddcore.io.storage import objects
+
+    return objects.is_folder(place)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What the file system says about a path; None where nothing is there. StorageError where it does not say."""
+    try:
+        return path.stat()
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> StorageError:
+    reason = error.strerror or str(error)
+    return StorageError(f"cannot read {path}: {reason}", UNREADABLE.get(error.errno or 0, ""))
+
+
+def names(folder: Place) -> list[str]:
+    """The sorted names of what a folder has in it; none for a missing one. StorageError where it cannot be listed."""
+    if isinstance(folder, Path):
+        try:
+            return sorted(os.listdir(folder))
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return []
+            raise _unreadable(folder, error) from error
+    from ddcore.io.storage import objects
+
+    return objects.names(folder)
+
+
+def entries(folder: Place, *, hidden: bool = True) -> Iterator[Entry]:
+    """All files below a folder, or the file itself; without ``hidden``, not in folders that begin with ``.`` or ``_``.
+
+    Files that vanish meanwhile are left out.
+    """
+    if not isinstance(folder, Path):
+        from ddcore.io.storage import objects
+
+        for place, size, written in objects.entries(folder):
+            if hidden or not _is_hidden(place.relative_to(folder).parent.parts):
+                yield Entry(place, size, written)
+        return
+    if is_file(folder):
+        yield _entry(folder)
+    for top, folders, found in os.walk(folder, onerror=_refuse):
+        if not hidden:
+            folders[:] = [name for name in folders if not _is_hidden((name,))]
+        for name in found:
+            with suppress(FileNotFoundError):
+                yield _entry(Path(top) / name)
+
+
+def _refuse(error: OSError) -> None:
+    """Raise the error of a folder that cannot be listed; nothing for one that vanished meanwhile."""
+    if error.errno not in _ABSENT:
+        raise _unreadable(Path(error.filename), error) from error
+
+
+def _entry(path: Path) -> Entry:
+    status = path.lstat()
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def _is_hidden(steps: tuple[str, ...]) -> bool:
+    return any(step[0] in "._" for step in steps)
+
+
+def size_of(place: Place) -> int:
+    """The size of a file in bytes. FileNotFoundError."""
+    return place.stat().st_size if isinstance(place, Path) else _head(place)[0]
+
+
+def modified(place: Place) -> float:
+    """When a file was written, in seconds since 1970. FileNotFoundError."""
+    return place.stat().st_mtime if isinstance(place, Path) else _head(place)[1]
+
+
+def _head(place: Address) -> tuple[int, float]:
+    from ddcore.io.storage import objects
+
+    return objects.head(place)
+
+
+def read(place: Place) -> bytes:
+    """All bytes of a file. FileNotFoundError."""
+    if isinstance(place, Path):
+        return place.read_bytes()
+    from ddcore.io.storage import objects
+
+    return objects.read(place)
+
+
+@contextmanager
+def opened(place: Place, *, whole: bool = False) -> Iterator[Contents]:
+    """A file whose bytes are read here and there; ``whole``: all of them. FileNotFoundError."""
+    if isinstance(place, Path):
+        with place.open("rb") as file:
+            yield _File(file.fileno())
+        return
+    from ddcore.io.storage import objects
+
+    yield objects.Whole(place) if whole else objects.Object(place)
+
+
+def mapped(place: Place) -> Mapped:
+    """A file as an array of bytes. FileNotFoundError."""
+    if isinstance(place, Path):
+        return _Map(place)
+    from ddcore.io.storage import objects
+
+    return objects.Parts(place)
+
+
+@contextmanager
+def source_of(place: Place, ranges: Sequence[tuple[int, int]] | None = None) -> Iterator[pa.NativeFile]:
+    """A file for Arrow. Of an object, only the bytes [begin, end) of ``ranges`` are there, or all without them."""
+    import pyarrow as pa
+
+    if isinstance(place, Path):
+        with pa.memory_map(str(place)) as source:
+            yield source
+        return
+    from ddcore.io.storage import objects
+
+    with objects.source_of(place, ranges) as source:
+        yield source
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def create_folder(folder: Place) -> None:
+    """Create a folder, and those above it, if it does not exist."""
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def new_file(folder: Place, stem: str) -> Iterator[NewFile]:
+    """A new file in a folder, which is there as a whole or not at all; its name begins with ``stem``."""
+    if isinstance(folder, Path):
+        create_folder(folder)
+        temporary = folder / f".{stem}-{os.getpid()}-{time.monotonic_ns()}.tmp"
+        try:
+            yield NewFile(temporary, stem)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return
+    import tempfile
+    import uuid
+
+    from ddcore.io.storage import scratch
+
+    # No two writes share a name: what an old holder of the lock still deletes is never what another one wrote.
+    with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
+        yield NewFile(Path(place) / "new", f"{stem}-{uuid.uuid4().hex[:16]}")
+
+
+class NewFile(NamedTuple):
+    """A file that is being written: where, and how its final name is to begin."""
+
+    temporary: Path
+    name: str
+
+    def finish(self, place: Place) -> None:
+        """Give the file its final name."""
+        if isinstance(place, Path):
+            self.temporary.replace(place)
+            return
+        from ddcore.io.storage import objects
+
+        objects.put(place, self.temporary)
+
+
+def delete(place: Place) -> None:
+    """Delete a file if it is there."""
+    if isinstance(place, Path):
+        place.unlink(missing_ok=True)
+        return
+    from ddcore.io.storage import objects
+
+    objects.delete([place])
+
+
+def remove_folder(folder: Place) -> None:
+    """Delete a folder with all that is in it, as far as possible."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    from ddcore.io.storage import objects
+
+    objects.delete(each[0] for each in objects.entries(folder))
+
+
+def sync(place: Place) -> None:
+    """Sync a file's contents, or a folder's names, to the disk."""
+    if not isinstance(place, Path):
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,329 @@
+"""Which run comes next: what it folds, and what it continues.
+
+An unfinished run is finished first. Then a history that changed is folded again, then what a changed program needs is
+rebuilt, and then the versions that are new are folded. One command may take several of these runs.
+
+A run continues its *base*: the tables of an earlier run, in most cases the last. Rewinding means to continue an older
+one, a *kept point*, whose table versions are still on the disk; without one a run starts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from ddcore.base.errors import ProgramChanged, UsageError
+from ddcore.base.lattice import le
+from ddcore.io.delta import tables
+from ddcore.io.delta.tables import TableState
+from ddcore.io.ledger.intent import give_up
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import IntentRecord, RunRecord
+from ddcore.io.project.times import (
+    Frontier,
+    Time,
+    Window,
+    close,
+    coordinates,
+    is_open,
+    least,
+    nothing_closed,
+    shown,
+    shown_frontier,
+    time_of,
+    versions,
+)
+
+if TYPE_CHECKING:
+    from ddcore.base.schema import Schema
+    from ddcore.planning.plan import Plan
+
+__all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
+
+REWRITE, APPEND = "rewrite", "append"
+CORRECTIONS = (REWRITE, APPEND)
+_REFRESH = "ddcore run --full-refresh"
+_PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
+
+
+class Known(Protocol):
+    """What must be known of a program to say which run comes next: its plan has it, and what is kept of one."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The plan's name: equal for equal programs."""
+
+    @property
+    def inputs(self) -> Mapping[str, Schema]:
+        """The columns of each input."""
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The time dimensions."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
+
+    ``memory``: the bytes in which a fold should find room.
+    """
+
+    first: Time | None = None
+    last: Time | None = None
+    refresh: bool = False
+    corrections: str | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class NextRun:
+    """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
+
+    ``appends``: the outputs keep what they hold, and the next run adds the difference to them. ``rewrites``: they
+    become those of ``base`` with what this run adds. Neither: they go on. ``is_known``: its intent is in the ledger
+    already.
+    """
+
+    number: int
+    first: Time
+    last: Time
+    times: Window
+    base: RunRecord | None
+    appends: bool = False
+    rewrites: bool = False
+    is_known: bool = False
+
+    @property
+    def refresh(self) -> bool:
+        """Whether it replaces what earlier runs left, and continues none of them."""
+        return self.base is None and (self.appends or self.rewrites)
+
+    def is_rebuild(self, plan: Plan) -> bool:
+        """Whether it continues a run of another program."""
+        return self.base is not None and self.base.fingerprint != plan.fingerprint
+
+
+class Runs:
+    """The runs of one command, one after the other."""
+
+    def __init__(self, ledger: Ledger, plan: Known, request: Request) -> None:
+        self.ledger, self.plan, self.request = ledger, plan, request
+        self.dims = plan.dims
+        self.cuts = 0  # windows that were too large for the memory
+
+    def following(self, *, is_dry: bool = False) -> NextRun | None:
+        """The run to do now, None where nothing is left. Gives up an unfinished run of another program, unless
+        ``is_dry``. Raises UsageError, ProgramChanged.
+        """
+        if self.request.refresh:
+            return self._refresh()
+        intent = self.ledger.open_intent()
+        if intent is not None and intent.fingerprint == self.plan.fingerprint:
+            return self._resumed(intent)
+        if intent is not None and not is_dry:
+            give_up(self.ledger, "it was not finished, and the program has changed since", committed=True)
+        self._check_range()
+        return self._again() or self._rebuild() or self._new(is_dry=is_dry)
+
+    def goes_on(self, run: NextRun) -> bool:
+        """Whether the same command folds times that this run does not complete."""
+        last = self.last()
+        return last is not None and is_open(last, run.times.upper)
+
+    def last(self) -> Time | None:
+        """The last time to fold. With one dimension, waiting corrections are at the version after the last one."""
+        latest = self.ledger.latest_ingested(self.plan.inputs)
+        return latest if self.request.last is None else self.request.last
+
+    # -- the kinds of runs --------------------------------------------------------------------------------------------
+
+    def _resumed(self, intent: IntentRecord) -> NextRun:
+        base = self.ledger.run(intent.base) if intent.base else None
+        if self.request.first is not None and is_open(self.request.first, (coordinates(intent.first),)):
+            self.request = replace(self.request, first=None)  # this run folds it again already
+        times = Window(intent.lower, intent.upper) if intent.upper else versions(intent.first, intent.last)
+        current = self.ledger.current_run()
+        continues = base is not None and current is not None and base.run == current.run
+        rewrites = not intent.appends and (intent.refresh or (base is not None and not continues))
+        return NextRun(intent.run, intent.first, intent.last, times, base, intent.appends, rewrites, is_known=True)
+
+    def _refresh(self) -> NextRun | None:
+        """Everything anew, once. Without a last version it goes at least as far as is folded: what is complete stays
+        so, also where the last rows were taken back, and where corrections went to a version without rows.
+        """
+        self._check_range()
+        current, last = self.ledger.current_run(), self.last()
+        appends = self._appends(REWRITE) and current is not None
+        self.request = replace(self.request, refresh=False, first=None)
+        lower = until = nothing_closed(self.dims)
+        if current is not None and (appends or self.request.last is None):
+            until = current.complete
+            if appends or last is None or not is_open(last, until):
+                last = current.last
+        if last is None:
+            return None
+        return replace(self._run(lower, close(until, last), last, None, appends), rewrites=not appends)
+
+    def _again(self) -> NextRun | None:
+        """What has to be folded again: from the version that was asked for, or at which an input changed."""
+        upper, current = self.ledger.upper(), self.ledger.current_run()
+        changed: list[Time] = [time_of(time) for time in self.ledger.restated()]
+        if self.request.first is not None:
+            changed.append(self.request.first)
+        changed = [time for time in changed if upper is not None and not is_open(time, upper)]
+        if upper is None or current is None or not changed:
+            return None
+        is_same = current.fingerprint == self.plan.fingerprint
+        appends = self._appends(REWRITE if is_same else APPEND)
+        end = self.request.last
+        if end is not None and is_same and not appends and not any(_is_before(time, end) for time in changed):
+            return None  # up to there everything is as it was folded
+        runs = self.ledger.lineage() if is_same else iter(())
+        base = next((run for run in runs if self._is_kept(run, changed, appends=appends)), None)
+        lower = nothing_closed(self.dims) if base is None else base.complete
+        last, until = current.last, upper
+        if end is not None and not appends and not is_open(end, upper):
+            last, until = end, close(lower, end)
+        self.request = replace(self.request, first=None)
+        return self._run(lower, until, last, base, appends)
+
+    def _rebuild(self) -> NextRun | None:
+        """What a changed program needs."""
+        current = self.ledger.current_run()
+        if current is None:
+            return None
+        if current.fingerprint == self.plan.fingerprint:
+            # Corrections that wait can still be published as a new history.
+            return self._refresh() if current.corrections and self.request.corrections == REWRITE else None
+        if not self._appends(APPEND):
+            return self._refresh()
+        return self._run(nothing_closed(self.dims), current.complete, current.last, current, appends=True)
+
+    def _new(self, *, is_dry: bool) -> NextRun | None:
+        """The versions that no run has folded; where they are too large for the memory, the first of them."""
+        lower, last = self.ledger.upper() or nothing_closed(self.dims), self.last()
+        if last is None or not is_open(last, lower):
+            return None
+        if not is_dry:
+            self.request = replace(self.request, first=None)  # it is the first of these versions, or None
+            last = self._cut(lower, last)
+        return self._run(lower, close(lower, last), last, self.ledger.current_run())
+
+    def _cut(self, lower: Frontier, last: Time) -> Time:
+        """The last time, or an earlier one, to which the updates find room in memory as the ledger counts them. With
+        several dimensions windows are cut along the first one.
+        """
+        if self.request.memory is None:
+            return last
+        values, room = self._values(Window(lower, close(lower, last)), last), self.request.memory / _PER_VALUE
+        taken, end = 0.0, None
+        for first, number in sorted(values.items()):
+            taken += number
+            if taken > room and end is not None:
+                self.cuts += 1
+                return time_of((end, *coordinates(last)[1:]))
+            end = first
+        return last
+
+    def _values(self, window: Window, last: Time) -> dict[int, float]:
+        """About how many values the updates of a window have, by the first coordinate of their times."""
+        values: dict[int, float] = {}
+        for ingest in self.ledger.ingests(since=window.lower, until=last):
+            if ingest.input not in self.plan.inputs or not ingest.counts:
+                continue
+            # A diff may be far more than 1; the number of rows is known for all times together.
+            units = sum(plus + minus for plus, minus in ingest.counts.values())
+            width = (len(self.plan.inputs[ingest.input]) + len(self.dims) + 1) * min(1.0, ingest.rows / max(1, units))
+            for time, (plus, minus) in ingest.counts.items():
+                if time in window:
+                    first = coordinates(time)[0]
+                    values[first] = values.get(first, 0.0) + width * (plus + minus)
+        return values
+
+    def _run(
+        self, lower: Frontier, upper: Frontier, last: Time, base: RunRecord | None, appends: bool = False
+    ) -> NextRun:
+        since = self.ledger.since()
+        if since and not is_open(last, since):  # there its outputs could be read at no version
+            kept = shown_frontier(since, self.dims)
+            raise UsageError(
+                f"--to-version {shown(last, self.dims)}: the history before {kept} was given up",
+                f"fold at least through {kept}",
+            )
+        current = self.ledger.current_run()
+        rewrites = not appends and current is not None and (base is None or base.run != current.run)
+        first = least(map(time_of, lower))
+        return NextRun(self.ledger.next_run(), first, last, Window(lower, upper), base, appends, rewrites)
+
+    # -- what they need -----------------------------------------------------------------------------------------------
+
+    def _appends(self, default: str) -> bool:
+        """Whether outputs keep what they hold. Raises UsageError, ProgramChanged with several time dimensions."""
+        if (self.request.corrections or default) != APPEND:
+            return False
+        if len(self.dims) == 1:
+            return True
+        if self.request.corrections:
+            raise UsageError(
+                f"--corrections {APPEND}: it needs a version after the last one, and the times here have the "
+                f"dimensions {', '.join(self.dims)}",
+                f"say --corrections {REWRITE}",
+            )
+        current = self.ledger.current_run()
+        assert current is not None
+        raise ProgramChanged(
+            f"the program changed: the state of run {current.run} was made by program {current.fingerprint[:12]}, "
+            f"this one is {self.plan.fingerprint[:12]}",
+            f"put the program back, or rebuild state and outputs: {_REFRESH}",
+        )
+
+    def _is_kept(self, run: RunRecord, changed: list[Time], *, appends: bool) -> bool:
+        """Whether folding can start from a run: everything that changed comes after it, and the table versions that its
+        record names are still there.
+        """
+        if run.corrections or not all(is_open(time, run.complete) for time in changed):
+            return False
+        needed: Mapping[str, TableState] = {
+            name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
+        }
+        return all(tables.is_kept(self.ledger.warehouse.table(name), state) for name, state in needed.items())
+
+    def _check_range(self) -> None:
+        """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
+        first, last = self.request.first, self.request.last
+        lower = self.ledger.upper() or nothing_closed(self.dims)
+        if first is not None and last is not None and not _is_before(first, last):
+            raise UsageError(
+                f"--from-version {shown(first, self.dims)} is not at or before the last one, {shown(last, self.dims)}",
+                "both ends are inclusive",
+            )
+        if first is not None and is_open(first, lower) and coordinates(first) not in lower:
+            raise UsageError(
+                f"--from-version {shown(first, self.dims)}: the next version to fold is {lower[0][0]}; none may be "
+                "left out",
+                "leave --from-version out",
+            )
+        latest = latest_of(self.ledger, self.plan.inputs)
+        if last is None or not is_open(last, lower) or (latest is not None and _is_before(last, latest)):
+            return
+        option = "--to-version" if len(self.dims) == 1 else "--to"
+        is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
+        known = "nothing was ingested yet" if latest is None else f"{is_latest} {shown(latest, self.dims)}"
+        raise UsageError(f"{option} {shown(last, self.dims)}: {known}", f"ingest it first, or leave {option} out")
+
+
+def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Time | None:
+    """The last time that a run may fold: the last ingested one. With one dimension also one that is folded, though its
+    rows were taken back since, and the version at which corrections wait.
+    """
+    latest, current = ledger.latest_ingested(inputs), ledger.current_run()
+    if current is not None and isinstance(current.last, int):
+        return max(current.last + bool(current.corrections), latest if isinstance(latest, int) else 0)
+    return latest
+
+
+def _is_before(time: Time, last: Time) -> bool:
+    """Whether a time is at or before another."""
+    return le(coordinates(time), coordinates(last))
