@@ -76,9 +76,8 @@ def test_examples_of_a_page_run(name: str) -> None:
 
 def test_examples_in_docstrings_run() -> None:
     """Pure functions show what they do: the modules that have examples, and that none of them lost its own."""
-    with_examples = {
-        f"ddcore.{file.stem}" for file in (TOP / "ddcore").glob("*.py") if ">>> " in file.read_text("utf-8")
-    }
+    modules = [file for file in (TOP / "ddcore").rglob("*.py") if ">>> " in file.read_text("utf-8")]
+    with_examples = {".".join(file.relative_to(TOP).with_suffix("").parts) for file in modules}
     assert "ddcore.base.lattice" in with_examples
     for name in sorted(with_examples):
         result = doctest.testmod(import_module(name))

@@ -264,7 +264,9 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
     }
     compiled = {name for name in names if name.startswith("unpacked/ddcore/compiled/")}
     assert {Path(name).stem for name in compiled} == set(kernel_names()), "executors compile nothing"
-    assert names - compiled == sources | {"ddcore/__init__.py", "ddcore/base/cache.py"}
+    assert names - compiled == sources | {
+        f"ddcore/{name}" for name in ("__init__.py", "base/__init__.py", "base/cache.py")
+    }
     script = (
         "import ddcore, ddcore.io.storage.warehouse as w, ddcore.jobs.spark.jars; print(ddcore.__version__, w.__file__)"
     )
@@ -278,7 +280,7 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
     )
     version, file = done.stdout.split()
     assert version == "0.1.0"
-    assert Path(file) == tmp_path / "code" / archive.stem / "ddcore" / "io" / "warehouse.py"
+    assert Path(file) == tmp_path / "code" / archive.stem / "ddcore" / "io" / "storage" / "warehouse.py"
     assert os.listdir(tmp_path / "code") == [archive.stem], "nothing half-unpacked is left"
 
 

@@ -27,6 +27,25 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
+__all__ = [
+    "BrokenTest",
+    "DataError",
+    "DdError",
+    "DiffOverflow",
+    "Diverged",
+    "ExpressionError",
+    "FoldError",
+    "LateUpdate",
+    "LockHeld",
+    "Mismatch",
+    "NegativeMultiplicity",
+    "ProgramChanged",
+    "ProgramError",
+    "StorageError",
+    "UnknownRetraction",
+    "UsageError",
+]
+
 
 class DdError(Exception):
     """Root of the tree. ``message`` is one line; ``hint`` is one line or empty."""
