@@ -92,7 +92,7 @@ def test_files_folders_globs_and_delta_tables_at_once(desk: Desk) -> None:
 def test_sources_without_version_and_diff(desk: Desk) -> None:
     file = str(desk.folder / "edges.csv")
     Path(file).write_text("from,dst\n1,2\n1,2\n")
-    desk.ingest(file, version=9, diff=1, rename={"src": "from"})
+    desk.ingest(file, version=9, diff=1, column={"src": "from"})
     assert desk.updates() == [(1, 2, 9, 2)]
 
 
@@ -718,7 +718,7 @@ def test_a_format_of_spark_needs_spark(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for said, words in (
         ({"format": "orc"}, "only Spark reads it"),
-        ({"format_options": {"a": "b"}}, "--option: only with --format"),
+        ({"option": {"a": "b"}}, "--option: only with --format"),
         ({"format": "delta", "form": "feed", "engine": "spark"}, "only one of them"),
     ):
         with pytest.raises(UsageError, match=words):
