@@ -52,9 +52,10 @@ notebook: $(READY) ## execute the notebook of examples/ and store what it shows
 pictures: $(READY) ## draw the README's pictures anew
 	@$(PY) tools/pictures.py
 
-check: $(READY) ## formatting, lint and types, as in CI
+check: $(READY) ## formatting, lint, types and the contract of imports, as in CI
 	@.venv/bin/ruff format --check --quiet . || { echo 'to fix it: make format' >&2; exit 1; }
 	@.venv/bin/ruff check --quiet .
+	@$(PY) tools/rooms.py
 	@$(PY) tools/typecheck.py
 
 format: $(READY) ## fix formatting and imports

@@ -21,11 +21,12 @@ from bench.measure import peak_mib
 from ddcore import col
 from ddcore.base.digests import digest
 from ddcore.jobs.setup import compile_kernels
-from ddcore.operators.base import Step
-from ddcore.operators.intern import MOST_TRIES, Contest, ContestStep, Numbering
+from ddcore.operators.base import Dataflow, Step
+from ddcore.operators.block import Block
+from ddcore.operators.intern import Contest, ContestStep
 from ddcore.operators.reduction import Evaluations, Targets
-from ddcore.planning.plan import Block, Plan
 from ddcore.program.collection import Collection
+from ddcore.program.numbering import MOST_TRIES, Numbering
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Rows
 
@@ -38,7 +39,7 @@ class All(Contest):
 
     name = "all"
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a block."""
         return _AllStep(self, plan, block)
 
@@ -48,7 +49,7 @@ class Changes(Contest):
 
     name = "changes"
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a block."""
         return _ChangesStep(self, plan, block)
 

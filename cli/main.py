@@ -19,8 +19,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ddcore import __version__
 from ddcore.base.errors import DdError, UsageError
+from ddcore.base.version import __version__
 from ddcore.cli.compact import compact
 from ddcore.cli.diff import diff
 from ddcore.cli.doctor import doctor

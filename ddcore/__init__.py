@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ddcore.base.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from polars import col as col
 
@@ -16,43 +18,41 @@ if TYPE_CHECKING:
     from ddcore.engine.session import Session as Session
     from ddcore.engine.session import replay as replay
     from ddcore.io.reading.opened import open as open
-    from ddcore.operators.delta_join import delta_join as delta_join
-    from ddcore.operators.iterate import iterate as iterate
-    from ddcore.operators.rows import rows as rows
-    from ddcore.program.aggregates import all as all
-    from ddcore.program.aggregates import any as any
-    from ddcore.program.aggregates import count as count
-    from ddcore.program.aggregates import count_distinct as count_distinct
-    from ddcore.program.aggregates import max as max
-    from ddcore.program.aggregates import mean as mean
-    from ddcore.program.aggregates import min as min
-    from ddcore.program.aggregates import sum as sum
+    from ddcore.operators.aggregates import all as all
+    from ddcore.operators.aggregates import any as any
+    from ddcore.operators.aggregates import count as count
+    from ddcore.operators.aggregates import count_distinct as count_distinct
+    from ddcore.operators.aggregates import max as max
+    from ddcore.operators.aggregates import mean as mean
+    from ddcore.operators.aggregates import min as min
+    from ddcore.operators.aggregates import sum as sum
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
-
-__version__ = "0.1.0"
+    from ddcore.program.several import delta_join as delta_join
+    from ddcore.program.several import iterate as iterate
+    from ddcore.program.several import rows as rows
 
 _HOMES = {
     "Collection": "ddcore.program.collection",
     "Session": "ddcore.engine.session",
     "algorithms": "ddcore.algorithms",
-    "all": "ddcore.program.aggregates",
-    "any": "ddcore.program.aggregates",
+    "all": "ddcore.operators.aggregates",
+    "any": "ddcore.operators.aggregates",
     "col": "polars",
     "constant": "ddcore.program.constants",
-    "count": "ddcore.program.aggregates",
-    "count_distinct": "ddcore.program.aggregates",
-    "delta_join": "ddcore.operators.delta_join",
+    "count": "ddcore.operators.aggregates",
+    "count_distinct": "ddcore.operators.aggregates",
+    "delta_join": "ddcore.program.several",
     "errors": "ddcore.base.errors",
-    "iterate": "ddcore.operators.iterate",
-    "max": "ddcore.program.aggregates",
-    "mean": "ddcore.program.aggregates",
-    "min": "ddcore.program.aggregates",
+    "iterate": "ddcore.program.several",
+    "max": "ddcore.operators.aggregates",
+    "mean": "ddcore.operators.aggregates",
+    "min": "ddcore.operators.aggregates",
     "open": "ddcore.io.reading.opened",
     "replay": "ddcore.engine.session",
-    "rows": "ddcore.operators.rows",
-    "sum": "ddcore.program.aggregates",
+    "rows": "ddcore.program.several",
+    "sum": "ddcore.operators.aggregates",
     "test": "ddcore.program.data_tests",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.

@@ -16,7 +16,8 @@ from ddcore.io.project.times import Frontier, Window
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.io.state.fold_result import Gained, Stored
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.block import Block
+    from ddcore.planning.plan import Plan
     from ddcore.planning.rebuilding import Rebuilding
 
 __all__ = ["Engine", "Fold", "Listener", "doing"]

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddcore import __version__
+from ddcore.base.version import __version__
 from ddcore.program.data_tests import is_test
 from ddcore.text.redaction import masked
 

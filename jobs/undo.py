@@ -24,11 +24,10 @@ from ddcore.io.ledger.records import IngestRecord, UndoRecord
 from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, closed_changes
-from ddcore.io.logs.updates import RowCount
+from ddcore.io.logs.updates import DIFF, RowCount
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
 from ddcore.io.sources.intake import shown as shown_row
-from ddcore.io.sources.row_checks import DIFF
 from ddcore.io.storage.store import is_file
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor

@@ -24,11 +24,12 @@ from decimal import Decimal
 from typing import Any
 
 import polars as pl
+import registry
 from choices import Choices
 from folding import grid, type_name
 from notation import DIMS
 
-from ddcore import operators, reference
+from ddcore import reference
 
 MODULUS = 4
 MAX_ROUNDS = 20
@@ -916,7 +917,7 @@ def _used(lines: list[str]) -> list[str]:
 @functools.cache
 def _pool() -> list[str]:
     """The operators to choose from, with the more interesting ones more than once."""
-    return [*(name for name in operators.public() if name in GENERATORS), "join", "join", "group_by.agg"]
+    return [*(name for name in registry.public() if name in GENERATORS), "join", "join", "group_by.agg"]
 
 
 def _count(of: Named) -> dict[str, str]:

@@ -18,17 +18,18 @@ import numpy as np
 import polars as pl
 import programs
 import pytest
+import registry
 from notation import frame, log
 from test_floats import COUNTS, GREATEST, LEAST, draw, merged, same
 from test_random_programs import seeds
 
 import ddcore as dd
-from ddcore import operators, reference
+from ddcore import reference
 from ddcore.base.errors import NegativeMultiplicity, ProgramError
 from ddcore.base.schema import Type
 from ddcore.data import encoding
 from ddcore.kernels import means
-from ddcore.program.aggregates import AGGREGATES
+from ddcore.operators.aggregates import AGGREGATES
 
 col = pl.col
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each]
@@ -46,7 +47,7 @@ def test_each_aggregate_has_a_meaning_a_generator_and_a_name() -> None:
 
 def test_the_table_is_the_registry() -> None:
     """Whose tests require each aggregate in random programs and in the documentation."""
-    assert {*operators.aggregates()} == {f"dd.{name}" for name in AGGREGATES}
+    assert {*registry.aggregates()} == {f"dd.{name}" for name in AGGREGATES}
 
 
 def test_random_programs_have_conditions_of_each_aggregate() -> None:

@@ -13,17 +13,18 @@ import folding
 import polars as pl
 import programs
 import pytest
+import registry
 from choices import Choices
 from notation import frame, log
 from test_semantics import same
 from trams import Command
 
-from ddcore import operators, reference
+from ddcore import reference
 from ddcore.base import errors
 from ddcore.base.errors import ProgramError
 from ddcore.cli.main import app
+from ddcore.operators import aggregates
 from ddcore.planning.planner import build
-from ddcore.program import aggregates
 from ddcore.program.collection import Collection
 
 TOP = Path(__file__).resolve().parent.parent
@@ -85,7 +86,7 @@ def test_the_operator_goes_round_loops_and_is_in_the_registry(fold: Any) -> None
         return {"out": words.iterate(lambda w: w.concat(words).at_least(2).concat(words))}
 
     same(fold(program, words=words("a:+1,b:+2@0 a:+1@1 b:-1@2"))["out"], log("a:+2,b:+3@0 a:+1@1 b:-1@2"))
-    assert "at_least" in operators.public()
+    assert "at_least" in registry.public()
     with pytest.raises(ProgramError, match=r"test_contributing\.py:\d+: at_least: times is 0"):
         build(lambda words: {"out": words.at_least(0)}, {"words": {"k": "string"}})
 

@@ -41,7 +41,7 @@ PLACES = {
     "ddcore/expressions/syntax.py deserialize": "expressions of the program, from JSON that this process made of them",
     "ddcore/reference.py deserialize": "the same",
     "ddcore/base/lazy.py import_module": "libraries, by the fixed names in that file",
-    "ddcore/operators/__init__.py import_module": "the package's own modules, by the files of its folder",
+    "ddcore/text/notebook.py import_module": "a module of the package, by a fixed name",
     "jobs/setup.py import_module": "the package's own kernels",
     "ddcore/base/cache.py import_module": "the version of numba and of llvmlite, by two fixed names",
     "ddcore/compiling/native.py pickle": "constants inside of compiled kernels, which are code",

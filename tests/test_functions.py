@@ -22,8 +22,8 @@ import pytest
 
 import ddcore as dd
 from ddcore.base.errors import ProgramError
+from ddcore.operators.fingerprint import text_of
 from ddcore.planning.planner import build
-from ddcore.program.fingerprint import text_of
 
 FACTOR = 2
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+import registry
 
 import ddcore as dd
-from ddcore import col, operators
+from ddcore import col
 from ddcore.base.errors import ProgramError
 from ddcore.planning.planner import build
 
@@ -289,10 +290,10 @@ def any_values(t: Any) -> list[Any]:
     return [*values, {"a": t}, {"a": 3}, {3: t}, lambda *a: a[0], lambda *a, **k: k]
 
 
-@pytest.mark.parametrize("name", operators.public())
+@pytest.mark.parametrize("name", registry.public())
 def test_wrong_arguments_are_errors_of_the_program(name: str) -> None:
     """Whatever an operator is given, it works or is an error with the line and a hint; nothing else gets out."""
-    function = operators.public()[name].function
+    function = registry.public()[name].function
     parameters = inspect.signature(function).parameters.values()
     keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name in ("how", "priority")]
     keywords += ["more" for each in parameters if each.kind is each.VAR_KEYWORD]

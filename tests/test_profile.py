@@ -33,7 +33,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.engines import inline
 from ddcore.jobs.running import profiles
 from ddcore.operators import tree
-from ddcore.planning.plan import Arrangement
+from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.planner import build
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import batch_of

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ def _described(name: str, value: Any) -> Iterator[str]:
             yield from _described(f"{name}.{member}", getattr(value, member))
     elif inspect.isclass(value):
         yield f"class {name}{_signature(value)}"
-        for member, kind in sorted(vars(value).items()):
+        inherited = [vars(base) for base in reversed(value.__mro__) if base.__module__.startswith(OURS)]
+        for member, kind in sorted(dict(ChainMap(*reversed(inherited))).items()):
             if not member.startswith("_"):
                 yield from _member(f"{name}.{member}", kind)
     else:

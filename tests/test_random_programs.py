@@ -23,7 +23,7 @@ from ddcore import reference
 from ddcore.base import threads
 from ddcore.base.errors import DdError, DiffOverflow, Diverged
 from ddcore.engine import queues, worker
-from ddcore.operators import agg, join, join_between, reduction, tree
+from ddcore.operators import aggregation, join, join_between, reduction, tree
 from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
 
 
@@ -63,7 +63,7 @@ def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed // 8 % 4:  # and so few updates are no longer consolidated by the kernels for few
         monkeypatch.setattr(consolidation, "FEW", seed % 7)
     if seed // 16 % 2:  # and keys with short histories are evaluated as all others are
-        monkeypatch.setattr(agg.AggregationStep, "short", False)
+        monkeypatch.setattr(aggregation.AggregationStep, "short", False)
     for module, name in PARTS:
         monkeypatch.setattr(module, name, 1 + seed % 3)
     try:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from notation import frame, log, pair
 
-import ddcore.program.aggregates as dd
+import ddcore.operators.aggregates as dd
 from ddcore.base.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
 from ddcore.base.schema import parse_schema, parse_type
 from ddcore.expressions.expressions import Projection

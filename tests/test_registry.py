@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import registry
 from choices import Choices
 from notation import dims_of
 from programs import GENERATORS, INPUTS, LOOPS, TYPES, Writer, case
 
-from ddcore import operators
 from ddcore.operators.base import Operator
 from ddcore.planning.planner import build
 from ddcore.program.collection import Collection
@@ -27,21 +27,21 @@ SOURCES = 400
 
 
 def test_the_registry_is_read_from_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    public = operators.public()
+    public = registry.public()
     assert {"select", "join", "group_by.agg", "dd.iterate", "dd.delta_join"} <= public.keys()
     assert public["join"].options["how"] == ("inner", "semi", "anti", "left", "right", "full")
     assert not {"schema", "columns", "group_by", "dd.replay", "dd.sum"} & public.keys()
-    assert {"dd.count", "dd.sum", "dd.min", "dd.max"} <= operators.aggregates().keys()
+    assert {"dd.count", "dd.sum", "dd.min", "dd.max"} <= registry.aggregates().keys()
 
     def twice(self: Collection) -> Collection:
         return self.concat(self)
 
     monkeypatch.setattr(Collection, "twice", twice, raising=False)
-    assert operators.public().keys() - public.keys() == {"twice"}
+    assert registry.public().keys() - public.keys() == {"twice"}
 
 
 def test_every_module_of_operators_is_in_the_registry() -> None:
-    kinds = operators.kinds()
+    kinds = registry.kinds()
     assert {"Join", "DeltaJoin", "TopK", "Variable"} <= kinds.keys()
     assert not {"Linear", "Keyed", "Reduction"} & kinds.keys()
     assert all(issubclass(kind, Operator) and isinstance(kind.name, str) for kind in kinds.values())
@@ -57,7 +57,7 @@ def parameters(function: Any) -> dict[str, Any]:
     return {each.name: each.default for each in named}
 
 
-@pytest.mark.parametrize("name", operators.public())
+@pytest.mark.parametrize("name", registry.public())
 def test_every_operator_has_a_meaning_in_the_reference(name: str) -> None:
     """The methods have the same parameters; functions of ddcore call static methods of the collections they are given,
     and the random programs call them all."""
@@ -67,7 +67,7 @@ def test_every_operator_has_a_meaning_in_the_reference(name: str) -> None:
         return
     naive: Any = NaiveGroups if prefix == "group_by" else NaiveCollection
     assert hasattr(naive, method), f"ddcore/reference.py: {naive.__name__} has no {method}"
-    assert parameters(getattr(naive, method)) == parameters(operators.public()[name].function)
+    assert parameters(getattr(naive, method)) == parameters(registry.public()[name].function)
 
 
 def test_static_methods_of_collections_are_in_the_reference() -> None:
@@ -87,23 +87,23 @@ def sources() -> list[str]:
 
 
 def test_every_generator_writes_an_operator_of_the_registry() -> None:
-    assert {*GENERATORS, *LOOPS} - operators.public().keys() == set()
+    assert {*GENERATORS, *LOOPS} - registry.public().keys() == set()
 
 
-@pytest.mark.parametrize("name", operators.public())
+@pytest.mark.parametrize("name", registry.public())
 def test_random_programs_have_every_operator(name: str) -> None:
     """With every choice of its options. A name without a generator: add one to Writer in tests/programs.py."""
     assert name in GENERATORS or name in LOOPS, f"tests/programs.py has no generator of {name}"
     call = f"{name}(" if name.startswith("dd.") else f".{name.rpartition('.')[2]}("
     lines = [line for source in sources() for line in source.splitlines() if call in line]
     assert lines, f"no program of {SOURCES} calls {name}"
-    for option, values in operators.public()[name].options.items():
-        default = inspect.signature(operators.public()[name].function).parameters[option].default
+    for option, values in registry.public()[name].options.items():
+        default = inspect.signature(registry.public()[name].function).parameters[option].default
         for value in {*values} - {default}:
             assert any(f'{option}="{value}"' in line for line in lines), f"{name}({option}={value!r}) is not drawn"
 
 
-@pytest.mark.parametrize("name", operators.aggregates())
+@pytest.mark.parametrize("name", registry.aggregates())
 def test_random_programs_have_every_aggregate(name: str) -> None:
     assert any(f"{name}(" in source for source in sources()), f"tests/programs.py: Writer.agg has no {name}"
 
@@ -137,9 +137,9 @@ def test_plans_of_random_programs_have_every_kind_of_node() -> None:
         scope: dict[str, Any] = {}
         exec(compile(source, "<program>", "exec"), scope)
         kinds |= {type(node.operator).__name__ for node in build(scope["program"], schemas).nodes}
-        if kinds == operators.kinds().keys():
+        if kinds == registry.kinds().keys():
             return
-    assert kinds == operators.kinds().keys()
+    assert kinds == registry.kinds().keys()
 
 
 # -- documentation ----------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("name", operators.public())
+@pytest.mark.parametrize("name", registry.public())
 def test_every_operator_has_a_section_with_an_example(name: str) -> None:
     """tests/test_docs.py runs the examples of the page."""
     word = name if name.startswith("dd.") else name.rpartition(".")[2]
@@ -160,11 +160,11 @@ def test_every_operator_has_a_section_with_an_example(name: str) -> None:
     text = "".join(sections()[title] for title in titles)
     code = "".join(re.findall(r"^```python$(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
     assert f"{word}(" in code, f"docs/programs.md: the section {titles[0]!r} has no example of {word}"
-    for option, values in operators.public()[name].options.items():
+    for option, values in registry.public()[name].options.items():
         for value in values:
             assert f'"{value}"' in text, f"docs/programs.md: {titles[0]!r} does not mention {option}={value!r}"
 
 
-@pytest.mark.parametrize("name", operators.aggregates())
+@pytest.mark.parametrize("name", registry.aggregates())
 def test_every_aggregate_is_documented(name: str) -> None:
     assert f"{name}(" in PAGE.read_text("utf-8")

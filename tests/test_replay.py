@@ -16,7 +16,7 @@ import pytest
 
 import ddcore as dd
 from ddcore.base.errors import DataError, DdError, ProgramError
-from ddcore.program.aggregates import AGGREGATES
+from ddcore.operators.aggregates import AGGREGATES
 
 LOG = pl.DataFrame({"a": [1], "version": [0], "diff": [1]})
 

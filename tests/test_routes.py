@@ -24,7 +24,8 @@ from ddcore.engine.worker import Worker
 from ddcore.jobs.engines import exchange, tasks
 from ddcore.jobs.engines.protocol import Task
 from ddcore.jobs.engines.routes import Routing, routing_of
-from ddcore.planning.plan import Plan, Position
+from ddcore.operators.block import Position
+from ddcore.planning.plan import Plan
 from ddcore.planning.planner import build
 
 EDGES = {"src": "int64", "dst": "int64"}

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import polars as pl
+from polars import col
 
-import ddcore as dd
-from ddcore import col
 from ddcore.algorithms.components import components
 from ddcore.algorithms.edges import edges_of
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["bipartite"]
 
 
 def bipartite(
-    edges: dd.Collection,
+    edges: Collection,
     *,
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
     max_rounds: int = 10_000,
-) -> dd.Collection:
+) -> Collection:
     """(node, component, side: int64): on which side of its bipartite component each node is, 0 or 1; the least node,
     which names the component, is on side 0. ``side`` is null where the component has a cycle of odd length.
 
@@ -35,12 +36,14 @@ def bipartite(
     parts = components(edges, nodes=nodes, src=src, dst=dst, node=node, max_rounds=max_rounds)
     start = parts.where("node = component").select("node", side=0)
 
-    def cross(reached: dd.Collection) -> dd.Collection:
+    def cross(reached: Collection) -> Collection:
         onward = reached.join(links, on={"node": "src"}).select(node="dst", side=1 - col("side"))
         return onward.concat(start).distinct()
 
     lengths = (
-        start.iterate(cross, max_rounds=max_rounds).group_by("node").agg(least=dd.min("side"), most=dd.max("side"))
+        start.iterate(cross, max_rounds=max_rounds)
+        .group_by("node")
+        .agg(least=aggregates.min("side"), most=aggregates.max("side"))
     )
     side = pl.when(col("least") == col("most")).then(col("least")).otherwise(None)
     return parts.join(lengths.select("node", side=side), on="node")

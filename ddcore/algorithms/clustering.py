@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import ddcore as dd
-from ddcore import col
+from polars import col
+
 from ddcore.algorithms.edges import both_directions, edges_of, nodes_of
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
+from ddcore.program.several import delta_join
 
 __all__ = ["clustering"]
 
 
 def clustering(
-    edges: dd.Collection,
+    edges: Collection,
     *,
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
-) -> dd.Collection:
+) -> Collection:
     """(node, links: int64, pairs: int64): the local clustering coefficient is links / pairs, or 0 without a pair.
 
     ``pairs`` counts the ordered pairs of neighbours, in any direction of the edges; ``links`` those with an edge from
@@ -29,9 +32,9 @@ def clustering(
     """
     ends = edges_of("clustering", edges, src, dst)
     directed, near = ends.where("src <> dst").distinct(), both_directions(ends)
-    linked = dd.delta_join((near, ["node", "a"]), (near, ["node", "b"]), (directed, ["a", "b"]))
-    degrees = near.group_by("src").agg(degree=dd.count())
+    linked = delta_join((near, ["node", "a"]), (near, ["node", "b"]), (directed, ["a", "b"]))
+    degrees = near.group_by("src").agg(degree=aggregates.count())
     zero = nodes_of("clustering", ends, nodes, node).select("node", links=0, pairs=0)
-    links = linked.group_by("node").agg(links=dd.count()).select("node", "links", pairs=0)
+    links = linked.group_by("node").agg(links=aggregates.count()).select("node", "links", pairs=0)
     pairs = degrees.select("degree", node="src").select("node", links=0, pairs=col("degree") * (col("degree") - 1))
-    return zero.concat(links, pairs).group_by("node").agg(links=dd.sum("links"), pairs=dd.sum("pairs"))
+    return zero.concat(links, pairs).group_by("node").agg(links=aggregates.sum("links"), pairs=aggregates.sum("pairs"))

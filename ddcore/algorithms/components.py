@@ -6,22 +6,24 @@ from typing import Any
 
 import polars as pl
 
-import ddcore as dd
 from ddcore.algorithms.edges import both_directions, edges_of, nodes_of
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
+from ddcore.program.several import iterate
 
 __all__ = ["components", "magnitude"]
 
 
 def components(
-    edges: dd.Collection,
+    edges: Collection,
     *,
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     priority: Any = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
     max_rounds: int = 10_000,
-) -> dd.Collection:
+) -> Collection:
     """(node, component): the least node that each node is connected with, in any direction of the edges.
 
     ``nodes``: a collection with the column ``node``, for nodes that may have no edge.
@@ -38,20 +40,20 @@ def components(
 
     if priority is None:
 
-        def spread(labels: dd.Collection) -> dd.Collection:
+        def spread(labels: Collection) -> Collection:
             received = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
-            return received.concat(own).group_by("node").agg(component=dd.min("component"))
+            return received.concat(own).group_by("node").agg(component=aggregates.min("component"))
 
         return own.iterate(spread, max_rounds=max_rounds)
 
-    def offer(offers: dd.Collection, labels: dd.Collection) -> dict[str, dd.Collection]:
+    def offer(offers: Collection, labels: Collection) -> dict[str, Collection]:
         # Labels of their own are offers that come late. Only the least ones go on, so that most are never joined.
-        labels = offers.group_by("node").agg(component=dd.min("component"))
+        labels = offers.group_by("node").agg(component=aggregates.min("component"))
         onward = labels.join(links, on={"node": "src"}).select(node="dst", component="component")
         return {"offers": onward.concat(labels), "labels": labels}
 
     start = {"offers": own, "labels": own.where("false")}
-    return dd.iterate(start, offer, priority={"offers": priority}, max_rounds=max_rounds)["labels"]
+    return iterate(start, offer, priority={"offers": priority}, max_rounds=max_rounds)["labels"]
 
 
 def magnitude(column: str) -> pl.Expr:

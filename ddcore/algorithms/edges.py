@@ -6,15 +6,15 @@ from typing import Any
 
 import polars as pl
 
-import ddcore as dd
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
+from ddcore.program.collection import Collection
 from ddcore.text.wording import kind_of, meant
 
 __all__ = ["both_directions", "edges_of", "nodes_of", "positive", "rows_of"]
 
 
-def edges_of(algorithm: str, edges: dd.Collection, src: str, dst: str, **values: str) -> dd.Collection:
+def edges_of(algorithm: str, edges: Collection, src: str, dst: str, **values: str) -> Collection:
     """(src, dst, and a column for each of ``values``), without rows that have a null there.
 
     Raises ProgramError for columns that do not exist, and for ends of two types.
@@ -32,7 +32,7 @@ def edges_of(algorithm: str, edges: dd.Collection, src: str, dst: str, **values:
     return edges.select(**columns).where(*(pl.col(name).is_not_null() for name in names))
 
 
-def rows_of(algorithm: str, what: str, nodes: dd.Collection, node: str, edges: dd.Collection) -> dd.Collection:
+def rows_of(algorithm: str, what: str, nodes: Collection, node: str, edges: Collection) -> Collection:
     """(node) of a collection of nodes, without null. Raises ProgramError where it does not fit the edges."""
     _require(algorithm, what, nodes, {"node": node})
     kind, wanted = nodes.schema[node], edges.schema["src"]
@@ -44,13 +44,13 @@ def rows_of(algorithm: str, what: str, nodes: dd.Collection, node: str, edges: d
     return nodes.select(node=pl.col(node)).where(pl.col("node").is_not_null())
 
 
-def nodes_of(algorithm: str, edges: dd.Collection, nodes: dd.Collection | None, node: str) -> dd.Collection:
+def nodes_of(algorithm: str, edges: Collection, nodes: Collection | None, node: str) -> Collection:
     """(node): every end of an edge, and ``nodes`` if there are any; each once."""
     ends = edges.select(node="src").concat(edges.select(node="dst"))
     return (ends if nodes is None else ends.concat(rows_of(algorithm, "nodes", nodes, node, edges))).distinct()
 
 
-def both_directions(edges: dd.Collection) -> dd.Collection:
+def both_directions(edges: Collection) -> Collection:
     """(src, dst) of an undirected graph: each edge in both directions once, without those from a node to itself."""
     edges = edges.where("src <> dst")
     return edges.concat(edges.select(src="dst", dst="src")).distinct()

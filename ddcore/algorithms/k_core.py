@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ddcore as dd
-from ddcore import col
+from polars import col
+
 from ddcore.algorithms.edges import both_directions, edges_of, positive
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["k_core"]
 
 
-def k_core(
-    edges: dd.Collection, k: int, *, src: str = "src", dst: str = "dst", max_rounds: int = 10_000
-) -> dd.Collection:
+def k_core(edges: Collection, k: int, *, src: str = "src", dst: str = "dst", max_rounds: int = 10_000) -> Collection:
     """(node, degree: int64): the nodes of the largest subgraph in which each node has ``k`` neighbours or more.
 
     ``degree`` counts the neighbours inside of the core. Edges from a node to itself are ignored.
@@ -21,10 +21,10 @@ def k_core(
     """
     least = positive("k_core", "k", k)
 
-    def degrees(kept: dd.Collection) -> dd.Collection:
-        return kept.group_by("src").agg(degree=dd.count())
+    def degrees(kept: Collection) -> Collection:
+        return kept.group_by("src").agg(degree=aggregates.count())
 
-    def trim(kept: dd.Collection) -> dd.Collection:
+    def trim(kept: Collection) -> Collection:
         enough = degrees(kept).where(col("degree") >= least).select("src")
         return kept.join(enough, on="src").join(enough, on={"dst": "src"})
 

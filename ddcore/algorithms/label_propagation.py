@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import ddcore as dd
 from ddcore.algorithms.edges import edges_of, nodes_of, positive
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["label_propagation"]
 
 
 def label_propagation(
-    edges: dd.Collection,
+    edges: Collection,
     rounds: int,
     *,
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
-) -> dd.Collection:
+) -> Collection:
     """(node, label): at first each node's label is the node itself; in each round it takes the most frequent label of
     its neighbours, of equally frequent ones the least. All nodes change at once, ``rounds`` times.
 
@@ -33,9 +34,9 @@ def label_propagation(
     own = nodes_of("label_propagation", ends, nodes, node).select("node", label="node")
     alone = own.join(voters, on={"node": "src"}, how="anti")
 
-    def vote(labels: dd.Collection) -> dd.Collection:
+    def vote(labels: Collection) -> Collection:
         votes = labels.join(voters, on={"node": "src"}).select(node="dst", label="label")
-        counts = votes.group_by("node", "label").agg(votes=dd.count())
+        counts = votes.group_by("node", "label").agg(votes=aggregates.count())
         first = counts.group_by("node").top_k(1, ["votes", "label"], descending=[True, False])
         return first.select("node", "label").concat(alone)
 

@@ -6,28 +6,29 @@ from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
+from polars import col
 
-import ddcore as dd
-from ddcore import col
 from ddcore.algorithms.edges import edges_of, nodes_of, positive
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["pagerank"]
 
 
 def pagerank(
-    edges: dd.Collection,
+    edges: Collection,
     *,
     rounds: int | None = None,
     damping: float | Decimal | Fraction = 0.85,
     surfers: int = 1_000_000,
     sinks: str = "spread",
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
-) -> dd.Collection:
+) -> Collection:
     """(node, rank: int64): how many of ``surfers`` x V surfers are at each node in the end; ``surfers`` is the average.
 
     In each round a surfer follows an edge of its node with probability ``damping``, else begins at any node anew.
@@ -45,23 +46,25 @@ def pagerank(
         raise ProgramError(f"{caller()}: pagerank: sinks is {sinks!r}", 'give "spread" or "drop"')
     average = positive("pagerank", "surfers", surfers)
     links = edges_of("pagerank", edges, src, dst).distinct()
-    degrees = links.group_by("src").agg(degree=dd.count())
+    degrees = links.group_by("src").agg(degree=aggregates.count())
     everyone = nodes_of("pagerank", links, nodes, node).select("node", all=0)
     fresh = everyone.select("node", rank=int(average * (1 - odds)))
     ends = everyone.select("node").concat(degrees.select(node="src").negate())  # each node without an edge out, once
-    count = everyone.group_by("all").agg(nodes=dd.count())
+    count = everyone.group_by("all").agg(nodes=aggregates.count())
 
     def part(divisor: str) -> pl.Expr:
         return col("rank") * odds.numerator // (col(divisor) * odds.denominator)
 
-    def move(ranks: dd.Collection) -> dd.Collection:
+    def move(ranks: Collection) -> Collection:
         shares = ranks.join(degrees, on={"node": "src"}).select("node", rank=part("degree"))
         moved = shares.join(links, on={"node": "src"}).select(node="dst", rank="rank").concat(fresh)
         if sinks == "spread":
-            ended = ranks.join(ends, on="node").select(all=0, rank="rank").group_by("all").agg(rank=dd.sum("rank"))
+            ended = (
+                ranks.join(ends, on="node").select(all=0, rank="rank").group_by("all").agg(rank=aggregates.sum("rank"))
+            )
             each = ended.join(count, on="all").select("all", rank=part("nodes"))
             moved = moved.concat(everyone.join(each, on="all").select("node", "rank"))
-        return moved.group_by("node").agg(rank=dd.sum("rank"))
+        return moved.group_by("node").agg(rank=aggregates.sum("rank"))
 
     if rounds is None:  # from below: ranks only grow, and cannot alternate between two neighbours of a fixed point
         return fresh.iterate(move)

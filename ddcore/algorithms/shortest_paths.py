@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import polars as pl
+from polars import col
 
-import ddcore as dd
-from ddcore import col
 from ddcore.algorithms.edges import edges_of, rows_of
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import parse_type
 from ddcore.base.source_line import caller
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["shortest_paths"]
 
 
 def shortest_paths(
-    edges: dd.Collection,
-    roots: dd.Collection,
+    edges: Collection,
+    roots: Collection,
     *,
     weight: str = "weight",
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
     max_rounds: int = 10_000,
-) -> dd.Collection:
+) -> Collection:
     """(node, dist): the least sum of weights on a path from a root to each node that one reaches.
 
     ``weight``: int64, float64 or decimal(p,s), and ``dist`` is int64, float64 or decimal(18,s). Integers and decimals
@@ -41,9 +42,9 @@ def shortest_paths(
     number = pl.Decimal(18, kind.scale) if kind.name == "decimal" else kind.polars
     start = rows_of("shortest_paths", "roots", roots, node, links).select("node", dist=pl.lit(0).cast(number))
 
-    def relax(reached: dd.Collection) -> dd.Collection:
+    def relax(reached: Collection) -> Collection:
         onward = reached.join(links, on={"node": "src"})
         further = onward.select(node="dst", dist=(col("dist") + col("weight")).cast(number))
-        return further.concat(start).group_by("node").agg(dist=dd.min("dist"))
+        return further.concat(start).group_by("node").agg(dist=aggregates.min("dist"))
 
     return start.iterate(relax, max_rounds=max_rounds)

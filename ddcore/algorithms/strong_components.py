@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import ddcore as dd
 from ddcore.algorithms.edges import edges_of, nodes_of
+from ddcore.operators import aggregates
+from ddcore.program.collection import Collection
 
 __all__ = ["strong_components"]
 
 
 def strong_components(
-    edges: dd.Collection,
+    edges: Collection,
     *,
-    nodes: dd.Collection | None = None,
+    nodes: Collection | None = None,
     src: str = "src",
     dst: str = "dst",
     node: str = "node",
     max_rounds: int = 10_000,
-) -> dd.Collection:
+) -> Collection:
     """(node, component): the least node that each node has a path to and a path from. Every node is in one component.
 
     An edge is dropped if the least nodes that reach its two ends differ, or the least nodes that its two ends reach,
@@ -30,25 +31,25 @@ def strong_components(
     links = edges_of("strong_components", edges, src, dst).distinct()
     everyone = nodes_of("strong_components", links, nodes, node)
 
-    def reverse(kept: dd.Collection) -> dd.Collection:
+    def reverse(kept: Collection) -> Collection:
         return kept.select(src="dst", dst="src")
 
-    def least(kept: dd.Collection, own: dd.Collection) -> dd.Collection:
+    def least(kept: Collection, own: Collection) -> Collection:
         """The least of the nodes ``own`` with a path to each node."""
         labels = own.select("node", component="node")
 
-        def spread(reached: dd.Collection) -> dd.Collection:
+        def spread(reached: Collection) -> Collection:
             onward = reached.join(kept, on={"node": "src"}).select(node="dst", component="component")
-            return onward.concat(labels).group_by("node").agg(component=dd.min("component"))
+            return onward.concat(labels).group_by("node").agg(component=aggregates.min("component"))
 
         return labels.iterate(spread, max_rounds=max_rounds)
 
-    def agreeing(kept: dd.Collection) -> dd.Collection:
+    def agreeing(kept: Collection) -> Collection:
         labels = least(kept, kept.select(node="dst").distinct())  # a node that no edge leads to agrees with none
         ends = kept.join(labels, on={"src": "node"}).join(labels, on={"dst": "node"})
         return ends.where("component = component_right").select("src", "dst")
 
-    def trim(kept: dd.Collection) -> dd.Collection:
+    def trim(kept: Collection) -> Collection:
         return reverse(agreeing(reverse(agreeing(kept))))
 
     return least(links.iterate(trim, max_rounds=max_rounds), everyone)

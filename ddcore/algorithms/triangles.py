@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ddcore as dd
 from ddcore.algorithms.edges import edges_of
+from ddcore.program.collection import Collection
+from ddcore.program.several import delta_join
 
 __all__ = ["triangles"]
 
 
-def triangles(edges: dd.Collection, *, src: str = "src", dst: str = "dst") -> dd.Collection:
+def triangles(edges: Collection, *, src: str = "src", dst: str = "dst") -> Collection:
     """(a, b, c) with a < b < c: three nodes that are connected with each other, each triangle once.
 
     The direction of edges and edges from a node to itself are ignored.
@@ -21,5 +22,5 @@ def triangles(edges: dd.Collection, *, src: str = "src", dst: str = "dst") -> dd
     links = edges_of("triangles", edges, src, dst)
     up, down = links.where("src < dst"), links.where("src > dst")
     upward = up.concat(down.select(src="dst", dst="src")).distinct()
-    result: dd.Collection = dd.delta_join((upward, ["a", "b"]), (upward, ["b", "c"]), (upward, ["a", "c"]))
+    result: Collection = delta_join((upward, ["a", "b"]), (upward, ["b", "c"]), (upward, ["a", "c"]))
     return result

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from ddcore.base.digests import Part
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import polars as pl
 from ddcore.text.wording import brief
@@ -339,3 +340,8 @@ def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
     if not 0 < precision <= _MOST_DIGITS or scale > precision:
         raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {_MOST_DIGITS} digits", "cast to fewer digits")
     return Type("decimal", precision, scale)
+
+
+def shape(schema: Schema) -> Part:
+    """A schema as parts of a digest: names and types, in order."""
+    return [[name, str(kind)] for name, kind in schema.items()]

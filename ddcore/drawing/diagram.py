@@ -14,10 +14,11 @@ from itertools import groupby
 from typing import TypeVar
 
 from ddcore.base.schema import Schema
+from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.constant import Constant
-from ddcore.planning.plan import Arrangement, Plan
+from ddcore.planning.plan import Plan
 from ddcore.program.graph import Node
 from ddcore.text.cells import printable
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ddcore.base.errors import ExpressionError
 from ddcore.base.lattice import beyond
@@ -12,27 +11,17 @@ from ddcore.compiling.compilation import clock
 from ddcore.engine.meter import Meter
 from ddcore.engine.queues import narrowed
 from ddcore.engine.rounds import by_rounds
-from ddcore.operators.base import Linear, Rounds
+from ddcore.operators.arrangement import Arrangement
+from ddcore.operators.base import Linear
 from ddcore.operators.borders import Variable
+from ddcore.operators.delivery import Delivery
 from ddcore.operators.priority import round_of
 from ddcore.operators.tree import Spread
-from ddcore.planning.plan import Arrangement, Loop, Plan, Target
+from ddcore.planning.plan import Loop, Plan, Target
 from ddcore.traces.batch import Batch
-from ddcore.traces.compressed import NarrowBatch
 from ddcore.traces.consolidation import arrange
 
-__all__ = ["Delivery", "Forwarding"]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Updates on their way to an arrangement, all at these rounds; None: updates at times that this fold does not
-    complete.
-    """
-
-    arrangement: Arrangement
-    rounds: Rounds | None
-    updates: Batch | NarrowBatch
+__all__ = ["Forwarding"]
 
 
 class Forwarding:

@@ -12,11 +12,13 @@ from ddcore.compiling import compilation
 from ddcore.compiling.compilation import clock
 from ddcore.data.encoding import decode_frame
 from ddcore.engine.profile import OUTSIDE, Cost, Name, Profile
-from ddcore.operators.base import Rounds
+from ddcore.operators.block import Rounds
 from ddcore.operators.priority import round_of
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.block import Block
+    from ddcore.planning.plan import Plan
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 

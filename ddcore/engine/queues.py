@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import key_codes
-from ddcore.planning.plan import Arrangement
+from ddcore.operators.arrangement import Arrangement
 from ddcore.traces import ranges, spilling
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.compressed import NarrowBatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ddcore.base.lazy import numpy as np
-from ddcore.operators.base import Rounds
+from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
 
 __all__ = ["by_rounds", "groups"]

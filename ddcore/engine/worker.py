@@ -18,14 +18,17 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.memory import reused_memory
 from ddcore.base.threads import each, using
 from ddcore.data.encoding import decode_frame
-from ddcore.engine.forwarding import Delivery, Forwarding
+from ddcore.engine.forwarding import Forwarding
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.meter import Meter
 from ddcore.engine.queues import Queued, consolidated, least_times, narrowed, sorted_run
 from ddcore.engine.rounds import by_rounds, groups
-from ddcore.operators.base import Keyed, Rounds, Step
+from ddcore.operators.arrangement import Arrangement
+from ddcore.operators.base import Keyed, Step
+from ddcore.operators.block import Block, Position, Rounds
+from ddcore.operators.delivery import Delivery
 from ddcore.operators.priority import round_of
-from ddcore.planning.plan import Arrangement, Block, Plan, Position
+from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
 from ddcore.traces import ranges, spilling
 from ddcore.traces.batch import Batch, concatenate

@@ -15,7 +15,7 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.explaining.watching import Rounds, Watch
-from ddcore.operators.agg import Aggregation, Distinct
+from ddcore.operators.aggregation import Aggregation, Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.concat import Concat

@@ -16,7 +16,7 @@ from ddcore.data.encoding import NULL
 from ddcore.explaining.needs import Edge, LookUp, Needs
 from ddcore.explaining.restricting import NOTHING, Restriction
 from ddcore.explaining.watching import Layout, Watch
-from ddcore.operators.agg import Distinct
+from ddcore.operators.aggregation import Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.concat import Negate

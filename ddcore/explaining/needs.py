@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ddcore.base.schema import Schema
 from ddcore.explaining.restricting import NOTHING, Alternative, Restriction, Values
-from ddcore.operators.agg import Aggregation
+from ddcore.operators.aggregation import Aggregation
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.delta_join import DeltaJoin

@@ -22,15 +22,15 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 
 if TYPE_CHECKING:
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.block import Block, Rounds
+    from ddcore.operators.delivery import Delivery
     from ddcore.traces.batch import Batch
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 
-__all__ = ["Keyed", "Linear", "Needs", "Operator", "Port", "Rounds", "State", "Step"]
+__all__ = ["Dataflow", "Keyed", "Linear", "Needs", "Operator", "Port", "State", "Step"]
 
-Rounds = tuple[int, ...]
 Port = tuple[int, tuple[str, ...]]
 Needs = tuple[str, Sequence[frozenset[str]]]
 """A text that identifies the settings, and columns: of each input, or one entry for all of them. An empty text: they
@@ -105,8 +105,30 @@ class Keyed(Operator, ABC):
         return None
 
     @abstractmethod
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of this operator in one block of a plan."""
+
+
+class Node(Protocol):
+    """A node of the dataflow, as far as a step looks at it: see :class:`ddcore.program.graph.Node`."""
+
+    @property
+    def operator(self) -> Operator: ...
+    @property
+    def inputs(self) -> tuple[int, ...]: ...
+    @property
+    def schema(self) -> Schema: ...
+
+
+class Dataflow(Protocol):
+    """The part of a plan that a step may use: see :class:`ddcore.planning.plan.Plan`."""
+
+    @property
+    def dims(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def nodes(self) -> Sequence[Node]: ...  # noqa: D102
+    @property
+    def arrangements(self) -> Sequence[Arrangement]: ...  # noqa: D102
 
 
 class State(Protocol):

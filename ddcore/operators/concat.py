@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
-from ddcore.base.source_line import caller
 from ddcore.operators.base import Linear, Needs
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch
 
 if TYPE_CHECKING:
-    from ddcore.program.collection import Collection
+    pass
 
-__all__ = ["Concat", "Negate", "aligned"]
+__all__ = ["Concat", "Negate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +65,3 @@ class Negate(Linear):
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch with negated diffs."""
         return batch.negated()
-
-
-def aligned(rows: Collection, other: Any, where: str = "concat") -> Collection:
-    """The other collection with its columns in the order of ``rows``.
-
-    Raises ProgramError if their columns differ in name or type.
-    """
-    collection = arguments.collection(other, rows, where)
-    mine, theirs = rows.schema, collection.schema
-    if mine != theirs:
-        raise ProgramError(
-            f"{caller()}: {where}: columns differ: {arguments.shown(mine)} and {arguments.shown(theirs)}",
-            "bring both to the same names and types with select()",
-        )
-    return collection if list(mine) == list(theirs) else collection.select(*mine)

@@ -21,19 +21,20 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import key_codes
-from ddcore.operators.base import Keyed, Port, Rounds, State, Step
+from ddcore.operators.base import Keyed, Port, State, Step
+from ddcore.operators.block import Rounds
 from ddcore.operators.join import Heads, matches
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Arrangement, Block, Plan
-    from ddcore.program.collection import Collection
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
-__all__ = ["DeltaJoin", "delta_join", "delta_joined"]
+__all__ = ["DeltaJoin"]
 
 _SLICE = 1 << 17  # rows of a rule's new updates per portion
 _NONE = -1
@@ -104,7 +105,7 @@ class DeltaJoin(Keyed):
         rules = tuple(_rule(relations, number) for number in range(len(relations)))
         return cls(attributes, digest(names), relations, rules)
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a delta join's block."""
         return _DeltaJoinStep(self, plan, block)
 
@@ -159,7 +160,7 @@ class _Prefix:
 
 
 class _DeltaJoinStep(Step):
-    def __init__(self, join: DeltaJoin, plan: Plan, block: Block) -> None:
+    def __init__(self, join: DeltaJoin, plan: Dataflow, block: Block) -> None:
         self.join, self.block = join, block
         self.coordinates, self.label = len(plan.dims) + block.depth, f"delta_join ({block.place})"
         self.arrangements = {
@@ -289,35 +290,3 @@ class _Rule:
         """The arrangement of a relation by some of its attributes, and those in the order of its key."""
         arrangement = self.step.arrangements[relation, self.step.join.columns(relation, key)]
         return arrangement, [self.step.join.relations[relation][column] for column in arrangement.key]
-
-
-def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
-    """The rows of several collections that agree on the attributes they share; multiplicities multiply.
-
-    Each relation is a collection and the names of its attributes, one per column: the triangles of a graph are
-    ``dd.delta_join((edges, ["a", "b"]), (edges, ["b", "c"]), (edges, ["a", "c"]))``. A null agrees with nothing.
-    The result has a column per attribute, in the order in which they first occur. No intermediate result is kept:
-    each collection has an arrangement per key by which another one looks it up, shared with equal ones elsewhere.
-
-    Cost: proportional to the partial matches of the updates. Raises ProgramError for fewer than two relations, names
-    that do not fit the columns, attributes of several types, and a relation that shares no attribute with the others.
-    """
-    for number, relation in enumerate(relations):
-        pair = isinstance(relation, tuple) and len(relation) == 2 and hasattr(relation[0], "delta_join")
-        if not pair or not isinstance(relation[1], list | tuple) or not all(isinstance(n, str) for n in relation[1]):
-            raise ProgramError(
-                f"{caller()}: delta_join: relation {number + 1} is no pair of a collection and a list of names",
-                'for example delta_join((edges, ["a", "b"]), (edges, ["b", "c"]))',
-            )
-    if len(relations) < 2:
-        raise ProgramError(f"{caller()}: delta_join takes two relations or more", "use the collection as it is")
-    return relations[0][0].delta_join(*relations)
-
-
-def delta_joined(*relations: tuple[Collection, Sequence[str]]) -> Collection:
-    """:func:`delta_join` in the graph of its collections."""
-    first = relations[0][0]
-    for each, _ in relations:
-        arguments.collection(each, first, "delta_join")
-    operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
-    return first._add(operator, *(each._index for each, _ in relations[1:]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ddcore import kernels
 from ddcore.base import threads
@@ -16,9 +16,9 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.operators import outer_join
-from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.program import arguments
+from ddcore.operators import arguments
+from ddcore.operators.base import Keyed, Needs, Port, State, Step
+from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.ranges import portions
@@ -26,9 +26,10 @@ from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys
 
 if TYPE_CHECKING:
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Arrangement, Block, Plan
-    from ddcore.program.collection import Collection
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.operators.delivery import Delivery
 
 __all__ = [
     "CHUNK",
@@ -36,9 +37,7 @@ __all__ = [
     "Join",
     "Pairs",
     "chunks",
-    "join",
     "key_pairs",
-    "keys_once",
     "matches",
     "right_names",
 ]  # fmt: skip
@@ -94,7 +93,7 @@ class Join(Keyed):
         names = {name: result for name, result in self.right_names.items() if name in right}
         return replace(self, schema={**left, **{names[name]: right[name] for name in names}}, right_names=names)
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join block."""
         return _JoinStep.of(self, plan, block)
 
@@ -110,7 +109,7 @@ class _JoinStep(Step):
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
-    def of(cls, join: Join, plan: Plan, block: Block) -> _JoinStep:
+    def of(cls, join: Join, plan: Dataflow, block: Block) -> _JoinStep:
         left, right = (plan.arrangements[port] for port in block.ports)
         columns: list[tuple[str, int]] = []
         for name in left.collection:
@@ -354,30 +353,6 @@ def chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
         if ends[last] > ends[first]:
             yield first, last
         first = last
-
-
-def join(rows: Collection, other: Any, on: str | Sequence[str] | Mapping[str, str], how: outer_join.How) -> Collection:
-    """``Collection.join``, of every kind. Raises ProgramError."""
-    partners = arguments.collection(other, rows, "join")
-    pairs = key_pairs(rows.schema, partners.schema, on, "join")
-    if not pairs:
-        raise ProgramError(f"{caller()}: join on no columns", "name at least one key column")
-    if arguments.choice(how, get_args(outer_join.How), "join: how") != "inner":
-        return outer_join.KINDS[how](rows, partners, pairs)
-    rows, once = keys_once(rows, pairs)
-    return rows._add(Join.of(rows.schema, partners.schema, once), partners._index)
-
-
-def keys_once(rows: Collection, pairs: dict[str, str]) -> tuple[Collection, dict[str, str]]:
-    """Key columns, left to right, each once: where several left columns meet one right column, the rows in which these
-    are equal, and the first of them.
-    """
-    first = {theirs: mine for mine, theirs in reversed(pairs.items())}
-    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
-    if len(once) < len(pairs):
-        equal = [outer_join.equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
-        rows = rows.where(*equal)
-    return rows, once
 
 
 def right_names(left: Schema, right: Sequence[str], where: str) -> dict[str, str]:

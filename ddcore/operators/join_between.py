@@ -8,10 +8,10 @@ found by binary search, because rows are sorted by the value: as the key of thei
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ddcore import kernels
 from ddcore.base import threads
@@ -22,9 +22,10 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import NULL
-from ddcore.operators.base import Keyed, Needs, Port, Rounds, State, Step
-from ddcore.operators.join import CHUNK, Pairs, chunks, key_pairs, keys_once, right_names
-from ddcore.program import arguments
+from ddcore.operators import arguments
+from ddcore.operators.base import Keyed, Needs, Port, State, Step
+from ddcore.operators.block import Rounds
+from ddcore.operators.join import CHUNK, Pairs, chunks, right_names
 from ddcore.traces import spilling
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.ranges import portions
@@ -32,11 +33,11 @@ from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys, gather
 
 if TYPE_CHECKING:
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Block, Plan
-    from ddcore.program.collection import Collection
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.operators.delivery import Delivery
 
-__all__ = ["Closed", "Ends", "JoinBetween", "join_between"]
+__all__ = ["Closed", "Ends", "JoinBetween"]
 
 Closed = Literal["both", "left", "right", "none"]
 
@@ -158,7 +159,7 @@ class JoinBetween(Keyed):
         text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
         return text, [mine | {*self.left, self.column}, frozenset((*theirs, *self.right, *self.ends.columns))]
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join_between block."""
         return _JoinBetweenStep(self, plan, block)
 
@@ -249,7 +250,7 @@ class _Reach:
 
 
 class _JoinBetweenStep(Step):
-    def __init__(self, join: JoinBetween, plan: Plan, block: Block) -> None:
+    def __init__(self, join: JoinBetween, plan: Dataflow, block: Block) -> None:
         self.join, self.block = join, block
         self.rows, self.intervals = (plan.arrangements[port] for port in block.ports)
         self.coordinates = len(plan.dims) + block.depth
@@ -402,29 +403,3 @@ def _cut(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     which = np.repeat(np.arange(len(lo)), pieces)
     starts = lo[which] + CHUNK * (np.arange(len(which)) - (np.cumsum(pieces) - pieces)[which])
     return which, starts, np.minimum(starts + CHUNK, hi[which])
-
-
-def join_between(
-    rows: Collection, intervals: Any, column: str, ends: Ends, on: str | Sequence[str] | Mapping[str, str]
-) -> Collection:
-    """``Collection.join_between``. Raises ProgramError."""
-    where = "join_between"
-    others = arguments.collection(intervals, rows, where)
-    (column,) = arguments.names_of([column], where)
-    pairs = key_pairs(rows.schema, others.schema, on, where)
-    order = rows.columns
-    rows, pairs = keys_once(rows, pairs)
-    operator = JoinBetween.of(rows.schema, others.schema, column, ends, on=pairs, order=order)
-    if pairs:
-        rows = _with_first(rows, column, pairs)
-    else:
-        others = _with_first(others, ends.columns[0], ())
-    return rows._add(operator, others._index)
-
-
-def _with_first(rows: Collection, column: str, keys: Container[str]) -> Collection:
-    """The rows with a column before all others but keys: so an arrangement by these is sorted by it within a key."""
-    names = rows.columns
-    if next(name for name in names if name not in keys) == column:
-        return rows
-    return rows.select(column, *(name for name in names if name != column))

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import DiffOverflow
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
+from ddcore.operators import arguments
 from ddcore.operators.base import Step
-from ddcore.operators.concat import aligned
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.program import arguments
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
-    from ddcore.program.collection import Collection
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
-__all__ = ["Multiset", "combine"]
+__all__ = ["Multiset"]
 
-_SIDE = "_side"
+SIDE = "_side"
 """The column that distinguishes the inputs: 0 and 1."""
 
 _COUNTS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -55,13 +54,13 @@ class Multiset(Reduction):
         """The operation."""
         return self.operation
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a multiset block."""
         return _MultisetStep(self, plan, block)
 
 
 class _MultisetStep(ReductionStep):
-    def __init__(self, multiset: Multiset, plan: Plan, block: Block) -> None:
+    def __init__(self, multiset: Multiset, plan: Dataflow, block: Block) -> None:
         super().__init__(multiset, plan, block)
         self.operation, self.counts = multiset.operation, _COUNTS[multiset.operation]
 
@@ -81,12 +80,3 @@ class _MultisetStep(ReductionStep):
             raise DiffOverflow(f"{where}: {self.quantity} is more than int64 holds")
         present = np.flatnonzero(results)
         return Targets(distinct[present], np.empty((0, len(present)), dtype=np.int64), results[present])
-
-
-def combine(operation: str, rows: Collection, other: Any, allow_negative: bool) -> Collection:
-    """Two collections with the same columns by ``operation``: union, intersect or except_. Raises ProgramError."""
-    sides = [
-        each.select(**arguments.kept(rows.schema), **{_SIDE: number})
-        for number, each in enumerate((rows, aligned(rows, other, operation)))
-    ]
-    return sides[0].concat(sides[1])._add(Multiset.of(rows.schema, operation, allow_negative))

@@ -10,14 +10,15 @@ from ddcore import kernels
 from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
-from ddcore.operators.agg import Aggregation, AggregationStep, Named
+from ddcore.operators.aggregation import Aggregation, AggregationStep, Named
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Targets
-from ddcore.operators.tree import Bucket, Spread, Tree
+from ddcore.operators.reduction import Evaluations, Targets, Tree
+from ddcore.operators.tree import Bucket, Spread
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
 __all__ = ["PartialAggregation", "tree"]
 
@@ -39,14 +40,14 @@ class PartialAggregation(Aggregation):
         columns = {name: _type(kind, source[str(argument)]) for name, kind, argument in aggregates}
         return cls({key: source[key] for key in keys} | columns, text, tuple(keys), False, aggregates, columns)
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a level."""
         return _PartialStep(self, plan, block)
 
     @property
     def label(self) -> str:
         """Messages name the operator whose level this is."""
-        return Aggregation.name
+        return "agg"
 
 
 def tree(whole: Aggregation, source: Schema) -> Tree | None:
@@ -75,7 +76,7 @@ def tree(whole: Aggregation, source: Schema) -> Tree | None:
         (name, _above(kind), part if argument is not None else None)
         for (name, _, argument), (part, kind, _) in zip(whole.aggregates, parts, strict=True)
     )
-    root = Aggregation(whole.schema, digest(text, "root"), keys, False, whole_from_parts, whole.result)
+    root = type(whole)(whole.schema, digest(text, "root"), keys, False, whole_from_parts, whole.result)
     return Tree(spread, leaf, coarser, branch, bare, root)
 
 
@@ -93,7 +94,7 @@ def _above(kind: str) -> str:
 class _PartialStep(AggregationStep):
     short = False  # a group has one row there, but as many as it needs here
 
-    def __init__(self, partial: PartialAggregation, plan: Plan, block: Block) -> None:
+    def __init__(self, partial: PartialAggregation, plan: Dataflow, block: Block) -> None:
         super().__init__(partial, plan, block)
         most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in partial.result.values()]
         self._most = np.array(most, dtype=np.int64)

@@ -11,19 +11,19 @@ import polars as pl
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.schema import Schema, parse_schema, shape
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
+from ddcore.operators import arguments
 from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
+from ddcore.operators.fingerprint import name_of, text_of
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
-from ddcore.program import arguments
-from ddcore.program.fingerprint import name_of, text_of
-from ddcore.program.graph import shape
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
 __all__ = ["Reduce"]
 
@@ -63,7 +63,7 @@ class Reduce(Reduction):
         """With the function's name."""
         return f"reduce {name_of(self.function)}"
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a reduce block."""
         return _ReduceStep(self, plan, block)
 
@@ -71,7 +71,7 @@ class Reduce(Reduction):
 class _ReduceStep(ReductionStep):
     in_parts = False  # a user's function is called once, on all groups of the step, unless memory is limited
 
-    def __init__(self, reduce: Reduce, plan: Plan, block: Block) -> None:
+    def __init__(self, reduce: Reduce, plan: Dataflow, block: Block) -> None:
         super().__init__(reduce, plan, block)
         self.function, self.result, self.checked = reduce.function, reduce.result, reduce.checked
 

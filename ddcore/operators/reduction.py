@@ -19,8 +19,9 @@ from ddcore.base.errors import DiffOverflow, ExpressionError, NegativeMultiplici
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
 from ddcore.operators import tree
-from ddcore.operators.base import Keyed, Port, Rounds, State, Step
-from ddcore.operators.tree import Tree
+from ddcore.operators.base import Keyed, Operator, Port, State, Step
+from ddcore.operators.block import Rounds
+from ddcore.operators.tree import Bucket, Spread
 from ddcore.traces import consolidation, spilling
 from ddcore.traces.batch import Batch
 from ddcore.traces.consolidation import arrange
@@ -31,10 +32,12 @@ from ddcore.traces.trace import Keys, Rows, chosen, distinct_keys, gather
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
-    from ddcore.engine.forwarding import Delivery
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.operators.delivery import Delivery
 
-__all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
+__all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "Tree", "decode_key"]
 
 _KEYS = 1 << 16  # of a part: its columns fit into the cache
 _Some = tuple[SortedBatch | None, SortedBatch | None]
@@ -157,13 +160,33 @@ class Reduction(Keyed):
         return None
 
 
+@dataclass(frozen=True)
+class Tree:
+    """The operators between the rows of a reduction and the partial results of its large groups, in their order.
+
+    ``root`` is the reduction of those: its groups and results are those of the whole.
+    """
+
+    spread: Spread
+    leaf: Reduction
+    coarser: Bucket
+    branch: Reduction
+    bare: Bucket
+    root: Reduction
+
+    @property
+    def levels(self) -> Sequence[Operator]:
+        """Each operator's input is the one before it."""
+        return self.spread, self.leaf, self.coarser, self.branch, self.bare
+
+
 class ReductionStep(Step):
     """The work of a reduction at one position; subclasses compute the result of a group."""
 
     quantity = "a count"  # the value that may overflow int64 when a group is evaluated
     in_parts = True  # whether a part of the keys may be evaluated in one thread and another part in another
 
-    def __init__(self, reduction: Reduction, plan: Plan, block: Block, port: int = 0) -> None:
+    def __init__(self, reduction: Reduction, plan: Dataflow, block: Block, port: int = 0) -> None:
         assert block.output is not None
         self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"

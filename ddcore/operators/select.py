@@ -15,8 +15,8 @@ from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.expressions.expressions import Projection
+from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 

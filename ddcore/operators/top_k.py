@@ -12,15 +12,16 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
+from ddcore.operators import arguments
 from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
-from ddcore.operators.tree import Bucket, Spread, Tree
-from ddcore.program import arguments
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, Tree
+from ddcore.operators.tree import Bucket, Spread
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
 __all__ = ["Ties", "TopK"]
 
@@ -99,7 +100,7 @@ class TopK(Reduction):
             self,
         )
 
-    def step(self, plan: Plan, block: Block) -> Step:
+    def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a top_k block."""
         step = _TopKStep(self, plan, block)
         if len(block.ports) > 1:
@@ -121,7 +122,7 @@ class _Level(TopK):
 
 
 class _TopKStep(ReductionStep):
-    def __init__(self, top: TopK, plan: Plan, block: Block, port: int = 0) -> None:
+    def __init__(self, top: TopK, plan: Dataflow, block: Block, port: int = 0) -> None:
         super().__init__(top, plan, block, port)
         self.top = top
         rest = [name for name in self.port.values if name not in top.by]

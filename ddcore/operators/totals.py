@@ -23,15 +23,16 @@ from ddcore.base.digests import Part, digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
-from ddcore.operators.agg import Aggregation, Distinct, Named, ResultStep
+from ddcore.operators.aggregates import AGGREGATES
+from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultStep
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Targets
-from ddcore.program.aggregates import AGGREGATES
 from ddcore.traces.batch import Batch
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.planning.plan import Block, Plan
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
 
 __all__ = ["Totals", "TotalsStep", "totals_of"]
 
@@ -149,13 +150,14 @@ class Values(Distinct):
     @property
     def label(self) -> str:
         """Messages name the operator that this is a part of."""
-        return Aggregation.name
+        return "agg"
 
 
 @dataclass(frozen=True, eq=False)
 class Picks(Aggregation):
     """The aggregates of a group that pick a value."""
 
+    name = "agg"
     inner = True
 
 
@@ -266,7 +268,7 @@ def _kernel_kinds(quantities: Sequence[Quantity]) -> np.ndarray:
 class TotalsStep(ResultStep):
     """The work of an aggregation over its totals."""
 
-    def __init__(self, aggregation: Aggregation, plan: Plan, block: Block) -> None:
+    def __init__(self, aggregation: Aggregation, plan: Dataflow, block: Block) -> None:
         super().__init__(aggregation, plan, block)
         sums = plan.nodes[self.port.node].operator
         assert isinstance(sums, Sums)

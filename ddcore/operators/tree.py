@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
@@ -21,33 +20,10 @@ from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Linear, Operator
 from ddcore.traces.batch import Batch
 
-if TYPE_CHECKING:
-    from ddcore.operators.reduction import Reduction
-
-__all__ = ["LARGE", "Bucket", "Spread", "Tree", "bucket_name"]
+__all__ = ["LARGE", "Bucket", "Spread", "bucket_name"]
 
 LARGE = 1 << 14  # distinct rows of a group from which on it gets a tree
 _BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The operators between the rows of a reduction and the partial results of its large groups, in their order.
-
-    ``root`` is the reduction of those: its groups and results are those of the whole.
-    """
-
-    spread: Spread
-    leaf: Reduction
-    coarser: Bucket
-    branch: Reduction
-    bare: Bucket
-    root: Reduction
-
-    @property
-    def levels(self) -> Sequence[Operator]:
-        """Each operator's input is the one before it."""
-        return self.spread, self.leaf, self.coarser, self.branch, self.bare
 
 
 def bucket_name(schema: Schema) -> str:

@@ -11,8 +11,8 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.expressions import expressions
 from ddcore.expressions.expressions import Predicate
+from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
-from ddcore.program import arguments
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 

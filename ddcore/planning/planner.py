@@ -17,14 +17,15 @@ from typing import Any
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, check_names, parse_schema
-from ddcore.operators.agg import Aggregation
+from ddcore.operators.agg import Agg
+from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear, Operator
+from ddcore.operators.block import Block
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.constant import Constant
-from ddcore.operators.reduction import Reduction
-from ddcore.operators.tree import Tree
+from ddcore.operators.reduction import Reduction, Tree
 from ddcore.planning import signs
-from ddcore.planning.plan import Arrangement, Block, Loop, Plan, Target
+from ddcore.planning.plan import Loop, Plan, Target
 from ddcore.planning.pruning import pruned
 from ddcore.program.collection import Collection
 from ddcore.program.constants import making
@@ -169,7 +170,7 @@ class _Planner:
 
     def _totals(self, node: Node, operator: Keyed) -> tuple[int, ...]:
         """The nodes that a block arranges: those of its inputs, or that of totals (:mod:`ddcore.operators.totals`)."""
-        if not isinstance(operator, Aggregation) or operator.inner:
+        if not isinstance(operator, Agg) or operator.inner:
             return node.inputs
         (rows,) = node.inputs
         totals = operator.totals(self.graph.nodes[rows].schema, nonnegative=rows in self.nonnegative)

@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ddcore.operators.base import Keyed
-from ddcore.planning.plan import Block, Plan
+from ddcore.operators.block import Block
+from ddcore.planning.plan import Plan
 
 __all__ = ["Rebuilding", "definitions", "rebuilding"]
 

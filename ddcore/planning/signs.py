@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddcore.operators.agg import Distinct
+from ddcore.operators.aggregation import Distinct
 from ddcore.operators.borders import Input, Variable
 from ddcore.operators.concat import Concat, Negate
 from ddcore.operators.join import Join

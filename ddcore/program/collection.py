@@ -8,167 +8,46 @@ become equal in a select add up, as multisets do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema
-from ddcore.base.source_line import caller
-from ddcore.operators import delta_join, flat_map, iterate, join, join_between, multiset
-from ddcore.operators.agg import Aggregation, Distinct, Needed
-from ddcore.operators.base import Operator
+from ddcore.base.symbol import Symbol
+from ddcore.operators import arguments
+from ddcore.operators.agg import Agg
+from ddcore.operators.aggregates import Aggregate
+from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
-from ddcore.operators.concat import Concat, Negate, aligned
-from ddcore.operators.intern import MOST_TRIES, Numbering, identified
-from ddcore.operators.iterate import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.operators.join_between import Closed, Ends
-from ddcore.operators.outer_join import How
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
-from ddcore.operators.where import Where
-from ddcore.program import arguments
-from ddcore.program.aggregates import Aggregate
-from ddcore.program.graph import Graph
+from ddcore.program import joins, loops, sets
+from ddcore.program.joins import How
+from ddcore.program.linear import LinearCollection
+from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
+from ddcore.program.numbering import MOST_TRIES, Numbering, identified
 
 
-class _Symbol:
-    """What stands for rows that come later. Python's own questions about a value have no answer yet, so each of them
-    is a ProgramError: without it ``if rows:`` would be true, and ``rows == other`` false.
-    """
-
-    _called = "a collection"
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise self._unknown("has no truth value", 'to go on only where there are rows, use join(other, on, how="semi")')
-
-    def __len__(self) -> int:
-        raise self._unknown("has no length", "count the rows with group_by().agg(n=dd.count())")
-
-    def __iter__(self) -> Iterator[Any]:
-        raise self._unknown("cannot be iterated", ".columns has the names; for the rows use select() or flat_map()")
-
-    def __contains__(self, value: object) -> bool:
-        raise self._unknown("cannot say what is in it", ".columns has the names; for the rows use where() or join()")
-
-    def _compare(self, other: object) -> Any:
-        raise self._unknown("cannot be compared", "intersect() has the rows of both, except_() those of one only")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
-
-    def _unknown(self, what: str, hint: str) -> ProgramError:
-        return ProgramError(f"{caller()}: {self._called} {what}, because its rows come when the program runs", hint)
-
-
-class Collection(_Symbol):
+class Collection(LinearCollection):
     """A multiset of rows that varies with time. Made by the program's parameters and by operators, never directly."""
 
-    def __init__(self, graph: Graph, index: int) -> None:
-        self._graph, self._index, self._node = graph, index, graph.nodes[index]
-
-    @property
-    def schema(self) -> Schema:
-        """Column names and types, in order."""
-        return dict(self._node.schema)
-
-    @property
-    def columns(self) -> list[str]:
-        """Column names, in order."""
-        return list(self._node.schema)
-
-    def __repr__(self) -> str:
-        return f"Collection({', '.join(f'{name}: {kind}' for name, kind in self._node.schema.items())})"
-
-    def _repr_html_(self) -> str:
-        from ddcore.drawing.pieces import collection_piece
-
-        return collection_piece(self._graph, self._index)
-
-    def _add(self, operator: Operator, *others: int) -> Collection:
-        return Collection(self._graph, self._graph.add(operator, self._index, *others))
-
-    # -- linear operators: one row at a time, no state ----------------------------------------------------------------
-
-    def select(self, *columns: Any, **named: Any) -> Collection:
-        """New columns from each row; rows are not deduplicated (the patent's Select).
-
-        Positional: column names, expressions with a name of their own, and whatever stands for several columns, as in
-        Polars: ``"*"``, ``pl.all()``, ``pl.col("a", "b")``, ``pl.exclude("a")``, regular expressions, ``cs.numeric()``.
-        Keywords name results; text is SQL, other Python values are literals. Raises ProgramError for unknown columns
-        and for expressions that look at more than their own row.
-        """
-        return self._add(Select.only(self.schema, columns, named))
-
-    def with_columns(self, *columns: Any, **named: Any) -> Collection:
-        """All columns, and those that ``select`` would make of the arguments: in place of one of the same name, else
-        after the others.
-        """
-        return self._add(Select.beside(self.schema, columns, named))
-
-    def drop(self, *columns: Any) -> Collection:
-        """Without these columns: names, or selectors as in ``select``. Rows are not deduplicated."""
-        return self._add(Select.without(self.schema, columns))
-
-    def rename(self, names: Mapping[str, str] | Callable[[str], str]) -> Collection:
-        """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays."""
-        return self._add(Select.renamed(self.schema, names))
-
-    def where(self, *predicates: Any) -> Collection:
-        """The rows for which every predicate is true; null is not true (the patent's Where)."""
-        return self._add(Where.of(self.schema, predicates))
-
-    def filter(self, *predicates: Any) -> Collection:
-        """The same as :meth:`where`, by Polars' name for it."""
-        return self.where(*predicates)
-
-    def flat_map(
-        self, function: Frames | None = None, *, schema: Mapping[str, Any] | None = None, **lists: Any
-    ) -> Collection:
-        """Any number of rows from each row (the patent's SelectMany).
-
-        ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty
-        or null list gives none.
-        ``flat_map(function, schema=...)``: a function from a frame with these columns and ``row`` to a frame with
-        ``row`` and the declared columns.
-        """
-        return self._add(flat_map.flat_map(self.schema, function, schema, lists))
-
-    def concat(self, *others: Collection) -> Collection:
-        """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
-
-        Their order may differ.
-        """
-        return self._add(Concat.of(self.schema), *(aligned(self, each)._index for each in others))
-
-    def negate(self) -> Collection:
-        """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""
-        return self._add(Negate.of(self.schema))
+    # -- operators with state, keyed ----------------------------------------------------------------------------------
 
     def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
         """Each row as often as on the side that has more of it (the patent's Union)."""
-        return multiset.combine("union", self, other, allow_negative)
+        return sets.combine("union", self, other, allow_negative)
 
     def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
         """Each row as often as on the side that has fewer of it (the patent's Intersect)."""
-        return multiset.combine("intersect", self, other, allow_negative)
+        return sets.combine("intersect", self, other, allow_negative)
 
     def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
         """Each row as often as it is here more often than there, never less than not at all (the patent's Except).
 
         ``concat(other.negate())`` is the difference that may be negative.
         """
-        return multiset.combine("except_", self, other, allow_negative)
-
-    # -- operators with state, keyed ----------------------------------------------------------------------------------
-
-    def distinct(self, *, allow_negative: bool = False) -> Collection:
-        """One of each row whose count is positive (seed 000's distinct).
-
-        A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
-        """
-        return self._add(Distinct.of(self.schema, allow_negative))
+        return sets.combine("except_", self, other, allow_negative)
 
     def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: How = "inner") -> Collection:
         """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
@@ -179,7 +58,7 @@ class Collection(_Symbol):
         that have none on one side or on both, nulls in place of the partner.
         Cost: proportional to the pairs that change.
         """
-        return join.join(self, other, on, how)
+        return joins.join(self, other, on, how)
 
     def join_between(
         self,
@@ -202,7 +81,7 @@ class Collection(_Symbol):
         Cost: proportional to the pairs that change and the intervals that change, with a search for each: a row between
         the old and the new end of an interval is looked at, others are not.
         """
-        return join_between.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
+        return joins.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.
@@ -286,7 +165,7 @@ class Collection(_Symbol):
         Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
         any order. ``max_rounds`` then holds for each priority.
         """
-        return iterate.fixed_point(self, body, priority, max_rounds, at_limit)
+        return loops.fixed_point(self, body, priority, max_rounds, at_limit)
 
     @staticmethod
     def fixed_points(
@@ -297,17 +176,17 @@ class Collection(_Symbol):
         at_limit: AtLimit,
     ) -> dict[str, Collection]:
         """See :func:`ddcore.iterate`."""
-        return iterate.fixed_points(collections, body, priority, max_rounds, at_limit)
+        return loops.fixed_points(collections, body, priority, max_rounds, at_limit)
 
     # -- several collections at once ----------------------------------------------------------------------------------
 
     @staticmethod
     def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
         """See :func:`ddcore.delta_join`."""
-        return delta_join.delta_joined(*relations)
+        return joins.delta_joined(*relations)
 
 
-class GroupBy(_Symbol):
+class GroupBy(Symbol):
     """The groups of a collection by some of its columns; each method computes rows from each group."""
 
     _called = "the result of group_by()"
@@ -320,7 +199,7 @@ class GroupBy(_Symbol):
         base = self._collection
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
-        return prepared._add(Aggregation.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
+        return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
 
     def top_k(
         self,

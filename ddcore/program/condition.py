@@ -20,7 +20,7 @@ from ddcore.base.source_line import planning
 from ddcore.expressions import exactness, expressions, syntax
 from ddcore.expressions.expressions import Predicate, RowTypes
 from ddcore.expressions.syntax import Tree
-from ddcore.program import arguments
+from ddcore.operators import arguments
 from ddcore.text.wording import meant
 
 __all__ = ["Condition"]

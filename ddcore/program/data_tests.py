@@ -94,7 +94,7 @@ class Unique:
 
     def rows(self, tables: Tables) -> Collection:
         """The keys that occur several times, and how often."""
-        from ddcore.program.aggregates import count
+        from ddcore.operators.aggregates import count
 
         (number,) = _free(["rows"], self.key)
         counts: dict[str, Any] = {number: count()}
@@ -127,7 +127,7 @@ class Agree:
 
     def rows(self, tables: Tables) -> Collection:
         """The groups whose totals differ, with both totals."""
-        from ddcore.program.aggregates import sum
+        from ddcore.operators.aggregates import sum
 
         side, amount = _free(["side", "amount"], self.by)
         names = _free([each.name for each in self.sides], self.by)

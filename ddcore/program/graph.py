@@ -13,13 +13,13 @@ from functools import cached_property
 
 from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema, Type
+from ddcore.base.schema import Schema, Type, shape
 from ddcore.base.source_line import caller
 from ddcore.operators.base import Needs, Operator
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
 
-__all__ = ["Graph", "Inspection", "Node", "Scope", "shape"]
+__all__ = ["Graph", "Inspection", "Node", "Scope"]
 
 _Part = tuple[int, frozenset[str] | None]  # some columns of a node's collection; None: the collection
 
@@ -318,8 +318,3 @@ class Graph:
                 waiting += missing
             else:
                 self._digests[part] = self._digest(node.operator, node.inputs, node.scope, columns)
-
-
-def shape(schema: Schema) -> Part:
-    """A schema as parts of a digest: names and types, in order."""
-    return [[name, str(kind)] for name, kind in schema.items()]

@@ -7,6 +7,7 @@ import difflib
 from sqlglot import exp
 
 from ddcore.sql import arrays, casts, conditions, dates, numbers, patterns, texts
+from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
 from ddcore.sql.source import shown
 from ddcore.sql.values import INT, Named, Rule, Value, Values
 
@@ -52,31 +53,35 @@ _CLOCK = _refused(
     "a program may not read the clock", "a program must mean the same in every run: give times in columns"
 )
 
-RULES: dict[type[exp.Expr], Rule] = {
-    **{kind: rule for room in _ROOMS for kind, rule in room.RULES.items()},
-    exp.Anonymous: _by_name,
-    exp.TryCast: _refused("TRY_CAST is not supported", "use CAST: what does not fit is an error of its row"),
-    exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
-    exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
-    exp.CurrentTimestamp: _CLOCK,
-    exp.CurrentDate: _CLOCK,
-    exp.CurrentTime: _CLOCK,
-    exp.Localtimestamp: _CLOCK,
-    exp.Localtime: _CLOCK,
-    exp.Rand: _refused("a program may not draw random numbers", "a program must mean the same in every run"),
-}
+RULES.update(
+    {
+        **{kind: rule for room in _ROOMS for kind, rule in room.RULES.items()},
+        exp.Anonymous: _by_name,
+        exp.TryCast: _refused("TRY_CAST is not supported", "use CAST: what does not fit is an error of its row"),
+        exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
+        exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
+        exp.CurrentTimestamp: _CLOCK,
+        exp.CurrentDate: _CLOCK,
+        exp.CurrentTime: _CLOCK,
+        exp.Localtimestamp: _CLOCK,
+        exp.Localtime: _CLOCK,
+        exp.Rand: _refused("a program may not draw random numbers", "a program must mean the same in every run"),
+    }
+)
 
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    **{kind: names for room in _ROOMS for kind, names in room.ARGUMENTS.items()},
-    exp.Count: {"big_int"},
-}
-"""What the rules read of a node beside ``this``, ``expression`` and ``expressions``. Anything else is refused."""
+ARGUMENTS.update(
+    {
+        **{kind: names for room in _ROOMS for kind, names in room.ARGUMENTS.items()},
+        exp.Count: {"big_int"},
+    }
+)
 
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
-    **{kind: names for room in (numbers, texts, patterns, dates) for kind, names in room.NEEDED.items()},
-    exp.Count: ("this",),
-}
-"""The arguments that a rule reads and that sqlglot does not ask for."""
+NEEDED.update(
+    {
+        **{kind: names for room in (numbers, texts, patterns, dates) for kind, names in room.NEEDED.items()},
+        exp.Count: ("this",),
+    }
+)
 
 NAMED: dict[str, Named] = {
     **{name: named for room in (texts, dates, arrays) for name, named in room.NAMED.items()},

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-import ddcore
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
-from ddcore.sql import joins
+from ddcore.operators import aggregates
 from ddcore.sql.names import Column, Relation, is_named, types
+from ddcore.sql.pairs import paired
 from ddcore.sql.source import Source, called, parts, shown
 from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Env, Queries
+    from ddcore.sql.env import Env, Queries
 
 __all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped", "keys_of"]
 
@@ -98,7 +98,7 @@ def computed(
     if needed:
         rows = rows.with_columns(**needed)
     if not columns and not made.aggregates:
-        made.aggregates[f"{prefix}rows"] = ddcore.count()
+        made.aggregates[f"{prefix}rows"] = aggregates.count()
     rows = rows.group_by(*columns).agg(**made.aggregates) if made.aggregates else rows.select(*columns).distinct()
     return Computed(rows, made.known, [name for name in made.aggregates if name in made.counts])
 
@@ -144,37 +144,37 @@ class _Aggregates:
             self.values.source.refuse(node, "an aggregate in an order")
         value = self.values.of(argument)
         if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
-            kind = ddcore.any if isinstance(node, exp.LogicalOr) else ddcore.all
+            kind = aggregates.any if isinstance(node, exp.LogicalOr) else aggregates.all
             return self._plain(kind, self.values.require(value, "bool"), where)
         if isinstance(node, exp.Min | exp.Max | exp.AnyValue):
             if value.type is None or value.type.is_nested:
                 self.values.source.refuse(node, f"{called(node)} of {value.name}")
-            return self._plain(ddcore.max if isinstance(node, exp.Max) else ddcore.min, value, where)
+            return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         if distinct:
             self.values.source.refuse(node, f"{called(node)}(DISTINCT ...)", "aggregate a SELECT DISTINCT")
         value = self.values.number(value)
         if isinstance(node, exp.Avg):
-            return self._plain(ddcore.mean, value, where)
+            return self._plain(aggregates.mean, value, where)
         return self._sum(value, where)
 
     def _count(
         self, node: exp.Expr, argument: exp.Expr, distinct: bool, where: pl.Expr | None
     ) -> Callable[[exp.Expr], Value]:
         if isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not distinct):
-            return self._plain(ddcore.count, None, where)
+            return self._plain(aggregates.count, None, where)
         if node.args.get("expressions"):
             self.values.source.refuse(node, "count of several columns")
         value = self.values.of(argument)
         if value.type is None:
             self.values.source.refuse(node, "count(NULL)")
         if distinct:
-            return self._plain(ddcore.count_distinct, value, where)
-        return self._plain(ddcore.count, None, _both(value.expr.is_not_null(), where))
+            return self._plain(aggregates.count_distinct, value, where)
+        return self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
 
     def _sum(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         """Null where no value is there: a sum of no values is 0 here."""
-        total = self._plain(ddcore.sum, value, where)
-        number = self._plain(ddcore.count, None, _both(value.expr.is_not_null(), where))
+        total = self._plain(aggregates.sum, value, where)
+        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
 
         def result(node: exp.Expr) -> Value:
             kind = value.type
@@ -193,9 +193,9 @@ class _Aggregates:
         text += f" {value is None} {where is None}"
         name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
         self.aggregates[name] = make(*arguments, where=where)
-        if make in (ddcore.count, ddcore.count_distinct):
+        if make in (aggregates.count, aggregates.count_distinct):
             self.counts.add(name)
-        kinds = {ddcore.count: "int64", ddcore.count_distinct: "int64", ddcore.mean: "float64"}
+        kinds = {aggregates.count: "int64", aggregates.count_distinct: "int64", aggregates.mean: "float64"}
 
         def result(node: exp.Expr) -> Value:
             from ddcore.base.schema import Type
@@ -301,10 +301,10 @@ def _no_key(source: Source, node: exp.Expr) -> ProgramError:
 def _one_row(queries: Queries, relation: Relation, result: Computed, env: Env) -> Any:
     """The aggregates of all rows, which have a row also where there is none."""
     if env.outer is None:
-        return result.filled(joins.paired(queries.unit, result.rows, [], "left").drop("unit"))
+        return result.filled(paired(queries.unit, result.rows, [], "left").drop("unit"))
     renamed = result.rows.rename({name: f"of {name}" for name in relation.carried})
     pairs = [(pl.col(name), pl.col(f"of {name}"), True) for name in relation.carried]
-    joined = joins.paired(env.outer.rows, renamed, pairs, "left")
+    joined = paired(env.outer.rows, renamed, pairs, "left")
     return result.filled(joined).drop(*(f"of {name}" for name in relation.carried))
 
 

@@ -28,85 +28,17 @@ from ddcore.sql.names import (
     types,
     unwrapped,
 )
-from ddcore.sql.source import parts, shown
+from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned, is_plain, null
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Env, Queries
+    from ddcore.sql.env import Env, Queries
 
-__all__ = ["Pair", "conjuncts", "from_where", "paired"]
+__all__ = ["from_where"]
 
-Pair = tuple[pl.Expr, pl.Expr, bool]
-"""The left and the right value of a key, and whether null equals null."""
 Shared = tuple[Column, Column]
 """The left and the right column that USING or NATURAL makes one."""
-
-
-def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> Any:
-    """``rows`` joined with ``other`` on ``pairs``; without any, each row with each. All columns of both stay.
-
-    ``how`` is inner, left, semi or anti. The columns of the two have different names.
-    """
-    mine: dict[str, pl.Expr] = {}
-    theirs: dict[str, pl.Expr] = {}
-    on: dict[str, str] = {}
-    restored: dict[str, pl.Expr] = {}
-    for number, (left, right, safe) in enumerate(
-        pairs or [(pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64), False)]
-    ):
-        name, partner = (None, None) if safe else (is_plain(left), is_plain(right))
-        if name is None or name in on:
-            name = f"key {number}"
-            mine[name] = pl.struct(left) if safe else left
-        if partner is None or partner in on.values() or how == "left":
-            partner = f"match {number}"
-            theirs[partner] = pl.struct(right) if safe else right
-        elif how == "inner":
-            restored[partner] = pl.col(name)
-        on[name] = partner
-    mine = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in mine.items()}
-    theirs = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in theirs.items()}
-    left_rows = rows.with_columns(**mine) if mine else rows
-    right_rows = other.with_columns(**theirs) if theirs else other
-    if how in ("semi", "anti"):
-        right_rows = right_rows.select(*on.values())
-    joined = left_rows.join(right_rows, on=on, how=how)
-    keep = {name: pl.col(name) for name in types(joined) if name not in mine}
-    return joined.select(**keep, **restored) if mine or restored else joined
-
-
-def safe_struct(expr: pl.Expr) -> bool:
-    """Whether an expression makes a struct, which is no null where its field is one."""
-    from ddcore.expressions import syntax
-
-    return syntax.operation(syntax.read(expr)) == "AsStruct"
-
-
-def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that must all hold; what all sides of an OR share is one by itself."""
-    found: list[exp.Expr] = []
-    for each in _terms(node, exp.And) if node is not None else []:
-        found += [*_shared(each), each] if isinstance(each, exp.Or) else [each]
-    return found
-
-
-def _terms(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
-    """What a chain of ANDs, or of ORs, connects."""
-
-    def inside(part: exp.Expr) -> list[exp.Expr]:
-        if isinstance(part, exp.Paren):
-            return [part.this]
-        return [part.left, part.right] if isinstance(part, kind) else []
-
-    return [each for each in parts([node], inside) if not isinstance(each, exp.Paren | kind)]
-
-
-def _shared(node: exp.Or) -> list[exp.Expr]:
-    """Equalities that all sides of an OR have: a join needs them."""
-    sides = [{each.sql(): each for each in conjuncts(side)} for side in _terms(node, exp.Or)]
-    return [
-        each for text, each in sides[0].items() if isinstance(each, exp.EQ) and all(text in side for side in sides[1:])
-    ]
 
 
 @dataclass

@@ -311,3 +311,8 @@ def _with_bindings(query: exp.Expr, known: Known) -> Known:
         columns = [each.name for each in binding.args["alias"].args.get("columns") or []]
         known = {**known, binding.alias: columns or own(binding.this, known)}
     return known
+
+
+def named(columns: Sequence[exp.Expr]) -> list[str]:
+    """What the columns of a SELECT are called; nothing for a value without a name."""
+    return [result_name(each) for each in columns]

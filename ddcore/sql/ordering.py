@@ -9,12 +9,12 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql.names import Column, Relation, is_named, resolve, types
+from ddcore.sql.names import Column, Relation, is_named, named, resolve, types
 from ddcore.sql.source import shown
-from ddcore.sql.values import Value, Values
+from ddcore.sql.values import Value, Values, column_value
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Queries
+    from ddcore.sql.env import Queries
 
 __all__ = ["limited", "projected"]
 
@@ -25,8 +25,6 @@ def projected(
     queries: Queries, node: exp.Select, relation: Relation, columns: Sequence[exp.Expr], replace: Replace
 ) -> Relation:
     """The rows of a SELECT with its columns, distinct and limited as it says."""
-    from ddcore.sql.queries import column_value, named
-
     values = Values(queries.source, relation.columns, relation.types, replace)
     exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in relation.carried}
     results: list[Column] = []

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.program.constants import constant
 from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
-from ddcore.sql.names import Column, Relation, is_named, result_name, types, unwrapped
+from ddcore.sql.env import Env, Queries
+from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
+from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
-from ddcore.sql.subqueries import Outer
-from ddcore.sql.values import TEXT, Value, Values, aligned, as_type, is_plain
+from ddcore.sql.values import Value, Values, aligned, is_plain
 from ddcore.text.wording import listed, meant
 
-__all__ = ["Env", "Queries"]
+__all__ = ["QueryPlanner"]
 
 _PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
@@ -27,45 +26,13 @@ _PARTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Env:
-    """What a query may name: the bindings of WITH, and the columns of the query around."""
-
-    bindings: Mapping[str, Relation] = field(default_factory=dict)
-    outer: Outer | None = None
-
-    @property
-    def alone(self) -> Env:
-        """Without the query around."""
-        return replace(self, outer=None)
-
-    def inside(self, outer: Outer | None) -> Env:
-        """In a subquery."""
-        return replace(self, outer=outer)
-
-    def binding(self, name: str, relation: Relation) -> Env:
-        """With one more binding."""
-        return replace(self, bindings={**self.bindings, name: relation})
-
-
-class Queries:
+class QueryPlanner(Queries):
     """Plans queries over the inputs and the views that they name."""
 
     def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
         self.tables = {name: _relation(rows) for name, rows in inputs.items()}
         self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
-        """What the query around bounds from above, of the columns of a subquery in FROM, by the subquery's identity."""
-
-    @cached_property
-    def unit(self) -> Any:
-        """One row: what constants and sums of nothing rest on."""
-        return constant(pl.DataFrame({"unit": [1]}))
-
-    def known(self, env: Env) -> dict[str, Sequence[str]]:
-        """The column names of all tables that a query may name."""
-        tables = {**self.tables, **env.bindings}
-        return {name: [each.name for each in relation.own] for name, relation in tables.items()}
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A binding, a view or an input. Raises ProgramError for another name."""
@@ -96,6 +63,10 @@ class Queries:
                 return ordering.limited(self, node, self.query(node.this, env))
         self.source.refuse(node, f"{node.key.upper()} as a query")
 
+    def from_where(self, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
+        """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
+        return joins.from_where(self, select, env, skip)
+
     # -- SELECT -------------------------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, env: Env) -> Relation:
@@ -110,7 +81,7 @@ class Queries:
             relation, before = subqueries.attached(self, relation, [*grouping.aggregates_in(node), *keys], env)
             relation, replaced = grouping.grouped(self, node, relation, env, before, keys=keys)
             having = node.args.get("having")
-            for condition in joins.conjuncts(having.this if having else None):
+            for condition in conjuncts(having.this if having else None):
                 relation = self._having(relation, condition, replaced, env, before)
         else:
             replaced = None
@@ -256,19 +227,3 @@ def _selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
 
 def _relation(rows: Any) -> Relation:
     return Relation(rows, tuple(Column("", name, name) for name in types(rows)))
-
-
-def named(columns: Sequence[exp.Expr]) -> list[str]:
-    """What the columns of a SELECT are called; nothing for a value without a name."""
-    return [result_name(each) for each in columns]
-
-
-def column_value(values: Values, node: exp.Expr) -> Value:
-    """The value of one column of a SELECT."""
-    inner = node.this if isinstance(node, exp.Alias) else node
-    value = values.of(inner)
-    if value.type is None and value.literal is None:
-        return Value(as_type(values.source, value, TEXT), TEXT, inner)
-    if value.type is None:
-        values.source.refuse(inner, "an interval as a column")
-    return value

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-import ddcore
 from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.program.constants import constant
+from ddcore.program.several import iterate
 from ddcore.sql import grouping, windows
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.values import Value, as_type, declared_type
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Env, Queries
+    from ddcore.sql.env import Env, Queries
 
 __all__ = ["bound", "renamed"]
 
@@ -211,7 +211,7 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
     loop = source.loops[nodes[0].args["alias"].this.meta["start"]]
     limits: dict[str, Any] = {"max_rounds": loop.rounds} if loop.rounds else {}
     with planning(source.place(nodes[0])):
-        results = ddcore.iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
+        results = iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
     for name, each in bindings.items():
         env = env.binding(name, each.relation(results[name]))
     return env

@@ -9,34 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
-import ddcore
 from ddcore.base.errors import ExpressionError
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import failing
-from ddcore.sql import grouping, joins
+from ddcore.operators import aggregates
+from ddcore.sql import grouping
+from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
+from ddcore.sql.pairs import Pair, conjuncts, paired
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
-if TYPE_CHECKING:
-    from ddcore.sql.joins import Pair
-    from ddcore.sql.queries import Env, Queries
-
 Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
-__all__ = ["Outer", "attached", "correlated", "filtered", "names_in", "subqueries_in"]
-
-
-@dataclass(frozen=True)
-class Outer:
-    """The distinct values of the columns that a subquery names of the query around."""
-
-    rows: Any
-    columns: tuple[Column, ...]
+__all__ = ["attached", "correlated", "filtered", "names_in", "subqueries_in"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ def _null_rejecting(query: exp.Expr) -> set[int]:
     comparisons = exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE
     return {
         id(side)
-        for node in joins.conjuncts(where.this if where else None)
+        for node in conjuncts(where.this if where else None)
         if isinstance(node, comparisons)
         for side in (node.this, node.expression)
         if isinstance(side, exp.Column)
@@ -154,7 +144,7 @@ def _keyed(
     env: Env,
 ) -> tuple[Relation, list[Pair], Values]:
     """A subquery without the equalities that correlate it, and the pairs of keys that they are."""
-    relation = joins.from_where(queries, query, env.alone, [node for _, _, node in direct])
+    relation = queries.from_where(query, env.alone, [node for _, _, node in direct])
     values = Values(queries.source, relation.columns, relation.types)
     outside = Values(queries.source, around.columns, around.types)
     pairs: list[Pair] = []
@@ -180,7 +170,7 @@ def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Colum
         return None
     found: list[tuple[exp.Column, exp.Expr, exp.Expr]] = []
     where = query.args.get("where")
-    for node in joins.conjuncts(where.this if where else None):
+    for node in conjuncts(where.this if where else None):
         if not isinstance(node, exp.EQ) or subqueries_in([node]):
             continue
         for reference, inner in ((node.left, node.right), (node.right, node.left)):
@@ -204,7 +194,7 @@ def filtered(queries: Queries, rows: Relation, node: exp.Expr, env: Env) -> Any:
         inner = inner.this
     if isinstance(inner, exp.Exists):
         body = _body(queries, rows, inner.this, env)
-        return joins.paired(rows.rows, body.rows, body.pairs, "anti" if negated else "semi")
+        return paired(rows.rows, body.rows, body.pairs, "anti" if negated else "semi")
     member = _membership(inner)
     if member is not None:
         subjects, query, outside = member
@@ -255,7 +245,7 @@ def _split(
     for subject, result in zip(subjects, body.results, strict=True):
         (mine, theirs), _ = aligned(source, [outside.of(subject), result], shown(node))
         wanted.append((mine, theirs, False))
-    inside = joins.paired(rows.rows, body.rows, [*body.pairs, *wanted], "semi")
+    inside = paired(rows.rows, body.rows, [*body.pairs, *wanted], "semi")
     if only:
         return inside, None, None
     if len(wanted) > 1:
@@ -265,10 +255,10 @@ def _split(
     (mine, theirs, _) = wanted[0]
     rest = rows.rows.concat(inside.negate())
     nulls = body.rows.where(theirs.is_null())
-    unknown = joins.paired(rest, nulls, body.pairs, "semi")
+    unknown = paired(rest, nulls, body.pairs, "semi")
     rest = rest.concat(unknown.negate())
     without = rest.where(mine.is_null())
-    maybe = joins.paired(without, body.rows, body.pairs, "semi")
+    maybe = paired(without, body.rows, body.pairs, "semi")
     return inside, rest.concat(maybe.negate()), unknown.concat(maybe)
 
 
@@ -291,7 +281,7 @@ def attached(
         member = _membership(inner)
         if isinstance(inner, exp.Exists):
             body = _body(queries, rows, inner.this, env)
-            there = joins.paired(rows.rows, body.rows, body.pairs, "semi")
+            there = paired(rows.rows, body.rows, body.pairs, "semi")
             parts = [(there, pl.lit(True)), (rows.rows.concat(there.negate()), pl.lit(False))]
             value = Value(pl.col(name), BOOL, node)
             result = _labelled(parts, name)
@@ -344,11 +334,11 @@ def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, na
     keys = {f"{name} key {i}": right for i, (_, right, _) in enumerate(body.pairs)}
     values = pl.col(name)
     bounds = body.rows.select(**keys, **{name: theirs}).group_by(*keys).agg(**{
-        f"{name} least": ddcore.min(values), f"{name} most": ddcore.max(values),
-        f"{name} rows": ddcore.count(), f"{name} nulls": ddcore.count(where=values.is_null()),
+        f"{name} least": aggregates.min(values), f"{name} most": aggregates.max(values),
+        f"{name} rows": aggregates.count(), f"{name} nulls": aggregates.count(where=values.is_null()),
     })  # fmt: skip
     pairs = [(left, pl.col(key), safe) for key, (left, _, safe) in zip(keys, body.pairs, strict=True)]
-    joined = joins.paired(around.rows, bounds, pairs, "left")
+    joined = paired(around.rows, bounds, pairs, "left")
     least, most, rows, nulls = (pl.col(f"{name} {part}") for part in ("least", "most", "rows", "nulls"))
     met = _COMPARISONS[kind][0](mine, least, most)
     found = pl.when(rows.is_null()).then(False).when(met).then(True).when(mine.is_not_null() & (nulls == 0)).then(False)
@@ -381,11 +371,11 @@ def _scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name:
         labels = {key: _label(around, mine) for key, (mine, _, _) in zip(keys, body.pairs, strict=True)}
         if body.every:  # several rows matter only where there is a row around
             there = [(pl.col(key), mine, safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
-            rows = joins.paired(rows, around.rows, there, "semi")
+            rows = paired(rows, around.rows, there, "semi")
         rows = _single(queries, query, rows, labels, name)
     pairs = [(mine, pl.col(key), safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
     how = "inner" if always and not body.pairs else "left"
-    joined = joins.paired(around.rows, rows, pairs, how)
+    joined = paired(around.rows, rows, pairs, how)
     return joined.select(*types(around.rows), name), Value(pl.col(name), kind, query)
 
 
@@ -425,7 +415,7 @@ def _single(queries: Queries, query: exp.Expr, rows: Any, labels: Mapping[str, s
         queries.source.refuse(query, f"a subquery as a value of type {kind}")
     place = queries.source.place(query)
     with planning(place), failing(_Several(place, shown(query), labels)):
-        grouped = rows.group_by(*labels).agg(**{name: ddcore.min(pl.col(name)), "rows": ddcore.count()})
+        grouped = rows.group_by(*labels).agg(**{name: aggregates.min(pl.col(name)), "rows": aggregates.count()})
         several = pl.col("rows") > 1
         for key in labels:  # the error shows the values of the columns that the expression reads
             several &= pl.col(key).is_null() | pl.col(key).is_not_null()
@@ -444,7 +434,7 @@ def _direct_aggregate(
     name: str,
 ) -> tuple[Any, Value]:
     """An aggregate of the rows that equal the row around in some columns."""
-    relation = joins.from_where(queries, query, env.alone, [node for _, _, node in direct])
+    relation = queries.from_where(query, env.alone, [node for _, _, node in direct])
     inside = Values(queries.source, relation.columns, relation.types)
     outside = Values(queries.source, around.columns, around.types)
     keys, mine = {}, []
@@ -455,7 +445,7 @@ def _direct_aggregate(
     part = _plain(query.expressions[0])
     computed = grouping.computed(queries, relation, grouping.aggregates_in(query), keys, prefix=f"{name} ")
     pairs = [(left, pl.col(key), False) for left, key in zip(mine, keys, strict=True)]
-    joined = computed.filled(joins.paired(around.rows, computed.rows, pairs, "left"))
+    joined = computed.filled(paired(around.rows, computed.rows, pairs, "left"))
     values = Values(queries.source, around.columns, types(joined), lambda _, each: computed.known(each))
     value = values.of(part)
     kind = value.type

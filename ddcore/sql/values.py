@@ -19,6 +19,7 @@ from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.expressions import syntax
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve
+from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
 from ddcore.sql.source import Source, called, shown
 
 __all__ = ["BOOL", "CHAINED", "Named", "Rule", "Value", "Values", "aligned", "declared_type", "null", "shared"]
@@ -223,13 +224,12 @@ class Values:
         known = self._replace(self, node) if self._replace else None
         if known is not None:
             return known
-        from ddcore.sql import functions
-
         for kind in type(node).__mro__:
-            rule = functions.RULES.get(kind)
+            rule = RULES.get(kind)
             if rule is not None:
                 self.require_arguments(node, kind)
-                return rule(self, node)
+                value: Value = rule(self, node)
+                return value
         if isinstance(node, exp.AggFunc):
             raise self.source.error(
                 node, f"an aggregate where single rows are meant: {shown(node)}",
@@ -240,8 +240,6 @@ class Values:
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
         """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""
-        from ddcore.sql.functions import ARGUMENTS, NEEDED
-
         if not all(node.args.get(name) for name in NEEDED.get(kind, ())):
             raise self.source.error(node, f"{shown(node)} lacks an argument", "docs/sql.md lists what is supported")
         read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
@@ -337,3 +335,14 @@ def like_pattern(pattern: str, escape: str) -> str:
             parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
         number += 1
     return f"(?s)^{''.join(parts)}$"
+
+
+def column_value(values: Values, node: exp.Expr) -> Value:
+    """The value of one column of a SELECT."""
+    inner = node.this if isinstance(node, exp.Alias) else node
+    value = values.of(inner)
+    if value.type is None and value.literal is None:
+        return Value(as_type(values.source, value, TEXT), TEXT, inner)
+    if value.type is None:
+        values.source.refuse(inner, "an interval as a column")
+    return value

@@ -9,11 +9,13 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
+import ddcore.sql.functions  # noqa: F401  (fills in the rules of values)
 from ddcore.base.errors import DdError
 from ddcore.base.source_line import planning
+from ddcore.sql.env import Env
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
-from ddcore.sql.queries import Env, Queries
+from ddcore.sql.queries import QueryPlanner
 from ddcore.sql.recursion import renamed
 from ddcore.sql.source import Source
 from ddcore.sql.values import declared_type
@@ -32,7 +34,7 @@ class Outputs(dict[str, Any]):
 
 def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inputs: Mapping[str, Any]) -> Outputs:
     """The collections of the views. ``tables``: inputs as the program declares them. Raises ProgramError."""
-    queries = Queries(source, inputs)
+    queries = QueryPlanner(source, inputs)
     for table in tables:
         _check_table(source, table, inputs)
     for view in _in_order(views, source):
@@ -131,7 +133,7 @@ def _one_line(source: Source, view: View) -> Iterator[None]:
         ) from error
 
 
-def _named(queries: Queries, view: View, relation: Relation) -> Relation:
+def _named(queries: QueryPlanner, view: View, relation: Relation) -> Relation:
     """The rows of a view with its columns under their own names."""
     seen: set[str] = set()
     for number, column in enumerate(relation.own, 1):

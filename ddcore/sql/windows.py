@@ -9,15 +9,16 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql import grouping, joins
+from ddcore.sql import grouping
 from ddcore.sql.names import Relation, is_named
 from ddcore.sql.numbering import numbering
 from ddcore.sql.ordering import Replace
+from ddcore.sql.pairs import conjuncts, paired
 from ddcore.sql.source import parts
 from ddcore.sql.values import INT, Value, Values, is_plain
 
 if TYPE_CHECKING:
-    from ddcore.sql.queries import Queries
+    from ddcore.sql.env import Queries
 
 __all__ = ["bounds", "windowed", "windows_in"]
 
@@ -67,7 +68,7 @@ def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None
     aliases = [each.alias for each in node.expressions if isinstance(each, exp.Alias) and each.this is window]
     qualify = node.args.get("qualify")
     given = list(queries.bounds.get(id(node), ()))
-    given += bounds(joins.conjuncts(qualify.this if qualify else None))
+    given += bounds(conjuncts(qualify.this if qualify else None))
     numbers = [
         most
         for value, most in given
@@ -111,7 +112,7 @@ def _aggregate(
         queries, relation, [window.this], columns, prefix=f"{name} ", values=values, nested=True
     )
     pairs = [(expr, pl.col(key), True) for key, expr in zip(columns, keys.values(), strict=True)]
-    rows = joins.paired(relation.rows, computed.rows, pairs)
+    rows = paired(relation.rows, computed.rows, pairs)
     value = computed.known(window.this)
     assert value is not None
     kept = {key: pl.col(key) for key in relation.types}

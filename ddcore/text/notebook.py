@@ -5,9 +5,15 @@ A piece never relies on the page around it: it has its own background, so that i
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from ddcore.text.markup import Html, joined, tag
 
-__all__ = ["fragment", "heading", "note", "themed"]
+__all__ = ["drawn", "fragment", "heading", "note", "themed"]
+
+# What draws an object of a program: by name, so that programs do not depend on drawings.
+_DRAWINGS = {"collection": "collection_piece", "plan": "plan_piece"}
 
 _LIGHT = """--page: #ffffff; --ink: #1f2328; --dim: #59636e; --line: #d1d9e0; --soft: #f6f8fa; --plus: #116329;
   --minus: #b31d28; --plus-soft: #dafbe1; --minus-soft: #ffebe9; --change: #7d4e00;"""
@@ -53,6 +59,12 @@ def fragment(*parts: Html, style: str = "") -> str:
     sheet = themed("", _LIGHT, _DARK) + _STYLE + style
     whole = tag("div", tag("style", Html(sheet)), *parts, class_="ddcore")
     return whole.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def drawn(kind: str, *what: Any) -> str:
+    """The piece of a collection (its graph, its node) or of a plan, with a diagram."""
+    pieces = import_module("ddcore.drawing.pieces")
+    return str(getattr(pieces, _DRAWINGS[kind])(*what))
 
 
 def heading(name: str, about: str) -> Html:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
-__all__ = ["advice", "brief", "described", "kind_of", "line_of", "listed", "meant", "one_line", "shown"]
+__all__ = ["advice", "brief", "described", "kind_of", "line_of", "listed", "meant", "one_line", "shown", "shown_value"]
 
 
 def meant(name: object, names: Iterable[str]) -> str:
@@ -77,6 +77,7 @@ def advice(error: OSError) -> str:
     return _ADVICE.get(error.errno or 0, "")
 
 
+_LONGEST = 200  # characters of a value of the data
 _ADVICE = {
     errno.EACCES: "give this user access to it and run the same command again",
     errno.EPERM: "give this user access to it and run the same command again",
@@ -91,3 +92,9 @@ def shown(file: Path) -> str:
     """``file`` relative to the working folder where it lies below it."""
     here = Path.cwd()
     return str(file.relative_to(here)) if here != Path(here.anchor) and file.is_relative_to(here) else str(file)
+
+
+def shown_value(value: object) -> str:
+    """A value for a message, in one line of bounded length: text and bytes quoted, ``null`` for None."""
+    text = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddcore import __version__
 from ddcore.base.errors import StorageError
+from ddcore.base.version import __version__
 from ddcore.io.delta.deltalog import COMPACTED, LOG, commit_file, versions_of
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
 from ddcore.io.storage import store

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from ddcore import __version__
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.lattice import frontier
+from ddcore.base.version import __version__
 from ddcore.io.delta import heads, tables
 from ddcore.io.delta.deltalog import (
     added_files,

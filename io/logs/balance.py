@@ -15,10 +15,10 @@ from ddcore.base.lattice import is_before
 from ddcore.io.delta.tables import AddedFile, LiveFile, mend_hint
 from ddcore.io.delta.tables import sources as data_sources
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.logs.updates import RowCount, first_count, running_counts
+from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
 from ddcore.io.project.times import coordinates, named
-from ddcore.io.sources.row_checks import DIFF, shown_value
 from ddcore.io.storage.warehouse import reporting
+from ddcore.text.wording import shown_value
 
 __all__ = ["Balance", "repeated_key", "repeated_key_error"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time, time_of
-from ddcore.io.sources.row_checks import DIFF
 
 __all__ = ["Digest", "digests", "row_hashes"]
 

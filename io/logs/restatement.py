@@ -15,8 +15,8 @@ import polars as pl
 from ddcore.base.lattice import frontier, is_beyond, le
 from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import LARGEST_TIME, Frontier
-from ddcore.io.sources.row_checks import DIFF
 
 __all__ = ["Changes", "Replacement", "closed_changes", "replace_from"]
 

@@ -17,9 +17,9 @@ import polars as pl
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.project.times import Time, ordered, time_of
-from ddcore.io.sources.row_checks import DIFF
 
 __all__ = [
+    "DIFF",
     "Counts",
     "RowCount",
     "accumulate_counts",
@@ -31,6 +31,8 @@ __all__ = [
     "repeats",
     "running_counts",
 ]  # fmt: skip
+
+DIFF = "diff"  # the column of the diffs
 
 _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
 

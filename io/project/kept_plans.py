@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import ddcore
+from ddcore.base import version
 from ddcore.base.cache import cache_folder, distrust, make_private, note_use, version_of
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
@@ -144,7 +144,7 @@ def _version(library: str) -> str:
 def _own_sources() -> str:
     """A digest of the sources of this package that plan. Raises OSError."""
     state = hashlib.blake2b(digest_size=16)
-    for folder in (Path(ddcore.__file__).parent, Path(__file__).parent.parent):
+    for folder in (Path(version.__file__).parent.parent, Path(__file__).parent.parent):
         for path in sorted(_python_files(str(folder))):
             with open(path, "rb", buffering=0) as file:
                 content = file.read()

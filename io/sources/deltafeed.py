@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.sources.deltatable import DeltaTable
-from ddcore.io.sources.row_checks import DIFF
 from ddcore.io.sources.source import Batches
 
 if TYPE_CHECKING:

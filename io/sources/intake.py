@@ -22,14 +22,15 @@ from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.tables import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
-from ddcore.io.logs.updates import Counts, merge_counts
+from ddcore.io.logs.updates import DIFF, Counts, merge_counts
 from ddcore.io.project.times import Frontier, Time, key, parse_key, shown_frontier, time_of
 from ddcore.io.sources.known import Part as KnownPart
 from ddcore.io.sources.known import without
-from ddcore.io.sources.row_checks import DIFF, LARGEST_TIME, Layout, Rules, fit, normalise, shown_value
+from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules, fit, normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.written_files import Batch, Files
 from ddcore.io.storage.store import Place, names
+from ddcore.text.wording import shown_value
 
 __all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ddcore.base.schema import Type, parse_type
-from ddcore.io.sources.row_checks import shown_value
+from ddcore.text.wording import shown_value
 
 __all__ = ["CUT", "TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at"]
 

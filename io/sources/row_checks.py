@@ -25,11 +25,12 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, parse_type, type_of
 from ddcore.data import nested
 from ddcore.io.logs.floats import one_nan_one_zero
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import LARGEST_TIME, example
 from ddcore.io.sources.paths import fields_below, steps, type_at
+from ddcore.text.wording import shown_value
 
 __all__ = [
-    "DIFF",
     "LARGEST_TIME",
     "Column",
     "Layout",
@@ -39,10 +40,8 @@ __all__ = [
     "listed_names",
     "normalise",
     "rows_of",
-    "shown_value",
 ]
 
-DIFF = "diff"
 _NULL = -(2**63)  # the engine's word for null
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
@@ -52,7 +51,7 @@ _UNITS: Mapping[Any, tuple[str, int]] = {  # the unit's name in messages, and ho
     "ns": ("nanoseconds", 86_400_000_000_000),
 }
 _UTC = {"ms": pl.Datetime("ms", "UTC"), "us": pl.Datetime("us", "UTC"), "ns": pl.Datetime("ns", "UTC")}
-_SHOWN_NAMES, _LONGEST_SHOWN = 20, 200
+_SHOWN_NAMES = 20
 
 # Text is checked against these patterns first, because Polars' parsers accept more.
 _WHOLE = r"^[+-]?[0-9]+$"
@@ -377,12 +376,6 @@ class Column:
             number = place if self.rows is None else int(self.rows[place])
             row = "" if self.first_row is None else f" (row {self.first_row + number})"
             raise DataError(f"{self.where}: column {self.name!r}: {shown_value(self.values[place])} {what}{row}", hint)
-
-
-def shown_value(value: object) -> str:
-    """A value for a message, in one line of bounded length: text and bytes quoted, ``null`` for None."""
-    text = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
 _FIX_ROW = "fix the row at the source"

@@ -17,8 +17,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import DIFF, Layout, Rules, rows_of
+from ddcore.io.sources.row_checks import Layout, Rules, rows_of
 from ddcore.io.sources.source import Batches, Source, is_at
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
 from ddcore.io.storage.address import is_url

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.base.schema import Type
-    from ddcore.io.sources.snapshots import Snapshot
+    from ddcore.io.sources.positions import Stamped
 
 __all__ = ["Batches", "Source", "date_of", "first_line", "is_at"]
 
@@ -239,7 +239,7 @@ def date_of(seconds: float) -> datetime | None:
         return None
 
 
-def is_at(source: Source | Snapshot, position: str) -> bool:
+def is_at(source: Stamped, position: str) -> bool:
     """Whether a source has the stamp or the fingerprint of a position."""
     stamp, _, fingerprint = position.partition("/")
     return bool(position) and (source.stamp() == stamp or source.fingerprint() == fingerprint)

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
+from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import named, time_of
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import DIFF, Layout, shown_value
+from ddcore.io.sources.row_checks import Layout
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
+from ddcore.text.wording import shown_value
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,8 +16,7 @@ from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.tables import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.logs.updates import Counts, accumulate_counts, consolidate, consolidate_hashed, merge_counts
-from ddcore.io.sources.row_checks import DIFF
+from ddcore.io.logs.updates import DIFF, Counts, accumulate_counts, consolidate, consolidate_hashed, merge_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,9 @@ from ddcore.io.storage.store import Place
 
 if TYPE_CHECKING:
     from ddcore.io.storage.warehouse import Warehouse
-    from ddcore.planning.plan import Arrangement, Block, Plan
+    from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.block import Block
+    from ddcore.planning.plan import Plan
 
 __all__ = [
     "CODE",

@@ -22,8 +22,9 @@ from ddcore.engine.worker import Work, Worker, joined
 from ddcore.io.storage.store import Place, source_of
 from ddcore.jobs.engines.bodies import columns_of, packed
 from ddcore.jobs.engines.partitioning import Division
-from ddcore.operators.base import Rounds
-from ddcore.planning.plan import Arrangement, Plan, Position
+from ddcore.operators.arrangement import Arrangement
+from ddcore.operators.block import Position, Rounds
+from ddcore.planning.plan import Plan
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.compressed import NarrowBatch
 from ddcore.traces.consolidation import arrange

@@ -14,7 +14,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.state.codes import spread
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
-from ddcore.planning.plan import Arrangement
+from ddcore.operators.arrangement import Arrangement
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,7 @@ from ddcore.io.project.times import Frontier, Window
 from ddcore.io.state.fold_result import Gained, Stored
 from ddcore.io.storage.store import Place
 from ddcore.jobs.engines.partitioning import Division
-from ddcore.planning.plan import Position
+from ddcore.operators.block import Position
 from ddcore.planning.rebuilding import Rebuilding
 
 if TYPE_CHECKING:

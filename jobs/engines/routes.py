@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ddcore.operators.base import Keyed, Linear, Rounds
+from ddcore.operators.arrangement import Arrangement
+from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.block import Block, Position, Rounds
 from ddcore.operators.priority import round_of
-from ddcore.planning.plan import Arrangement, Block, Plan, Position, Target
+from ddcore.planning.plan import Plan, Target
 
 __all__ = ["Route", "Routing", "routing_of"]
 

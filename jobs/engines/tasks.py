@@ -23,8 +23,8 @@ from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.messages import Message
 from ddcore.jobs.engines.protocol import Constants, Report, Split, Superstep, Task, Waiting
 from ddcore.jobs.failures import fold_errors
-from ddcore.operators.base import Rounds
-from ddcore.planning.plan import Plan, Position
+from ddcore.operators.block import Position, Rounds
+from ddcore.planning.plan import Plan
 from ddcore.traces.frames import batch_of
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, Replacement, closed_changes, replace_from
-from ddcore.io.logs.updates import RowCount
+from ddcore.io.logs.updates import DIFF, RowCount
 from ddcore.io.project.times import Frontier, Time, coordinates, is_open, least, named, ordered, shown_frontier, time_of
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
-from ddcore.io.sources.row_checks import DIFF
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.settings import IngestSettings
 

@@ -15,13 +15,13 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, check_pattern
 from ddcore.base.source_line import caller
 from ddcore.expressions import expressions, selection
-from ddcore.text.wording import brief, kind_of, listed, meant, one_line
+from ddcore.text.wording import brief, listed, meant, one_line
 
 if TYPE_CHECKING:
-    from ddcore.program.collection import Collection
+    pass
 
 __all__ = [
-    "checked", "choice", "collection", "column_names", "flag", "flat", "kept", "named_expressions", "names_of",
+    "checked", "choice", "column_names", "flag", "flat", "kept", "named_expressions", "names_of",
     "require", "require_function", "set_once", "shown", "single", "texts",
 ]  # fmt: skip
 
@@ -39,21 +39,6 @@ def checked(check: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
         raise ProgramError(
             f"{caller()}: the expression is nested too deeply{what}", "compute a part of it in a select() before"
         ) from None
-
-
-def collection(value: Any, beside: Collection, where: str) -> Collection:
-    """The value, if it is a collection of the same program as ``beside``."""
-    if not isinstance(value, type(beside)):
-        raise ProgramError(
-            f"{caller()}: {where}: {kind_of(value)} is no collection",
-            "use a collection of the program here; a frame becomes one as an input: dd.replay(program, name=frame)",
-        )
-    if value._graph is not beside._graph:
-        raise ProgramError(
-            f"{caller()}: {where}: a collection of another program",
-            "use collections made of those that the program is called with",
-        )
-    return value
 
 
 def kept(schema: Schema) -> dict[str, pl.Expr]:

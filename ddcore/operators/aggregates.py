@@ -16,7 +16,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
-from ddcore.program.arguments import checked
+from ddcore.operators.arguments import checked
 
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
 

@@ -30,6 +30,7 @@ import polars as pl
 from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.symbol import Symbol
 from ddcore.text.wording import described
 
 __all__ = ["name_of", "text_of"]
@@ -154,13 +155,11 @@ class _Reader:
 
     def _data(self, value: Any) -> Iterator[Part]:
         """Expressions, collections, frames and arrays; then any other object."""
-        from ddcore.program.collection import Collection
-
         library = _module_of(type(value)).partition(".")[0]
         if isinstance(value, pl.Expr):
             yield from ("expression", *self._expression(value))
-        elif isinstance(value, Collection):
-            yield from ("collection", value._node.digest)
+        elif isinstance(value, Symbol) and (identity := value._identity()):
+            yield from ("collection", identity)
         elif isinstance(value, pl.DataFrame):
             yield from ("frame", str(value.height), [self._series(column) for column in value.get_columns()])
         elif isinstance(value, pl.Series):

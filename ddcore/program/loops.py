@@ -1,4 +1,4 @@
-"""``iterate``: a loop to a fixed point, of one collection or of several that depend on each other (the patent's Fixed
+"""Loops to a fixed point, of one collection or of several that depend on each other (the patent's Fixed
 Point).
 
 All variables of a loop advance together: round i + 1 of each is the body's result for round i of all.
@@ -9,66 +9,28 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
-from ddcore.operators.concat import aligned
+from ddcore.operators import arguments
+from ddcore.operators.fingerprint import name_of
 from ddcore.operators.priority import Priority
-from ddcore.program import arguments
-from ddcore.program.fingerprint import name_of
+from ddcore.program.linear import C, aligned, beside
 from ddcore.text.wording import brief, meant
 
-if TYPE_CHECKING:
-    from ddcore.program.collection import Collection
-
-__all__ = ["DEFAULT_MAX_ROUNDS", "AtLimit", "fixed_point", "fixed_points", "iterate"]
+__all__ = ["DEFAULT_MAX_ROUNDS", "AtLimit", "fixed_point", "fixed_points"]
 
 AtLimit = Literal["fail", "return"]
 DEFAULT_MAX_ROUNDS = 10_000
 
 
-def iterate(
-    collections: Mapping[str, Collection],
-    body: Callable[..., Mapping[str, Collection]],
-    *,
-    priority: Mapping[str, Any] | None = None,
-    max_rounds: int = DEFAULT_MAX_ROUNDS,
-    at_limit: AtLimit = "fail",
-) -> dict[str, Collection]:
-    """Several collections round one loop, until nothing changes: mutual recursion.
-
-    ``body`` takes the collections by name and returns a dict with the same names, each with the columns it was given.
-    The result holds the fixed points by name. ``priority`` gives integer expressions by name. Otherwise as
-    :meth:`Collection.iterate`. Raises ProgramError.
-    """
-    if not isinstance(collections, Mapping) or not all(isinstance(name, str) for name in collections):
-        raise ProgramError(
-            f"{caller()}: iterate takes a dict of collections by name, not {brief(collections)}",
-            'for example iterate({"odd": a, "even": b}, body)',
-        )
-    if not collections:
-        raise ProgramError(
-            f"{caller()}: iterate: there are no collections", 'for example iterate({"odd": a, "even": b}, body)'
-        )
-    first = next(iter(collections.values()))
-    if not hasattr(first, "fixed_points"):
-        raise ProgramError(f"{caller()}: iterate: {type(first).__name__} is no collection", "give it collections")
-    if priority is not None and not isinstance(priority, Mapping):
-        raise ProgramError(
-            f"{caller()}: iterate: priority is {brief(priority)}", "give a dict of expressions by the collection's name"
-        )
-    return dict(type(first).fixed_points(collections, body, priority or {}, max_rounds, at_limit))
-
-
-def fixed_point(
-    rows: Collection, body: Callable[[Collection], Collection], priority: Any, max_rounds: int, at_limit: AtLimit
-) -> Collection:
+def fixed_point(rows: C, body: Callable[[C], C], priority: Any, max_rounds: int, at_limit: AtLimit) -> C:
     """The loop of ``Collection.iterate``: of one collection, which its body returns without a name."""
     arguments.require_function(body, "iterate")
 
-    def only(variable: Collection) -> dict[str, Collection]:
+    def only(variable: C) -> dict[str, C]:
         return {"variable": body(variable)}
 
     only.__name__ = name_of(body)
@@ -77,13 +39,13 @@ def fixed_point(
 
 
 def fixed_points(
-    collections: Mapping[str, Collection],
-    body: Callable[..., Mapping[str, Collection]],
+    collections: Mapping[str, C],
+    body: Callable[..., Mapping[str, C]],
     priority: Mapping[str, Any],
     max_rounds: int,
     at_limit: AtLimit,
-) -> dict[str, Collection]:
-    """The loop of :func:`iterate` in the graph of its collections."""
+) -> dict[str, C]:
+    """The loop of :func:`ddcore.iterate` in the graph of its collections."""
     place = caller()
     arguments.require_function(body, "iterate")
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
@@ -101,7 +63,7 @@ def fixed_points(
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
     for each in collections.values():
-        arguments.collection(each, first, "iterate")
+        beside(each, first, "iterate")
     sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
     scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
@@ -138,9 +100,9 @@ def _check_parameters(body: Callable[..., Any], names: Mapping[str, Any]) -> Non
         ) from None
 
 
-def _result(variable: Collection, returned: Any) -> Collection:
+def _result(variable: C, returned: Any) -> C:
     """What a body returned for a variable, with its columns in the variable's order. Raises ProgramError."""
-    result = arguments.collection(returned, variable, "the body of iterate")
+    result = beside(returned, variable, "the body of iterate")
     if result.schema != variable.schema:
         raise ProgramError(
             f"{caller()}: the body of iterate is given the columns {arguments.shown(variable.schema)} and returns"
@@ -150,7 +112,7 @@ def _result(variable: Collection, returned: Any) -> Collection:
     return aligned(variable, result)
 
 
-def _priority(value: Any, collection: Collection) -> Priority | None:
+def _priority(value: Any, collection: C) -> Priority | None:
     if value is None:
         return None
     try:

@@ -1,0 +1,341 @@
+"""Aggregations from rows, ``distinct`` among them: built-in aggregates, by kernels that process all versions of a
+group at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import polars as pl
+
+from ddcore import kernels
+from ddcore.base.digests import Part, digest
+from ddcore.base.errors import DiffOverflow, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
+from ddcore.expressions.expressions import Predicate, Projection, identity, parse
+from ddcore.operators import arguments
+from ddcore.operators.aggregates import AGGREGATES, Aggregate
+from ddcore.operators.base import State, Step
+from ddcore.operators.block import Rounds
+from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
+from ddcore.text.wording import listed
+from ddcore.traces.trace import Rows, gather
+
+if TYPE_CHECKING:
+    from ddcore.operators.base import Dataflow
+    from ddcore.operators.block import Block
+    from ddcore.traces.sorted_batch import SortedBatch
+
+__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
+
+Named = tuple[str, str, str | None]
+"""The name of a result, its aggregate, and the column of the argument."""
+
+_T = TypeVar("_T")
+_NOTHING = Type("int64")  # stands for the argument of an aggregate without one
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What the aggregates of a group need: the key columns and arguments, and which aggregate takes which argument.
+
+    ``exprs``: expressions over rows of the source, by name. ``aggregates``: by result name, the kind and the argument's
+    name in ``exprs``.
+    """
+
+    exprs: dict[str, pl.Expr]
+    aggregates: tuple[Named, ...]
+
+    @classmethod
+    def of(
+        cls, source: Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Aggregate]
+    ) -> Needed:
+        """For groups by ``keys`` of an input with the schema ``source``.
+
+        Equal arguments are one column, and plain columns keep their name so that an arrangement can be shared. Raises
+        ProgramError.
+        """
+        _check_names(keys, unnamed, aggregates)
+        exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
+        for name, spec in aggregates.items():
+            kind, expr = _argument(source, name, spec)
+            if expr is None:
+                named.append((name, kind, None))
+                continue
+            same = digest(arguments.checked(identity, expr))
+            if same not in names:
+                names[same] = _argument_name(expr, exprs, source)
+                exprs[names[same]] = expr
+            named.append((name, kind, names[same]))
+        return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
+
+
+def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+    if unnamed:
+        what = f"the aggregate {unnamed[0].kind}" if isinstance(unnamed[0], Aggregate) else type(unnamed[0]).__name__
+        raise ProgramError(f"{caller()}: agg: {what} has no name", "name each result: agg(n=dd.count())")
+    if not aggregates:
+        raise ProgramError(f"{caller()}: agg() names no aggregate", "for example agg(n=dd.count())")
+    for name, spec in aggregates.items():
+        if not isinstance(spec, Aggregate):
+            raise ProgramError(
+                f"{caller()}: agg({name}=...) is {type(spec).__name__}, not an aggregate",
+                f"for example {name}=dd.count() or {name}=dd.sum(...); there are {listed(AGGREGATES)}",
+            )
+        if name in keys:
+            raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
+
+
+def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr | None]:
+    """The kind and the argument that compute an aggregate: an argument is null in rows that ``where`` leaves out.
+
+    So ``count(where=p)`` is the sum of 1 where p.
+    """
+    where, expr = f"agg({name}=...)", None
+    if spec.expr is not None:
+        expr = arguments.single(source, spec.expr, where, "aggregate each column by itself")
+        expr = _typed(source, where, spec.kind, expr)
+    if spec.where is None:
+        return spec.kind, expr
+    hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
+    condition = arguments.single(source, spec.where, f"{where}, where=", hint)
+    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
+    if expr is None:
+        return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
+    kind = arguments.checked(Projection, {name: expr}, source).schema[name]
+    filtered = pl.when(condition).then(expr)
+    return spec.kind, filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
+
+
+def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
+    """The expression. Raises ProgramError if the aggregate does not take its type."""
+    rule, argument = (
+        AGGREGATES[kind],
+        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+    )
+    if argument.name not in rule.takes:
+        hint = f"cast to {rule.takes[0]} first"
+        if argument.is_nested:
+            hint = "take a field with struct.field(), or an element with list.get(), or use reduce()"
+        elif rule.takes == ("bool",):
+            hint = "compare with something, or cast to bool"
+        raise ProgramError(
+            f"{caller()}: {where}: there is no {kind} of {argument}, only of {', '.join(rule.takes)}", hint
+        )
+    return expr
+
+
+def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+    """Run a check and put ``where`` in front of its message."""
+    try:
+        return check(*given)
+    except ProgramError as error:
+        raise ProgramError(f"{where}: {error.message}", error.hint) from None
+
+
+def _argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
+    """The name of a plain column unless it is taken, else one that no column has."""
+    roots = expr.meta.root_names()
+    if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:
+        return roots[0]
+    return next(name for number in count() if (name := f"_argument_{number}") not in (*taken, *schema))
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation(Reduction):
+    """One row per group: its key and the aggregates: by result name the kind and the argument column."""
+
+    signs = "positive"
+    aggregates: tuple[Named, ...]
+    result: Schema
+
+    @classmethod
+    def of(cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], allow_negative: bool) -> Self:
+        """For groups by ``keys`` of an input with the keys and the arguments. Raises ProgramError."""
+        result = {
+            name: AGGREGATES[kind].result(source[argument] if argument else _NOTHING)
+            for name, kind, argument in aggregates
+        }
+        parts: list[Part] = [[name, kind, argument or []] for name, kind, argument in aggregates]
+        negative = arguments.flag(allow_negative, "agg: allow_negative")
+        text, columns = digest(keys, parts, str(negative)), {key: source[key] for key in keys} | result
+        return cls(columns, text, tuple(keys), negative, aggregates, result)
+
+    def step(self, plan: Dataflow, block: Block) -> Step:
+        """The work of an aggregation from rows."""
+        return AggregationStep(self, plan, block)
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(Reduction):
+    """One of each row whose count is positive: an aggregation by all columns, without aggregates."""
+
+    name = "distinct"
+    signs = "positive"
+
+    @classmethod
+    def of(cls, schema: Schema, allow_negative: bool) -> Distinct:
+        """For an input of this schema."""
+        negative = arguments.flag(allow_negative, "distinct: allow_negative")
+        return cls(schema, str(negative), tuple(schema), negative)
+
+    def step(self, plan: Dataflow, block: Block) -> Step:
+        """The work of a distinct block."""
+        return AggregationStep(self, plan, block)
+
+
+class ResultStep(ReductionStep):
+    """The work of an operator with one row per group, of built-in aggregates."""
+
+    quantity = "a sum or a count"
+    short = True  # whether keys with short histories are evaluated in one pass
+
+    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int = 0) -> None:
+        super().__init__(reduction, plan, block, port)
+        self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
+        self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
+
+    def in_one_pass(  # noqa: PLR0917
+        self, how: tuple[Any, ...], part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray
+    ) -> Changes:
+        """The changes of keys with short histories in one pass; of others in the steps one after the other.
+
+        ``how``: of each aggregate what :func:`ddcore.kernels.short_histories.reduce` needs.
+        """
+        rest, updates, pending = kernels.short_histories.reduce(
+            loops, *how, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            history.offsets, history.words, history.times, history.diffs,
+            before.offsets, before.words, before.times, before.diffs,
+        )  # fmt: skip
+        if self._has_too_many_digits(updates[3:]).any():
+            return super().changes(part, history, before, upper, loops)  # which says where
+        changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
+        if len(rest) == 0:
+            return changes
+        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
+        return changes.and_of(others, rest)
+
+    def check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
+        """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
+        beyond = np.argwhere(self._has_too_many_digits(results))
+        if len(beyond):
+            place, row = beyond[0]
+            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[place][0]
+            raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {self.result[name]}")
+
+    def _has_too_many_digits(self, results: np.ndarray) -> np.ndarray:
+        """For each result, in the shape of ``results``, whether it is a sum of decimals beyond its type."""
+        limits = [
+            10**dtype.precision if kind == "sum" and (dtype := self.result[name]).name == "decimal" else 0
+            for name, kind, _ in self.aggregates
+        ]
+        beyond = np.zeros(results.shape, dtype=np.bool_)
+        for place, limit in enumerate(limits):
+            if limit:
+                beyond[place] = np.abs(results[place]) >= limit
+        return beyond
+
+
+class AggregationStep(ResultStep):
+    """The work of an aggregation at one position."""
+
+    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int = 0) -> None:
+        super().__init__(reduction, plan, block, port)
+        self._kinds, self._columns, self._units = self._arguments()
+        picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
+        self._picks_one = (
+            self.short and len(self._kinds) == 1 and self._kinds[0] in picks and self._is_simple(*self.aggregates)
+        )
+        self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
+
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+        """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
+        if not self._picks_one or new.high is not None or len(new) == 0:
+            return part
+        keys, starts = part.keys, part.offsets
+        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
+        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
+        rows = kernels.short_histories.contested(
+            bool(self._kinds[0] == kernels.aggregating.MIN), starts,
+            np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),
+            np.ascontiguousarray(new.times), new.diffs,
+            before.offsets, before.words[0], before.times, before.diffs,
+        )  # fmt: skip
+        part.before = before
+        if len(rows) == len(new):
+            return part
+        kept = np.zeros(len(new), dtype=np.bool_)
+        kept[rows] = True
+        return part.of(np.flatnonzero(kept[starts[:-1]]))
+
+    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+        """In one pass for keys with short histories; for others the steps one after the other."""
+        if not self._has_short_way or upper.shape[1]:
+            return super().changes(part, history, before, upper, loops)
+        how = self._kinds, self._columns, self._columns, self._units, 0
+        return self.in_one_pass(how, part, history, before, upper, loops)
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """The aggregates of each group that is not empty, once."""
+        words, tables = self._rank_strings(history.words)
+        results, present, error = kernels.aggregating.aggregate(
+            self.inputs, loops, self._kinds, self._columns, self._units, history.offsets, words, history.times,
+            history.diffs, evaluations.offsets, evaluations.versions, self.allow_negative,
+        )  # fmt: skip
+        self.raise_if(error, evaluations, loops)
+        evals = np.flatnonzero(present)
+        results = np.take(results, evals, axis=1)
+        self.check_digits(results, evaluations, evals)
+        self._unrank(results, tables)
+        return Targets(evals, results, np.ones(len(evals), dtype=np.int64))
+
+    def _is_simple(self, aggregate: Named) -> bool:
+        """Whether :func:`ddcore.kernels.short_histories.reduce` computes an aggregate."""
+        _, kind, argument = aggregate
+        if argument is None:
+            return True
+        dtype = self.port.schema[argument]
+        number = getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype))
+        return number in kernels.short_histories.KINDS and not dtype.is_pooled
+
+    def _rank_strings(self, words: np.ndarray) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """Words in which string arguments of min and max are ordered as strings.
+
+        Also returns the tables from ranks to words, by aggregate.
+        """
+        tables: dict[int, np.ndarray] = {}
+        types = [self.port.schema[name] for name in self.port.values]
+        by_column: dict[int, np.ndarray] = {}
+        for place, (kind, column) in enumerate(zip(self._kinds, self._columns, strict=True)):
+            if kind not in (kernels.aggregating.MIN, kernels.aggregating.MAX):
+                continue
+            if column not in by_column:
+                ranks, table = encoding.rank_words(words[column], types[column])
+                if table is None:
+                    continue
+                words = words.copy() if not by_column else words
+                words[column], by_column[column] = ranks, table
+            tables[place] = by_column[column]
+        return words, tables
+
+    def _unrank(self, results: np.ndarray, tables: Mapping[int, np.ndarray]) -> None:
+        """Turn ranks in the results back into words, in place."""
+        for place, table in tables.items():
+            valid = results[place] != encoding.NULL
+            results[place, valid] = table[results[place, valid]]
+
+    def _arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each aggregate the kernel's kind, the number of its value column, and the word of 1 in that column."""
+        kinds, columns, units = [], [], []
+        for _, kind, argument in self.aggregates:
+            dtype = self.port.schema[argument] if argument is not None else _NOTHING
+            kinds.append(getattr(kernels.aggregating, AGGREGATES[kind].kind(dtype)))
+            columns.append(self.port.values.index(argument) if argument is not None else 0)
+            units.append(10**dtype.scale)
+        return np.array(kinds, dtype=np.int64), np.array(columns, dtype=np.int64), np.array(units, dtype=np.int64)

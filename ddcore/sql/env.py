@@ -1,0 +1,85 @@
+"""What a query may name, and what its parts may ask of the planner of queries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.program.constants import constant
+from ddcore.sql.names import Column, Relation
+from ddcore.sql.source import Source
+
+__all__ = ["Env", "Outer", "Queries"]
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The distinct values of the columns that a subquery names of the query around."""
+
+    rows: Any
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Env:
+    """What a query may name: the bindings of WITH, and the columns of the query around."""
+
+    bindings: Mapping[str, Relation] = field(default_factory=dict)
+    outer: Outer | None = None
+
+    @property
+    def alone(self) -> Env:
+        """Without the query around."""
+        return replace(self, outer=None)
+
+    def inside(self, outer: Outer | None) -> Env:
+        """In a subquery."""
+        return replace(self, outer=outer)
+
+    def binding(self, name: str, relation: Relation) -> Env:
+        """With one more binding."""
+        return replace(self, bindings={**self.bindings, name: relation})
+
+
+class Queries(ABC):
+    """Queries over the inputs and the views that they name: a query inside of another is planned like any.
+
+    ``bounds``: what the query around bounds from above, of the columns of a subquery in FROM, by the subquery's
+    identity.
+    """
+
+    source: Source
+    tables: dict[str, Relation]
+    bounds: dict[int, list[tuple[exp.Expr, int]]]
+
+    @cached_property
+    def unit(self) -> Any:
+        """One row: what constants and sums of nothing rest on."""
+        return constant(pl.DataFrame({"unit": [1]}))
+
+    def known(self, env: Env) -> dict[str, Sequence[str]]:
+        """The column names of all tables that a query may name."""
+        tables = {**self.tables, **env.bindings}
+        return {name: [each.name for each in relation.own] for name, relation in tables.items()}
+
+    @abstractmethod
+    def table(self, node: exp.Table, env: Env) -> Relation:
+        """A binding, a view or an input. Raises ProgramError for another name."""
+
+    @abstractmethod
+    def query(self, node: exp.Expr, env: Env) -> Relation:
+        """The rows of a query, with the columns that its SELECT names and those that correlate it."""
+
+    @abstractmethod
+    def expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
+        """The columns of a SELECT, with all those that a star stands for."""
+
+    @abstractmethod
+    def from_where(self, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
+        """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
