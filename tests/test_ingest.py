@@ -527,10 +527,10 @@ def test_bad_rows_leave_nothing(desk: Desk) -> None:
     ("asked", "says"),
     [
         ({"engine": "flink"}, "unknown engine 'flink'"),
-        ({"late": "drop"}, "--late drop"),
+        ({"late": "drop"}, "--late: 'drop' is none of"),
         ({"version": -1}, "--version -1"),
         ({"diff": 0}, "--diff 0"),
-        ({"rename": {"source": "src"}}, "has no column 'source'"),
+        ({"column": {"source": "src"}}, "has no column 'source'"),
     ],
 )
 def test_what_cannot_be_asked(desk: Desk, asked: dict[str, Any], says: str) -> None:

@@ -33,7 +33,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, coordinates
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingest import IngestReport, ingest
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
 from ddcore.planning.planner import build
@@ -437,7 +437,7 @@ class Inputs:
         path = self.folder / f"{self.sources}.parquet"
         rows = [(*row, diff) for row, diff in updates.items()]
         pl.DataFrame(rows, schema=["src", *self.dims, "diff"], orient="row").write_parquet(path)
-        return ingest(self.project, "edges", [str(path)], engine=self.engine, **asked)
+        return ingest(self.project, "edges", [str(path)], IngestSettings(**asked), engine=self.engine)
 
     def fold(self, last: Time) -> None:
         """Let the ledger say that a run has folded from the beginning up to ``last``."""

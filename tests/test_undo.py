@@ -25,7 +25,7 @@ from ddcore.io.delta import tables
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
-from ddcore.jobs.ingest import IngestReport, ingest
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.planning.planner import build
@@ -280,7 +280,7 @@ def two(desk: Desk) -> Desk:
 
 
 def roots(desk: Desk, name: str, *updates: tuple[int, int, int, int], **how: Any) -> IngestReport:
-    return ingest(desk.project, "roots", [desk.source(name, *updates)], engine="inline", **how)
+    return ingest(desk.project, "roots", [desk.source(name, *updates)], IngestSettings(**how), engine="inline")
 
 
 def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> None:

@@ -114,9 +114,9 @@ class IngestSettings:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """A text, a list of texts, or a table as texts of the form NAME=VALUE."""
+    """A text, a list of texts, or a table of these as texts of the form NAME=VALUE."""
     if isinstance(value, Mapping):
-        return tuple(f"{name}={each}" for name, each in value.items())
+        return tuple(f"{name}={text}" for name, each in value.items() for text in _texts(each))
     return (value,) if isinstance(value, str) else tuple(value)
 
 
