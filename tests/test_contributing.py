@@ -36,7 +36,7 @@ OPERATOR, METHOD, NAIVE, WRITER, RULE, MEANING, COMMAND = CODE
 def test_the_files_and_names_exist() -> None:
     files = {name for name in re.findall(r"`([\w./-]+/[\w.-]*|[A-Z]+\.md)`", PAGE)}
     assert {
-        "ddcore/reference.py",
+        "ddcore/reference/collection.py",
         "cli/main.py",
         "io/sources/source.py",
         "tests/support/programs.py",
@@ -69,8 +69,8 @@ def at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(as_file(OPERATOR, "operators/at_least.py"), vars(module))
     scope = {**vars(module), "Collection": Collection}
     exec(as_file(METHOD, "collection.py"), scope)
-    naive = dict(vars(reference))
-    exec(as_file(NAIVE, "reference.py"), naive)
+    naive = dict(vars(reference.collection))
+    exec(as_file(NAIVE, "collection.py"), naive)
     monkeypatch.setattr(Collection, "at_least", scope["at_least"], raising=False)
     monkeypatch.setattr(reference.NaiveCollection, "at_least", naive["naive_at_least"], raising=False)
 
@@ -112,9 +112,9 @@ def test_the_generator_writes_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_aggregate_has_its_values(fold: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule, meaning = dict(vars(aggregates)), dict(vars(reference))
+    rule, meaning = dict(vars(aggregates)), dict(vars(reference.aggregates))
     exec(as_file(RULE, "aggregates.py"), rule)
-    exec(as_file(MEANING, "reference.py"), meaning)
+    exec(as_file(MEANING, "aggregates.py"), meaning)
     monkeypatch.setitem(aggregates.AGGREGATES, "earliest", rule["EARLIEST"])
     monkeypatch.setitem(reference.MEANINGS, "earliest", meaning["EARLIEST"])
     days = frame("k n", "(a,3):+1@0 (a,2):+1@1 (a,2):-1@2").with_columns(d=pl.date(2026, 11, "n")).drop("n")

@@ -34,6 +34,7 @@ from ddcore.jobs import replay
 from ddcore.operators.row_hash import row_hashes
 from ddcore.planning.planner import build
 from ddcore.reference import NaiveCollection
+from ddcore.reference.ids import hashes_of
 from ddcore.traces.batch import Batch
 
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut, folding.fed_early]
@@ -199,7 +200,7 @@ def test_the_reference_computes_the_same_hash() -> None:
     for name, values in VALUES.items():
         naive = NaiveCollection({name: values.dtype}, (((value,), 1) for value in values))
         for number in (0, 1, 5):
-            found = dict(zip(naive.rows, naive._hashes(list(naive.rows), number, 63, None), strict=True))
+            found = dict(zip(naive.rows, hashes_of(naive, list(naive.rows), number, 63, None), strict=True))
             engine = hashes(pl.DataFrame({name: list(row[0] for row in found)}, schema={name: values.dtype}), number)
             assert list(found.values()) == engine, f"{name} at round {number}"
 

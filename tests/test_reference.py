@@ -16,7 +16,8 @@ import ddcore.operators.aggregates as dd
 from ddcore.base.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
 from ddcore.base.schema import parse_schema, parse_type
 from ddcore.expressions.expressions import Projection
-from ddcore.reference import NaiveCollection, _type_name, accumulate, differences, evaluate, grid, log_of, replay
+from ddcore.reference import NaiveCollection, accumulate, differences, evaluate, grid, log_of, replay
+from ddcore.reference.types import type_name
 
 col = pl.col
 INT, WORD = {"x": pl.Int64()}, {"w": pl.String()}
@@ -263,7 +264,7 @@ def test_decimals_keep_all_digits(expr: pl.Expr, digits: str) -> None:
     scale = len(digits.partition(".")[2])
     result = BILL.select(x=expr)
     assert (result.rows, result.columns["x"].scale) == ({(Decimal(digits),): 1}, scale)  # type: ignore[attr-defined]
-    projection = Projection({"x": expr}, parse_schema({name: _type_name(each) for name, each in BILL.columns.items()}))
+    projection = Projection({"x": expr}, parse_schema({name: type_name(each) for name, each in BILL.columns.items()}))
     engine = projection.computed(pl.DataFrame([*BILL.rows], schema=BILL.columns, orient="row"))
     assert (engine["x"].to_list(), engine["x"].dtype) == ([Decimal(digits)], result.columns["x"])
 

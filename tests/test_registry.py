@@ -66,7 +66,7 @@ def test_every_operator_has_a_meaning_in_the_reference(name: str) -> None:
         assert any(f"dd.{method}(" in source for source in sources())
         return
     naive: Any = NaiveGroups if prefix == "group_by" else NaiveCollection
-    assert hasattr(naive, method), f"ddcore/reference.py: {naive.__name__} has no {method}"
+    assert hasattr(naive, method), f"ddcore/reference: {naive.__name__} has no {method}"
     assert parameters(getattr(naive, method)) == parameters(registry.public()[name].function)
 
 

@@ -1,6 +1,6 @@
 """The aggregates of ``group_by(keys).agg(...)``: a table with what each takes and gives, and its name for programs.
 
-An aggregate is a :class:`Rule` in the table and a function of its name. ``reference.py`` defines its meaning and
+An aggregate is a :class:`Rule` in the table and a function of its name. ``reference/`` defines its meaning and
 ``kernels/aggregating.py`` computes it. All but ``count()`` skip nulls; a group without rows is absent.
 """
 

@@ -8,7 +8,7 @@ kinds:
 - :class:`Keyed`: looks rows up by key, in arrangements of its inputs; a :class:`Step` does its work at one position.
 - the others mark the borders of a program and of its loops; the worker moves updates across them.
 
-``reference.py`` defines what an operator means; it shares no code with this folder.
+``reference/`` defines what an operator means; it shares no code with this folder.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""Expressions, evaluated by Polars on each distinct row by itself, with every digit of a decimal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from ddcore.expressions import polars_json, syntax
+from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
+from ddcore.reference.types import instance
+
+
+def names_of(keys: Any) -> list[str]:
+    """One name or several as a list."""
+    return [keys] if isinstance(keys, str) else list(keys)
+
+
+def values_of(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The values of ``exprs`` beside ``_row``. Where floats are divided, each row is a frame of its own.
+
+    In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice.
+    """
+    nodes = [node for expr in exprs.values() for node in syntax.walk(polars_json.read(expr))]
+    names = {*map(syntax.operation, nodes)}
+    floats = any(dtype.is_float() for dtype in frame.dtypes) or any(map(_is_float, nodes))
+    divides = names & {"TrueDivide", "Sql.Div", "Eval"} or (floats and names & _QUOTIENTS_OF_FLOATS)
+    if not divides or not len(frame):
+        return frame.select("_row", **exprs)
+    return pl.concat([frame[row : row + 1].select("_row", **exprs) for row in range(len(frame))])
+
+
+def _is_float(node: Tree) -> bool:
+    return node.dtype.is_float() if isinstance(node, Cast) else isinstance(node, Literal) and "Float" in node.dtype
+
+
+def named_expressions(plain: Iterable[pl.Expr], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """The expressions of a ``select`` by the names of their results."""
+    return {each.meta.output_name(): each for each in plain} | {name: expression_of(e) for name, e in exprs.items()}
+
+
+def expression_of(value: Any) -> pl.Expr:
+    """An expression as it is, a string as SQL, anything else as a literal; integer literals are int64."""
+    if isinstance(value, pl.Expr):
+        return value
+    if isinstance(value, str):
+        return pl.sql_expr(value)
+    return pl.lit(value, dtype=pl.Int64) if isinstance(value, int) and not isinstance(value, bool) else pl.lit(value)
+
+
+_QUOTIENTS_OF_FLOATS = {"FloorDivide", "TruncDivide", "Modulus", "Sql.IntDiv", "Sql.Rem"}
+
+
+_QUOTIENTS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Pow", "Div", "IntDiv", "Rem"}
+
+
+_SIGNS_OF_SQL = {
+    "Mul": "Multiply", "Plus": "Plus", "Minus": "Minus", "Eq": "Eq", "EqMissing": "EqValidity",
+    "Lt": "Lt", "LtEq": "LtEq", "Gt": "Gt", "GtEq": "GtEq",
+}  # fmt: skip
+
+
+_OF_ONE_SCALE = {
+    *_SIGNS_OF_SQL.values(), "NotEq", "NotEqValidity", "IsBetween", "IsIn", "SumHorizontal", "MaxHorizontal",
+    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Choice", "ListExpr", "Replace", "ReplaceStrict",
+}  # fmt: skip
+
+
+def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
+    """The expression with every digit of its decimals, where Polars by itself rounds to a scale of one operand.
+
+    ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
+    """
+    tree = polars_json.read(expr)
+    if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
+        return expr
+    return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
+
+
+def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
+    """An operation whose parts are written out already."""
+    family, _, name = syntax.operation(node).rpartition(".")
+    names = {family, _SIGNS_OF_SQL.get(name, name) if family == "Sql" else name}
+    if not names & (_OF_ONE_SCALE | _QUOTIENTS):
+        return syntax.with_children(node, parts)
+    first = 1 if isinstance(node, Choice) else 0  # the predicate
+    operands = _operands(names, parts[first:], frame)
+    if family == "Sql" and names & {*_SIGNS_OF_SQL.values()} and operands != parts and not names & _QUOTIENTS:
+        return syntax.call(_SIGNS_OF_SQL[name], *operands)
+    return syntax.with_children(node, parts[:first] + operands)
+
+
+def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> list[Tree]:
+    """Decimals, and the numbers beside them, at one scale; those of a quotient in floating point."""
+    dtypes = [_value_type(each, frame) for each in operands]
+    columns = [dtype.is_float() and not isinstance(each, Literal) for each, dtype in zip(operands, dtypes, strict=True)]
+    if any(columns) or not any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
+        return operands
+    if names & _QUOTIENTS:
+        return [Cast(each, pl.Float64()) for each in operands]
+    operands = [_as_decimal(each) if d.is_float() else each for each, d in zip(operands, dtypes, strict=True)]
+    dtypes = [_value_type(each, frame) for each in operands]
+    scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
+    kind = pl.Decimal(38, sum(scales) if "Multiply" in names else max(scales))
+    for place, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
+        if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and place > 1):
+            nested = _type_of(each, frame) == pl.List
+            operands[place] = Cast(each, pl.List(kind) if nested else kind)
+    return operands
+
+
+def _type_of(node: Tree, frame: pl.DataFrame) -> pl.DataType:
+    return frame.select(polars_json.build(node)).dtypes[0]
+
+
+def _value_type(node: Tree, frame: pl.DataFrame) -> pl.DataType:
+    """The type of a value, or of the elements of a list."""
+    dtype = _type_of(node, frame)
+    return instance(dtype.inner) if isinstance(dtype, pl.List) else dtype
+
+
+def _as_decimal(literal: Tree) -> Tree:
+    """A float literal as the decimal that it is written as, if it has at most 19 digits on each side of the point."""
+    value = Decimal(repr(pl.select(polars_json.build(literal)).item()))
+    if not value.is_finite():
+        return literal
+    scale = max(-int(value.as_tuple().exponent), 0)
+    if scale > 19 or abs(value) >= 10**19:
+        return literal
+    return Literal("Decimal", (int(value.scaleb(scale)), 38, scale))

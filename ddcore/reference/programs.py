@@ -1,0 +1,93 @@
+"""Programs, evaluated at every time from nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from ddcore.base.errors import DdError, Diverged, NegativeMultiplicity
+from ddcore.program.constants import making
+from ddcore.reference.collection import NaiveCollection
+from ddcore.reference.logs import Log, Time, accumulate, differences, grid
+from ddcore.reference.records import Record, by_round, recorders, recording, require_int64_differences
+from ddcore.reference.rows import Rows, python_value, require_int64
+from ddcore.reference.types import columns_of, widened
+
+
+def evaluate(
+    program: Callable[..., Mapping[str, Any]], inputs: Mapping[str, Rows], schemas: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Rows]:
+    """The program's outputs and its inspected collections on these inputs, from nothing.
+
+    ``schemas`` names and types the columns of each input.
+    """
+    collections = {name: NaiveCollection(columns_of(schemas[name]), rows.items()) for name, rows in inputs.items()}
+    inspected = recorders[-1].inspected = {}
+    with making(_constant):
+        outputs = {name: output.rows for name, output in program(**collections).items()}
+    return outputs | {name: by_round(points) for name, points in inspected.items()}
+
+
+def _constant(frame: pl.DataFrame) -> NaiveCollection:
+    """The rows that a program spells out, at every time."""
+    recorders[-1].spelled = True
+    columns = {name: widened(dtype) for name, dtype in frame.schema.items()}
+    return NaiveCollection(columns, ((row, 1) for row in frame.iter_rows()))
+
+
+def outputs_of(
+    program: Callable[..., Mapping[str, Any]],
+    inputs: Mapping[str, pl.DataFrame],
+    outputs: Mapping[str, Mapping[str, pl.DataType]],
+) -> dict[str, pl.DataFrame]:
+    """The program's outputs on collections, from nothing: frames of the row's columns and ``diff``, its count.
+
+    ``outputs`` names and types the columns of each output.
+    """
+    schemas = {name: {c: widened(t) for c, t in frame.schema.items() if c != "diff"} for name, frame in inputs.items()}
+    with recording() as record:
+        found = evaluate(program, {name: accumulate(frame, (), ()) for name, frame in inputs.items()}, schemas)
+    require_int64_differences({(): record})
+    frames = {}
+    for name, columns in outputs.items():
+        rows = [(*map(python_value, row, columns.values()), require_int64(count)) for row, count in found[name].items()]
+        frames[name] = pl.DataFrame(rows, schema={**columns, "diff": pl.Int64()}, orient="row")
+    return frames
+
+
+def replay(
+    program: Callable[..., Mapping[str, Any]], dims: Sequence[str] = ("version",), **frames: pl.DataFrame
+) -> dict[str, Log]:
+    """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``."""
+    schemas = {
+        name: {column: widened(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
+        for name, frame in frames.items()
+    }
+    times = grid(time for frame in frames.values() for time in frame.select(dims).iter_rows())
+    least = (0,) * len(dims)
+    records: dict[Time, Record] = {}
+
+    def outputs_at(time: Time) -> dict[str, Rows]:
+        inputs = {name: accumulate(frame, time, dims) for name, frame in frames.items()}
+        try:
+            with recording() as records[time]:
+                return evaluate(program, inputs, schemas)
+        except NegativeMultiplicity as error:
+            raise NegativeMultiplicity(error.op, error.key, time, error.count) from None
+        except Diverged as error:
+            raise Diverged(error.loop, (*time, error.round), error.round, error.moving) from None
+
+    with contextlib.suppress(DdError):
+        outputs_at(least)
+    times = grid([least, *times]) if records.pop(least).spelled else times
+    outputs = {time: outputs_at(time) for time in times}
+    require_int64_differences(records)
+    names = outputs[times[0]] if times else []
+    logs = {name: differences(lambda time, name=name: outputs[time][name], times) for name in names}  # type: ignore[misc]
+    for log in logs.values():
+        for diff in log.values():
+            require_int64(diff)
+    return logs
