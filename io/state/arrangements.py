@@ -206,7 +206,8 @@ class FileBatch(SortedBatch):
     )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
-        self.path, self._layout, self._lock, self.high = path, layout, RLock(), None
+        self.path, self._layout, self._lock = path, layout, RLock()
+        self.high = self.columns = None
         self.file = RunFile(path, layout, REFRESH)
         self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
         self._rows = max(0, end - self._first)
