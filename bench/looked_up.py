@@ -14,11 +14,12 @@ from typing import Any
 
 from bench.measure import prompt_to_prompt
 from bench.project import DDCORE
-from ddcore.io.program import load_plan
-from ddcore.io.project import find_project
+from ddcore.engine.worker import Worker
+from ddcore.io.project.program import load_plan
+from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
-from ddcore.plan import Arrangement, Plan
-from ddcore.worker import Worker
+from ddcore.operators.arrangement import Arrangement
+from ddcore.planning.plan import Plan
 
 
 def readers(plan: Plan) -> dict[int, set[str]]:
