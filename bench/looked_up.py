@@ -42,7 +42,7 @@ def main(folder: Path, logs: list[Path]) -> None:
         taken[arrangement.index] += 1
         return trace(worker, arrangement)
 
-    Worker.trace = counted  # type: ignore[method-assign]
+    Worker.trace = counted  # type: ignore[method-assign, assignment]
     for log in logs:
         for file in sorted(log.glob("*.parquet")):
             prompt_to_prompt([DDCORE, "ingest", file.stem, file, "--engine", "inline"], folder)
