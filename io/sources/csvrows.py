@@ -150,8 +150,10 @@ class Rows:
         self._row_bytes = len(portion) - int(bounds[-2]) - 1
         if len(ends):
             begin = int(ends[-1]) + 1
-            known = lines is not None
-            self._row_line = self._line + int(np.searchsorted(lines, begin)) if known else self._line_at(portion, begin)
+            if lines is None:
+                self._row_line = self._line_at(portion, begin)
+            else:
+                self._row_line = self._line + int(np.searchsorted(lines, begin))
 
     def _refuse_text(self, portion: bytes, begins: Places, place: int) -> None:
         begins = begins[begins < place]
