@@ -131,9 +131,9 @@ def main() -> None:
     session.fold({"rows": rows})
     figures = clock.figures("fold")
 
-    state = sum(trace.memory() for trace in session._worker.traces)
+    state = sum(trace.memory() for trace in session._worker.state.traces)
     memory = {"peak_mib": peak_mib(), "before_mib": before_mib, "bytes_per_row": state / n}
-    print(json.dumps({**figures, **memory, "rounds": session._worker.rounds}))
+    print(json.dumps({**figures, **memory, "rounds": session._worker.state.rounds}))
 
 
 if __name__ == "__main__":

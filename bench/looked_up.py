@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.measure import prompt_to_prompt
 from bench.project import DDCORE
-from ddcore.engine.worker import Worker
+from ddcore.engine.state import FoldState
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
@@ -36,13 +36,13 @@ def readers(plan: Plan) -> dict[int, set[str]]:
 def main(folder: Path, logs: list[Path]) -> None:
     """Fold the refreshes, and print what was looked up."""
     project = find_project(folder)
-    plan, taken, trace = load_plan(project), Counter[int](), Worker.trace
+    plan, taken, trace = load_plan(project), Counter[int](), FoldState.trace
 
-    def counted(worker: Worker, arrangement: Arrangement) -> Any:
+    def counted(state: FoldState, arrangement: Arrangement) -> Any:
         taken[arrangement.index] += 1
-        return trace(worker, arrangement)
+        return trace(state, arrangement)
 
-    Worker.trace = counted  # type: ignore[method-assign, assignment]
+    FoldState.trace = counted  # type: ignore[method-assign, assignment]
     for log in logs:
         for file in sorted(log.glob("*.parquet")):
             prompt_to_prompt([DDCORE, "ingest", file.stem, file, "--engine", "inline"], folder)

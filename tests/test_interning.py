@@ -282,7 +282,7 @@ def test_only_rows_that_collide_go_round_the_loop() -> None:
     worker.begin()
     worker.feed("rows", Batch([np.arange(n)], [np.zeros(n, dtype=np.int64)], np.ones(n, dtype=np.int64)))
     worker.run()
-    sizes = sorted(sum(len(batch) for batch in trace.batches) for trace in worker.traces)
+    sizes = sorted(sum(len(batch) for batch in trace.batches) for trace in worker.state.traces)
     collisions = n - len(set(hashes(pl.DataFrame({"x": range(n)}), bits=bits)))
     assert 0 < collisions < 100
     assert sizes[-1] - n == sizes[-2] == collisions, sizes  # what lost, and proposals: of all rows and of what lost

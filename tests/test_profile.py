@@ -241,7 +241,9 @@ def test_a_heavy_key_is_found() -> None:
     rows = pl.DataFrame({"shop": shops, "price": range(1, 10_001), "version": [0] * 10_000, "diff": [1] * 10_000})
     worker.feed("sales", batch_of(rows, plan.inputs["sales"], plan.dims, "sales"))
     worker.run()
-    (record,) = [each for each in profiles.profile_record(plan, worker.meter.take(worker.traces)).operators if each.key]
+    (record,) = [
+        each for each in profiles.profile_record(plan, worker.meter.take(worker.state.traces)).operators if each.key
+    ]
     assert (record.title, record.key, record.key_rows, record.taken) == ("join on shop", "shop=7", 6000, 10_000)
 
 
@@ -257,7 +259,7 @@ def test_evenly_spread_keys_are_not_heavy() -> None:
     rows = pl.DataFrame({"shop": range(10_000), "price": [1] * 10_000, "version": [0] * 10_000, "diff": [1] * 10_000})
     worker.feed("sales", batch_of(rows, plan.inputs["sales"], plan.dims, "sales"))
     worker.run()
-    assert not any(cost.keys for cost in worker.meter.take(worker.traces).costs.values())
+    assert not any(cost.keys for cost in worker.meter.take(worker.state.traces).costs.values())
 
 
 def test_packed_batches_answer_as_wide_ones() -> None:

@@ -22,7 +22,7 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base import threads
 from ddcore.base.errors import DdError, DiffOverflow, Diverged
-from ddcore.engine import queues, worker
+from ddcore.engine import queues, state
 from ddcore.operators import aggregation, join, join_between, reduction, tree
 from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
 
@@ -43,7 +43,7 @@ PARTS = (
     (trace, "_MANY"),
     (trace, "_ENOUGH"),
     (sorted_batch, "_ONE_BUCKET"),
-    (worker, "_PORTION"),
+    (state, "_PORTION"),
     (sorted_batch, "_PORTION"),
     (threads, "_WORTH"),
 )

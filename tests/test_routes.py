@@ -162,7 +162,7 @@ def test_nobody_works_on_the_keys_of_others(seed: int, tmp_path: Path, monkeypat
     def checked(self: Worker) -> None:
         if id(self) in owners:
             task, partition = owners[id(self)]
-            for index, batches in self._work[self._order[0]].rows.items():
+            for index, batches in self.agenda._work[self.agenda._order[0]].rows.items():
                 arrangement = self.plan.arrangements[index]
                 key = task.division.keys.get(index, arrangement.key)
                 columns = dict(zip(arrangement.collection, whole(arrangement, batches).words, strict=True))

@@ -175,7 +175,7 @@ def test_T22_updates_that_cancel_hold_nothing_back() -> None:
     assert out(session, {"words": frame("k", "cat:-1@5")}, [(2,)]) == {}
     assert out(session, {}, [(9,)]) == {}
     worker = session._worker
-    assert not worker.held and not worker.pending and worker.next_position is None
+    assert not worker.state.held and not worker.state.pending and worker.agenda.next_position is None
     assert out(session, {"words": frame("k", "cat:+1@9")}) == log("cat:+1@9")
 
 

@@ -503,7 +503,7 @@ with using(session._spilling), fold_errors():
     worker.run()
     for _ in worker.harvest():
         pass
-log = output_frame(worker.outputs["n"], worker.plan.outputs["n"], ("version",))
+log = output_frame(worker.state.outputs["n"], worker.plan.outputs["n"], ("version",))
 digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()
 print(len(log), digest, session._spilling.spilled if session._spilling else 0)
 """

@@ -34,7 +34,7 @@ def test_many_folds_leave_few_runs() -> None:
     frames = [pl.DataFrame([each], schema=["k", "v", "version", "diff"], orient="row") for each in updates]
     for each in frames:
         parts.append(session.fold({"t": each}))
-    assert all(len(trace.batches) <= 8 for trace in session._worker.traces)
+    assert all(len(trace.batches) <= 8 for trace in session._worker.state.traces)
     whole = dd.replay(least, t=pl.concat(frames))
     for name, log in whole.items():
         assert pl.concat([part[name] for part in parts]).sort(log.columns).equals(log.sort(log.columns))

@@ -98,8 +98,8 @@ class Session:
         outputs = {}
         with in_threads(worker.threads):
             for name, schema in self.plan.outputs.items():
-                outputs[name] = output_frame(worker.outputs[name], schema, self.plan.dims)
-                worker.outputs[name] = []
+                outputs[name] = output_frame(worker.state.outputs[name], schema, self.plan.dims)
+                worker.state.outputs[name] = []
         return outputs
 
     def _batch(self, name: str, frame: Any) -> Batch:

@@ -83,9 +83,9 @@ def run(worker: Worker, batches: Mapping[str, Batch], *, is_first: bool = True) 
     worker.run()
     for _ in worker.harvest():
         pass
-    outputs = {name: concatenate(each) for name, each in worker.outputs.items() if each}
-    for name in worker.outputs:
-        worker.outputs[name] = []
+    outputs = {name: concatenate(each) for name, each in worker.state.outputs.items() if each}
+    for name in worker.state.outputs:
+        worker.state.outputs[name] = []
     return outputs
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
 
+from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
-from ddcore.engine.worker import Worker, joined
+from ddcore.engine.worker import Worker
 from ddcore.io.delta import tables
 from ddcore.io.delta.tables import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
@@ -114,29 +115,30 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges
 
 
 def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool) -> Gained:
-    gained = Gained(rounds=worker.rounds, groups=worker.groups)
+    state = worker.state
+    gained = Gained(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
         gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, merged))
-    for index, run in worker.pending.items():
+    for index, run in state.pending.items():
         block = plan.blocks[index]
         place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
         gained.files |= _measured(cost, partial(_write_run, stored, place, run, part))
-    for index, batch in worker.held.items():
+    for index, batch in state.held.items():
         arrangement = plan.arrangements[index]
-        run = worker.keyed(arrangement, batch)
-        worker.require_int64(arrangement, run)
+        run = state.keyed(arrangement, batch)
+        state.require_int64(arrangement, run)
         place = held_table(arrangement)
         gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
     for name in plan.outputs:
         log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
-        write = partial(_write_output, log, name, worker.outputs[name], f"run-{stored.run:06d}-{logs}", gained.outputs)
+        write = partial(_write_output, log, name, state.outputs[name], f"run-{stored.run:06d}-{logs}", gained.outputs)
         gained.files |= _measured(worker.meter.profile.of(name), write)
-        worker.outputs[name] = []
-    gained.profile = worker.meter.take(worker.traces)
+        state.outputs[name] = []
+    gained.profile = worker.meter.take(state.traces)
     return gained
 
 

@@ -47,12 +47,12 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
             worker.feed(name, batch)
         reported_at = 0.0
         with worker.ready():
-            while worker.next_position is not None:
+            while worker.agenda.next_position is not None:
                 worker.step()
                 if listener and time.monotonic() - reported_at > _REPORT_EVERY:
                     reported_at = time.monotonic()
-                    done, now = worker.handled, doing(fold.plan, worker.next_block, worker.rounds)
-                    listener("fold", done, done + worker.waiting(), f"updates known so far; now {now}")
+                    done, now = worker.handled, doing(fold.plan, worker.agenda.next_block, worker.state.rounds)
+                    listener("fold", done, done + worker.agenda.waiting(), f"updates known so far; now {now}")
             return write_gains(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
 
 

@@ -17,8 +17,10 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.data.encoding import key_codes
 from ddcore.engine import queues
-from ddcore.engine.queues import Queued, types_of, whole, widened
-from ddcore.engine.worker import Work, Worker, joined
+from ddcore.engine.agenda import Agenda, Work
+from ddcore.engine.pending import joined
+from ddcore.engine.queues import Queued, consolidated, types_of, whole, widened
+from ddcore.engine.state import FoldState
 from ddcore.io.storage.store import Place, source_of
 from ddcore.jobs.engines.bodies import columns_of, packed
 from ddcore.jobs.engines.partitioning import Division
@@ -73,20 +75,20 @@ class Message:
     body: bytes
 
 
-def to_messages(worker: Worker, work: Work, division: Division, partition: int | None = None) -> Iterator[Message]:
+def to_messages(plan: Plan, work: Work, division: Division, partition: int | None = None) -> Iterator[Message]:
     """The work at one position as messages to the owners of its keys.
 
     ``partition`` is the worker's own number; None: it is no owner, but reads what others own. Then all updates are
     looked at; otherwise those that only come from blocks with the same owner are not.
     """
     for index, batches in work.rows.items():
-        arrangement = worker.plan.arrangements[index]
+        arrangement = plan.arrangements[index]
         if partition is not None and index in division.home:
             yield from _home(arrangement, batches, work.rounds, partition)
         else:
-            yield from _divided(worker, arrangement, whole(arrangement, batches), work.rounds, division)
+            yield from _divided(arrangement, whole(arrangement, batches), work.rounds, division)
     for pending in work.pending:
-        port = worker.plan.arrangements[work.block.ports[0]]
+        port = plan.arrangements[work.block.ports[0]]
         cuts = [(partition, pending)] if partition is not None else _split(pending, division.boundaries[port.index])
         for dest, mine in cuts:
             for portion in _portions(mine):
@@ -109,15 +111,13 @@ def _home(arrangement: Arrangement, batches: Sequence[Queued], rounds: Rounds, p
         yield Message(partition, ROWS, arrangement.index, rounds, len(batch), _body_of_rows(arrangement, batch))
 
 
-def _divided(
-    worker: Worker, arrangement: Arrangement, batch: Batch, rounds: Rounds, division: Division
-) -> Iterator[Message]:
+def _divided(arrangement: Arrangement, batch: Batch, rounds: Rounds, division: Division) -> Iterator[Message]:
     """Updates for the owners of their keys.
 
     They are consolidated before they are sent: moving one costs more than sorting it.
     """
     by_key = replace(arrangement, transient=False, key=division.keys.get(arrangement.index, arrangement.key))
-    run = worker.keyed(by_key, batch)
+    run = consolidated(by_key, [batch])
     for dest, mine in _split(run, division.boundaries[arrangement.index]):
         for portion in _portions(mine):
             body = _body_of_rows(arrangement, by_key.batch_of(portion))
@@ -129,17 +129,18 @@ def _body_of_rows(arrangement: Arrangement, batch: Batch) -> bytes:
     return packed(columns if batch.high is None else [*columns, batch.high], types_of(arrangement))
 
 
-def accept(worker: Worker, message: Message) -> None:
+def accept(plan: Plan, agenda: Agenda, message: Message) -> None:
     """Queue a message's work."""
-    plan = worker.plan
     if message.kind == ROWS:
         arrangement = plan.arrangements[message.target]
-        worker.accept(arrangement, message.rounds, _queued(arrangement, message.body))
+        agenda.queue(arrangement, message.rounds, _queued(arrangement, message.body))
         return
-    block, pending = plan.blocks[message.target], None
+    block = plan.blocks[message.target]
+    work = agenda.at(block, message.rounds)
     if message.kind == PENDING:
-        pending = run_of_bodies(plan.arrangements[block.ports[0]], [message.body], keys_only=True)
-    worker.accept_pending(block, message.rounds, pending)
+        work.pending.append(run_of_bodies(plan.arrangements[block.ports[0]], [message.body], keys_only=True))
+    else:
+        work.notified = True
 
 
 def _queued(arrangement: Arrangement, body: bytes) -> Batch | NarrowBatch:
@@ -153,23 +154,23 @@ def _queued(arrangement: Arrangement, body: bytes) -> Batch | NarrowBatch:
     return Batch(batch.words, batch.times, batch.diffs, columns[-1].widen())
 
 
-def to_late_messages(worker: Worker, partition: int) -> Iterator[Message]:
-    """Held updates and pending times beyond the upper, which the worker would store for later runs, and has no more."""
-    held, worker.held = worker.held, {}
+def to_late_messages(state: FoldState, partition: int) -> Iterator[Message]:
+    """Held updates and pending times beyond the upper, which a worker would store for later runs, and has no more."""
+    held, state.held = state.held, {}
     for index, batch in held.items():
-        body = body_of_batch(batch, worker.plan.arrangements[index].collection)
+        body = body_of_batch(batch, state.plan.arrangements[index].collection)
         yield Message(partition, HELD, index, (), len(batch), body)
-    late, worker.pending = worker.pending, {}
+    late, state.pending = state.pending, {}
     for index, pending in late.items():
-        port = worker.plan.arrangements[worker.plan.blocks[index].ports[0]]
+        port = state.plan.arrangements[state.plan.blocks[index].ports[0]]
         yield Message(partition, LATE, index, (), len(pending), body_of_run(port, pending, keys_only=True))
 
 
-def accept_late(worker: Worker, late: Sequence[Message]) -> None:
+def accept_late(state: FoldState, late: Sequence[Message]) -> None:
     """Add what :func:`to_late_messages` sent, from any number of workers and steps."""
-    plan = worker.plan
-    held: dict[int, list[Batch]] = {index: [batch] for index, batch in worker.held.items()}
-    pending: dict[int, list[SortedBatch]] = {index: [batch] for index, batch in worker.pending.items()}
+    plan = state.plan
+    held: dict[int, list[Batch]] = {index: [batch] for index, batch in state.held.items()}
+    pending: dict[int, list[SortedBatch]] = {index: [batch] for index, batch in state.pending.items()}
     for message in late:
         if message.kind == HELD:
             batch = batch_of_body(message.body, plan.arrangements[message.target].collection)
@@ -177,8 +178,8 @@ def accept_late(worker: Worker, late: Sequence[Message]) -> None:
         else:
             port = plan.arrangements[plan.blocks[message.target].ports[0]]
             pending.setdefault(message.target, []).append(run_of_bodies(port, [message.body], keys_only=True))
-    worker.held = {index: concatenate(batches) for index, batches in held.items()}
-    worker.pending = {index: joined(batches) for index, batches in pending.items()}
+    state.held = {index: concatenate(batches) for index, batches in held.items()}
+    state.pending = {index: joined(batches) for index, batches in pending.items()}
 
 
 def is_divided(message: Message, division: Division) -> bool:

@@ -55,7 +55,7 @@ class _Kept:
         """Queue the work before a position, or all."""
         for place in [place for place in self.later if before is None or place < before]:
             for message in self.later.pop(place):
-                messages.accept(self.worker, message)
+                messages.accept(self.worker.plan, self.worker.agenda, message)
 
 
 @dataclass
@@ -108,10 +108,10 @@ def feed(
             batch = batch_of(frame, schema, plan.dims, split.input, read)
             with fold_errors():
                 worker.feed(split.input, batch)
-        profile = worker.meter.take(worker.traces)
-        report = Report(partition, worker.next_position, worker.waiting(), staged, profile=profile)
-        for work in worker.drain():
-            for message in messages.to_messages(worker, work, task.division):
+        profile = worker.meter.take(worker.state.traces)
+        report = Report(partition, worker.agenda.next_position, worker.agenda.waiting(), staged, profile=profile)
+        for work in worker.agenda.drain():
+            for message in messages.to_messages(plan, work, task.division):
                 yield message.dest, message
         reports.add([report])
     except DdError as error:
@@ -131,7 +131,7 @@ def _resume(task: Task, owner: int, staged: list[int]) -> Worker:
     else:
         worker = Worker(plan, None, *waiting_of(plan, task.stored, spans), groups=task.stored.groups.copy())
     worker.begin(task.upper)
-    staged += _write(task, 0, owner, list(messages.to_late_messages(worker, owner)))
+    staged += _write(task, 0, owner, list(messages.to_late_messages(worker.state, owner)))
     return worker
 
 
@@ -162,14 +162,14 @@ def step(
             if now.horizon is not None and messages.position_of(plan, message) >= now.horizon:
                 mine.append(message)
         kept.accept(now.horizon)
-        load, moved = worker.waiting(), 0
-        worker.journal, sizes = [], {name: len(batches) for name, batches in worker.outputs.items()}
+        load, moved = worker.agenda.waiting(), 0
+        worker.state.journal, sizes = [], {name: len(batches) for name, batches in worker.state.outputs.items()}
         with fold_errors():
-            while (at := worker.next_position) is not None and (now.horizon is None or at < now.horizon):
+            while (at := worker.agenda.next_position) is not None and (now.horizon is None or at < now.horizon):
                 worker.step()
         sent: list[Message] = []
-        for work in worker.drain():
-            for message in messages.to_messages(worker, work, task.division, partition):
+        for work in worker.agenda.drain():
+            for message in messages.to_messages(plan, work, task.division, partition):
                 moved += message.rows if messages.is_divided(message, task.division) else 0
                 if message.dest == partition:
                     mine.append(message)
@@ -181,7 +181,7 @@ def step(
         places = {messages.position_of(plan, message) for message in waiting}
         report = Report(
             partition, min(places, default=None), sum(message.rows for message in waiting), staged, load, moved,
-            groups=worker.groups.copy(), profile=worker.meter.take(worker.traces),
+            groups=worker.state.groups.copy(), profile=worker.meter.take(worker.state.traces),
         )  # fmt: skip
         yield from ((message.dest, message) for message in sent)
         kept.step = now.number
@@ -232,12 +232,12 @@ def _take(task: Task, partition: int, now: Superstep) -> _Kept:
 
 def _gains(worker: Worker, sizes: Mapping[str, int], partition: int) -> Iterator[Message]:
     """What a step added to traces and outputs, and what it left for later runs: the worker keeps none of that."""
-    for arrangement, rounds, run in worker.journal or ():
+    for arrangement, rounds, run in worker.state.journal or ():
         yield Message(partition, "trace", arrangement.index, rounds, len(run), messages.body_of_run(arrangement, run))
     for index, (name, schema) in enumerate(worker.plan.outputs.items()):
-        for batch in worker.outputs[name][sizes[name] :]:
+        for batch in worker.state.outputs[name][sizes[name] :]:
             yield Message(partition, "output", index, (), len(batch), messages.body_of_batch(batch, schema))
-    yield from messages.to_late_messages(worker, partition)
+    yield from messages.to_late_messages(worker.state, partition)
 
 
 def _write(task: Task, step: int, partition: int, entries: Sequence[Message]) -> list[int]:
@@ -261,7 +261,7 @@ def _restore_late(task: Task, worker: Worker, now: Superstep, partitions: Sequen
             if step < now.number
         )
         entries = (each for file in files for each in _read(file))
-        messages.accept_late(worker, [each for each in entries if each.kind in (messages.HELD, messages.LATE)])
+        messages.accept_late(worker.state, [each for each in entries if each.kind in (messages.HELD, messages.LATE)])
 
 
 def _catch_up(task: Task, kept: _Kept, now: Superstep, partitions: Sequence[int]) -> None:
@@ -278,12 +278,12 @@ def _catch_up(task: Task, kept: _Kept, now: Superstep, partitions: Sequence[int]
                 gains.setdefault((message.rounds, message.target), []).append(message.body)
             elif message.kind == "output":
                 name = names[message.target]
-                worker.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
+                worker.state.outputs[name].append(messages.batch_of_body(message.body, worker.plan.outputs[name]))
             elif message.kind in messages.WAITING:
                 kept.keep(message)
         for (rounds, target), bodies in sorted(gains.items()):  # of one trace in the order of its positions
             arrangement = worker.plan.arrangements[target]
-            worker.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
+            worker.state.restore(arrangement, rounds, messages.run_of_bodies(arrangement, bodies))
     kept.drop(now.position)
 
 

@@ -132,7 +132,7 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     Rounds stay as they are: a frontier of input times has the round 0.
     """
     inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
-    for trace in session._worker.traces:
+    for trace in session._worker.state.traces:
         advanced = []
         for batch in trace.stored:
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
