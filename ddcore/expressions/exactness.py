@@ -61,7 +61,7 @@ class Types(Protocol):
         ...
 
     def inside(self, dtype: pl.DataType) -> Types:
-        """The same for trees over the elements of a list, as a column whose name is empty."""
+        """The types for trees over the elements of a list, which are a column whose name is empty."""
         ...
 
 
@@ -352,7 +352,7 @@ def _widen(tree: Tree, types: Types) -> Tree:
 
 
 def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.DataType]) -> Tree:
-    """The same for a node with widened parts; ``inner``: the types of its children before that."""
+    """A node widened whose parts are widened already; ``inner``: the types of its children before that."""
     op = syntax.operation(tree)
     if dtype.is_integer() and op in _INTERVALS:
         first = 1 if op == "Ternary" else 0

@@ -127,7 +127,7 @@ class Projection:
         return results and {name: values.astype(np.int64, copy=False) for name, values in results.items()}
 
     def without(self, names: Iterable[str]) -> Projection:
-        """The same without some results that are bare columns."""
+        """The projection without some results that are bare columns."""
         gone, other = frozenset(names), copy(self)
         other.schema = {name: kind for name, kind in self.schema.items() if name not in gone}
         other.renames = {name: column for name, column in self.renames.items() if name not in gone}
@@ -600,7 +600,7 @@ class RowTypes:
                 )
 
     def inside(self, dtype: pl.DataType) -> RowTypes:
-        """The same for the elements of a list of ``dtype``, as a column whose name is empty."""
+        """The types for the elements of a list of ``dtype``, which are a column whose name is empty."""
         return RowTypes({"": dtype})
 
 

@@ -233,7 +233,7 @@ def depth(tree: Tree) -> int:
 
 
 def own_depth(node: Tree, parts: list[int]) -> int:
-    """The same for a node, from that of its children."""
+    """The depth of a node, from those of its children."""
     if kind(node) == "Eval":
         parts = [*parts, depth(node["Eval"]["evaluation"])]
     return max(parts) + (3 if kind(node) == "Function" else 2) if parts else 5

@@ -611,7 +611,7 @@ class Ledger:
         self._load_each(range(first, last + 1))
 
     def _load_each(self, entries: Sequence[int]) -> None:
-        """The same for any rows, which ascend."""
+        """Load the rows of these numbers, which ascend."""
         while True:
             try:
                 self._load_from_files(entries)

@@ -243,7 +243,7 @@ class CompactRecord:
 
     @property
     def first(self) -> Time:
-        """As ``last``: every record has both."""
+        """The version ``last``: every record has both."""
         return self.last
 
 
