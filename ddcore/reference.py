@@ -1,7 +1,7 @@
 """The meaning of a program: every operator by its definition, every time computed from nothing.
 
 The engine in the other modules must give the differences that :func:`replay` gives. This module shares no code with
-the engine, keeps no state from one time to the next, and is slow. It computes
+the engine but what reads Polars' expressions, keeps no state from one time to the next, and is slow. It computes
 
     output at t        =  program( accumulate(inputs, t) )
     differences at t   =  output at t  -  differences at every earlier time
@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
-import json
 import math
 import re
 import struct
@@ -38,6 +36,8 @@ import polars as pl
 import polars_hash as plh
 
 from ddcore.base.errors import DdError, DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity, ProgramError
+from ddcore.expressions import polars_json, syntax
+from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
 from ddcore.program.constants import making
 
 __all__ = [
@@ -1157,12 +1157,17 @@ def _values(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
 
     In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice.
     """
-    text = " ".join(expr.meta.serialize(format="json") for expr in exprs.values())
-    floats = any(dtype.is_float() for dtype in frame.dtypes) or "Float" in text
-    divides = '"TrueDivide"' in text or '"Div"' in text or (floats and ("Divide" in text or "Modulus" in text))
+    nodes = [node for expr in exprs.values() for node in syntax.walk(polars_json.read(expr))]
+    names = {*map(syntax.operation, nodes)}
+    floats = any(dtype.is_float() for dtype in frame.dtypes) or any(map(_is_float, nodes))
+    divides = names & {"TrueDivide", "Sql.Div", "Eval"} or (floats and names & _QUOTIENTS_OF_FLOATS)
     if not divides or not len(frame):
         return frame.select("_row", **exprs)
     return pl.concat([frame[row : row + 1].select("_row", **exprs) for row in range(len(frame))])
+
+
+def _is_float(node: Tree) -> bool:
+    return node.dtype.is_float() if isinstance(node, Cast) else isinstance(node, Literal) and "Float" in node.dtype
 
 
 def _named(plain: Iterable[pl.Expr], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
@@ -1181,6 +1186,7 @@ def _expression(value: Any) -> pl.Expr:
 
 # Decimals -----------------------------------------------------------------------------------------------------------
 
+_QUOTIENTS_OF_FLOATS = {"FloorDivide", "TruncDivide", "Modulus", "Sql.IntDiv", "Sql.Rem"}
 _QUOTIENTS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Pow", "Div", "IntDiv", "Rem"}
 _SIGNS_OF_SQL = {
     "Mul": "Multiply", "Plus": "Plus", "Minus": "Minus", "Eq": "Eq", "EqMissing": "EqValidity",
@@ -1188,7 +1194,7 @@ _SIGNS_OF_SQL = {
 }  # fmt: skip
 _OF_ONE_SCALE = {
     *_SIGNS_OF_SQL.values(), "NotEq", "NotEqValidity", "IsBetween", "IsIn", "SumHorizontal", "MaxHorizontal",
-    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Ternary", "ListExpr", "Replace", "ReplaceStrict",
+    "MinHorizontal", "Clip", "FillNull", "Coalesce", "Choice", "ListExpr", "Replace", "ReplaceStrict",
 }  # fmt: skip
 
 
@@ -1197,89 +1203,63 @@ def _in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
 
     ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
     """
-    text = expr.meta.serialize(format="json")
-    if "Decimal" not in text + str(frame.schema) or '"Float64":null' in text or '"Float":null' in text:
+    tree = polars_json.read(expr)
+    if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
         return expr
-    return _parsed(_written_out(json.loads(text), frame))
+    return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
 
 
-def _parsed(node: Any) -> pl.Expr:
-    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
+    """An operation whose parts are written out already."""
+    family, _, name = syntax.operation(node).rpartition(".")
+    names = {family, _SIGNS_OF_SQL.get(name, name) if family == "Sql" else name}
+    if not names & (_OF_ONE_SCALE | _QUOTIENTS):
+        return syntax.with_children(node, parts)
+    first = 1 if isinstance(node, Choice) else 0  # the predicate
+    operands = _operands(names, parts[first:], frame)
+    if family == "Sql" and names & {*_SIGNS_OF_SQL.values()} and operands != parts and not names & _QUOTIENTS:
+        return syntax.call(_SIGNS_OF_SQL[name], *operands)
+    return syntax.with_children(node, parts[:first] + operands)
 
 
-def _written_out(node: Any, frame: pl.DataFrame) -> Any:
-    """A node of Polars' JSON written out, its operands first."""
-    if isinstance(node, list):
-        return [_written_out(each, frame) for each in node]
-    if not isinstance(node, dict):
-        return node
-    opaque = ("Literal", "function", "evaluation", "dtype")
-    node = {name: each if name in opaque else _written_out(each, frame) for name, each in node.items()}
-    match node:
-        case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
-            names, operands = {op}, [left, right]
-        case {"Ternary": {"truthy": truthy, "falsy": falsy}}:
-            names, operands = {"Ternary"}, [truthy, falsy]
-        case {"Function": {"input": operands, "function": function}}:
-            names = set(re.findall(r"\w+", json.dumps(function)))
-        case _:
-            return node
-    if "Sql" in names:
-        names = {_SIGNS_OF_SQL.get(name, name) for name in names}
-    return _with_operands(node, names, operands, frame) if names & (_OF_ONE_SCALE | _QUOTIENTS) else node
-
-
-def _with_operands(node: Any, names: set[str], operands: list[Any], frame: pl.DataFrame) -> Any:
-    """An operation with its decimals, and the numbers beside them, at one scale; a quotient in floating point."""
+def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> list[Tree]:
+    """Decimals, and the numbers beside them, at one scale; those of a quotient in floating point."""
     dtypes = [_value_type(each, frame) for each in operands]
-    columns = [dtype.is_float() and "Literal" not in each for each, dtype in zip(operands, dtypes, strict=True)]
+    columns = [dtype.is_float() and not isinstance(each, Literal) for each, dtype in zip(operands, dtypes, strict=True)]
     if any(columns) or not any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
-        return node
+        return operands
     if names & _QUOTIENTS:
-        return _with(node, [_converted(each, "Float64") for each in operands])
+        return [Cast(each, pl.Float64()) for each in operands]
     operands = [_as_decimal(each) if d.is_float() else each for each, d in zip(operands, dtypes, strict=True)]
     dtypes = [_value_type(each, frame) for each in operands]
     scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
-    kind = {"Decimal": [38, sum(scales) if "Multiply" in names else max(scales)]}
+    kind = pl.Decimal(38, sum(scales) if "Multiply" in names else max(scales))
     for place, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
         if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and place > 1):
             nested = _type_of(each, frame) == pl.List
-            operands[place] = _converted(each, {"List": kind} if nested else kind)
-    (sign,) = names & {*_SIGNS_OF_SQL.values()} or {""}
-    if sign and "Function" in node:
-        return {"BinaryExpr": {"left": operands[0], "op": sign, "right": operands[1]}}
-    return _with(node, operands)
+            operands[place] = Cast(each, pl.List(kind) if nested else kind)
+    return operands
 
 
-def _with(node: Any, operands: list[Any]) -> Any:
-    kind, body = next(iter(node.items()))
-    if kind == "Function":
-        return {kind: body | {"input": operands}}
-    places = ("truthy", "falsy") if kind == "Ternary" else ("left", "right")
-    return {kind: body | dict(zip(places, operands, strict=True))}
+def _type_of(node: Tree, frame: pl.DataFrame) -> pl.DataType:
+    return frame.select(polars_json.build(node)).dtypes[0]
 
 
-def _converted(node: Any, dtype: Any) -> Any:
-    return {"Cast": {"expr": node, "dtype": {"Literal": dtype}, "options": "Strict"}}
-
-
-def _type_of(node: Any, frame: pl.DataFrame) -> pl.DataType:
-    return frame.select(_parsed(node)).dtypes[0]
-
-
-def _value_type(node: Any, frame: pl.DataFrame) -> pl.DataType:
+def _value_type(node: Tree, frame: pl.DataFrame) -> pl.DataType:
     """The type of a value, or of the elements of a list."""
     dtype = _type_of(node, frame)
     return _instance(dtype.inner) if isinstance(dtype, pl.List) else dtype
 
 
-def _as_decimal(literal: Any) -> Any:
+def _as_decimal(literal: Tree) -> Tree:
     """A float literal as the decimal that it is written as, if it has at most 19 digits on each side of the point."""
-    value = Decimal(repr(pl.select(_parsed(literal)).item()))
+    value = Decimal(repr(pl.select(polars_json.build(literal)).item()))
+    if not value.is_finite():
+        return literal
     scale = max(-int(value.as_tuple().exponent), 0)
     if scale > 19 or abs(value) >= 10**19:
         return literal
-    return {"Literal": {"Scalar": {"Decimal": [int(value.scaleb(scale)), 38, scale]}}}
+    return Literal("Decimal", (int(value.scaleb(scale)), 38, scale))
 
 
 def _cast(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:

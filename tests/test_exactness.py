@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from polars import col
 
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json
 from ddcore.expressions.exactness import LEAST, Bounds, Overflow, analyse
 from ddcore.expressions.expressions import RowTypes
 
@@ -31,7 +31,7 @@ types = RowTypes({"a": pl.Int64(), "b": pl.Int64(), "s": pl.String()})
 def test_an_interval_holds_all_values(expr: pl.Expr) -> None:
     grid = pl.DataFrame(list(product(range(-4, 5), repeat=2)), schema=["a", "b"], orient="row")
     grid = grid.with_columns(x=expr)
-    term = analyse(syntax.read(expr), types)
+    term = analyse(polars_json.read(expr), types)
     for a, b in product(INTERVALS, repeat=2):
         low, high = Bounds.of(term).bound({"a": a, "b": b})
         inside = grid.filter(A.is_between(*a), B.is_between(*b))["x"].drop_nulls()
@@ -55,7 +55,7 @@ def test_an_interval_holds_all_values(expr: pl.Expr) -> None:
     ],
 )
 def test_the_limit_is_exact_and_holds_for_every_part(expr: pl.Expr, most: int, fits: bool) -> None:
-    term = analyse(syntax.read(expr), types)
+    term = analyse(polars_json.read(expr), types)
     columns = {"a": (0, most), "b": (0, 1)}
     if fits:
         assert Bounds.of(term).bound(columns)[0] >= LEAST
@@ -66,4 +66,4 @@ def test_the_limit_is_exact_and_holds_for_every_part(expr: pl.Expr, most: int, f
 
 def test_literals_and_narrow_integers_become_int64() -> None:
     for expr in (pl.lit(1) + pl.lit(2), col("s").str.len_chars(), A.cast(pl.Int8) + 1):
-        assert analyse(syntax.read(expr), types).dtype == pl.Int64()
+        assert analyse(polars_json.read(expr), types).dtype == pl.Int64()

@@ -10,7 +10,7 @@ import samples
 
 import ddcore as dd
 from ddcore.base.errors import ExpressionError, ProgramError
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.expressions import Projection
 from ddcore.sql import program
 
@@ -26,22 +26,22 @@ def values(expr: pl.Expr, frame: pl.DataFrame) -> list[object] | str:
 
 
 def replaced(node: syntax.Tree, name: str, null: syntax.Tree) -> syntax.Tree:
-    return null if node == {"Column": name} else node
+    return null if isinstance(node, syntax.Column) and node.name == name else node
 
 
 @pytest.mark.parametrize(("title", "expr"), samples.ALL, ids=[title for title, _ in samples.ALL])
 def test_a_null_literal_is_like_a_null_in_a_column(title: str, expr: pl.Expr) -> None:
-    tree = syntax.read(expr)
+    tree = polars_json.read(expr)
     for name in syntax.columns(tree):
         dtype = samples.SCHEMA[name].polars
-        null = syntax.read(pl.lit(None, dtype=dtype).alias(name))
+        null = polars_json.read(pl.lit(None, dtype=dtype).alias(name))
         literal = syntax.rewrite(tree, functools.partial(replaced, name=name, null=null))
         frame = samples.rows(4, 1).with_columns(pl.lit(None, dtype=dtype).alias(name))
         try:
-            Projection({"x": syntax.build(literal)}, samples.SCHEMA)
+            Projection({"x": polars_json.build(literal)}, samples.SCHEMA)
         except ProgramError:  # refused when the program is built
             continue
-        actual = values(syntax.build(literal), frame)
+        actual = values(polars_json.build(literal), frame)
         if title in OF_ONE_LENGTH and name == "name":
             assert actual == "an error of a row"
             continue

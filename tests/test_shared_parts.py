@@ -21,7 +21,7 @@ from polars import col
 import ddcore as dd
 from ddcore.base.errors import ExpressionError
 from ddcore.base.schema import parse_schema
-from ddcore.expressions import stages, syntax
+from ddcore.expressions import polars_json, stages, syntax
 from ddcore.expressions.expressions import Predicate, Projection, canonical
 from ddcore.sql import program
 
@@ -141,19 +141,19 @@ def one_less(part: pl.Expr, level: int) -> pl.Expr:
 def nested(levels: int) -> pl.Expr:
     expr = col("a")
     for level in range(levels):
-        expr = syntax.share([expr], functools.partial(one_less, level=level))
+        expr = polars_json.share([expr], functools.partial(one_less, level=level))
     return expr
 
 
 def test_a_shared_part_is_one_part_of_the_tree() -> None:
-    tree = syntax.read(syntax.share([col("a") + 1, col("b") * 2], lambda x, y: x * y + x * y + x))
+    tree = polars_json.read(polars_json.share([col("a") + 1, col("b") * 2], lambda x, y: x * y + x * y + x))
     assert sum(syntax.operation(node) == "Plus" for node in syntax.walk(tree)) == 3
-    assert canonical(syntax.share([col("a") + 1], lambda x: x * x)) == "(* (+ a 1) (again 1))"
-    assert canonical(syntax.share([col("a")], lambda x: x * x)) == "(* a a)"
+    assert canonical(polars_json.share([col("a") + 1], lambda x: x * x)) == "(* (+ a 1) (again 1))"
+    assert canonical(polars_json.share([col("a")], lambda x: x * x)) == "(* a a)"
 
 
 def test_a_shared_part_may_be_used_where_another_is_bound() -> None:
-    both = syntax.share([nested(3)], lambda x: syntax.share([nested(3) + 1], lambda y: y * 2) + x)
+    both = polars_json.share([nested(3)], lambda x: polars_json.share([nested(3) + 1], lambda y: y * 2) + x)
     assert compute(both) == FRAME.select(x=both)["x"].to_list() == [14, 17, 2990, -7, None]
 
 
@@ -174,7 +174,7 @@ def test_the_stages_of_two_expressions_do_not_meet() -> None:
 
 
 def test_an_expression_of_ordinary_size_is_left_whole() -> None:
-    tree = syntax.read(syntax.share([col("a") + 1], lambda x: x * x))
+    tree = polars_json.read(polars_json.share([col("a") + 1], lambda x: x * x))
     assert stages.staged([tree], "x").stages == ()
 
 

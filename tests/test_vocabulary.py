@@ -19,13 +19,13 @@ import samples
 from polars import col, element
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import syntax, vocabulary
+from ddcore.expressions import polars_json, syntax, vocabulary
 from ddcore.expressions.expressions import ListProjection, Projection
 
 
 def test_every_allowed_name_has_a_sample() -> None:
     assert set(samples.FUNCTIONS) == vocabulary.FUNCTIONS
-    assert set(samples.OPERATORS) == vocabulary.OPERATORS
+    assert set(samples.OPERATORS) == {*syntax.OPERATORS}
     assert set(samples.INSIDE_LISTS) - {""} == vocabulary.INSIDE_LISTS
     assert set(samples.TYPES) == vocabulary.TYPES
 
@@ -33,7 +33,7 @@ def test_every_allowed_name_has_a_sample() -> None:
 @pytest.mark.parametrize("title", [*samples.FUNCTIONS, *samples.OPERATORS])
 def test_a_sample_uses_the_name_it_stands_for(title: str) -> None:
     for expr in (samples.FUNCTIONS | samples.OPERATORS)[title]:
-        names = {syntax.operation(node) for node in syntax.walk(syntax.read(expr))}
+        names = {syntax.operation(node) for node in syntax.walk(polars_json.read(expr))}
         aliases = {"LogicalAnd": "And", "LogicalOr": "Or"}
         assert names & {title, aliases.get(title)}, (title, names)
 

@@ -8,6 +8,7 @@ intermediate value of more than 38 digits is an error of Polars, a result of mor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -32,7 +33,7 @@ _SQL = {  # the product of SQL has a scale of its own
 _ALIKE = {
     *_SQL, "Plus", "Minus", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
     "Boolean.IsBetween", "Boolean.IsIn", "SumHorizontal", "MaxHorizontal", "MinHorizontal", "Clip", "FillNull",
-    "Coalesce", "Ternary", "ListExpr.Sum", "ListExpr.Contains", "ListExpr.Concat", "Replace", "ReplaceStrict",
+    "Coalesce", "Choice", "ListExpr.Sum", "ListExpr.Contains", "ListExpr.Concat", "Replace", "ReplaceStrict",
 }  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def _exact(tree: Tree, types: Types) -> Tree:
                 "cast to float64 or int64 first",
             )
         parts = _operands(tree, operation, parts, dtypes)
-        return syntax.binary(_SQL[operation], *parts) if operation in _SQL else syntax.with_children(tree, parts)
+        return syntax.call(_SQL[operation], *parts) if operation in _SQL else syntax.with_children(tree, parts)
     return tree
 
 
@@ -96,8 +97,8 @@ def _cast(part: Tree, dtype: pl.DataType, scale: int) -> Tree:
     """A decimal, an integer or a list of them at 38 digits; anything else as it is."""
     inner = element(dtype)
     if inner is not None:
-        return syntax.cast(part, {"List": {"Decimal": [_MOST_DIGITS, scale]}}) if _counts(inner) else part
-    return syntax.cast(part, {"Decimal": [_MOST_DIGITS, scale]}) if _counts(dtype) else part
+        return syntax.Cast(part, pl.List(pl.Decimal(_MOST_DIGITS, scale))) if _counts(inner) else part
+    return syntax.Cast(part, pl.Decimal(_MOST_DIGITS, scale)) if _counts(dtype) else part
 
 
 def _counts(dtype: pl.DataType) -> bool:
@@ -117,21 +118,21 @@ def _is_float(dtype: pl.DataType, part: Tree) -> bool:
 
 
 def _is_literal_or_whole(dtype: pl.DataType, part: Tree) -> bool:
-    return dtype.is_integer() or syntax.is_literal(part)
+    return dtype.is_integer() or isinstance(part, syntax.Literal)
 
 
 def _in_float(part: Tree, dtype: pl.DataType) -> Tree:
     """A decimal as a float: SQL text reads 2.5 as a decimal, but ``a / 2.5`` has no digits to keep."""
-    return syntax.cast(part, "Float64") if isinstance(dtype, pl.Decimal) else part
+    return syntax.Cast(part, pl.Float64()) if isinstance(dtype, pl.Decimal) else part
 
 
 def _as_written(part: Tree) -> Tree:
     """A float literal as the decimal it is written as, which is what SQL text takes it for; anything else as it is."""
     match part:
-        case {"Literal": {"Dyn": {"Float": float(value)}} | {"Scalar": {"Float64": float(value)}}}:
+        case syntax.Literal("Float" | "Float64", float(value)) if math.isfinite(value):
             written = Decimal(repr(value))
             scale = max(-int(written.as_tuple().exponent), 0)
             if scale <= _MOST_DIGITS // 2 and abs(written) < 10 ** (_MOST_DIGITS // 2):
                 unscaled = int(written.scaleb(scale))
-                return {"Literal": {"Scalar": {"Decimal": [unscaled, _MOST_DIGITS, scale]}}}
+                return syntax.Literal("Decimal", (unscaled, _MOST_DIGITS, scale))
     return part

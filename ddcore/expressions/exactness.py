@@ -16,17 +16,17 @@ every batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import decimals, syntax, temporal, vocabulary
+from ddcore.expressions import decimals, polars_json, syntax, temporal
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Interval, Term
 
-Interval = tuple[int, int]
 Intervals = Mapping[str, Interval]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -46,9 +46,6 @@ _ORDERED = {
     "MinHorizontal", "Clip",
 }  # fmt: skip
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
-_ASCENDING = {
-    "descending": False, "nulls_last": False, "multithreaded": False, "maintain_order": False, "limit": None,
-}  # fmt: skip
 _DIVISIONS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Sql.Div", "Sql.Rem", "Sql.IntDiv"}
 _OF_FLOATS = {"ListExpr.Mean", "ListExpr.Median", "ListExpr.Std", "ListExpr.Var"}
 
@@ -63,26 +60,6 @@ class Types(Protocol):
     def inside(self, dtype: pl.DataType) -> Types:
         """The types for trees over the elements of a list, which are a column whose name is empty."""
         ...
-
-
-@dataclass(slots=True)
-class Term:
-    """A node with its type. ``op`` is what it does to integers, or empty where it does no integer arithmetic.
-
-    ``interval`` bounds the values of an integer that is not computed by ``op``; a column's comes with the batch.
-    """
-
-    tree: Tree
-    dtype: pl.DataType
-    op: str = ""
-    parts: list[Term] = field(default_factory=list)
-    interval: Interval | None = None
-    computes: bool = False
-
-    @property
-    def is_int(self) -> bool:
-        """Whether the values are integers (a bare null counts as one)."""
-        return self.dtype.is_integer() or self.dtype == pl.Null()
 
 
 class Overflow(Exception):
@@ -141,7 +118,7 @@ _INTERVALS: dict[str, Callable[..., Interval]] = {
     "Sign": lambda _: (-1, 1),
     "Pow.Generic": _power,
     "SumHorizontal": _sum,
-    "Ternary": lambda _, *parts: _hull(*parts),
+    "Choice": lambda _, *parts: _hull(*parts),
     "FillNull": _hull,
     "Coalesce": _hull,
     "MaxHorizontal": _hull,
@@ -169,7 +146,7 @@ class Bounds:
         steps: list[tuple[str, tuple[int, ...], Interval, str | None]] = []
         for each in terms(term):
             numbers[id(each)] = len(steps)
-            column = each.tree["Column"] if syntax.kind(each.tree) == "Column" else None
+            column = each.tree.name if isinstance(each.tree, syntax.Column) else None
             parts = tuple(numbers[id(part)] for part in each.parts) if each.op else ()
             steps.append((each.op, parts, each.interval or (0, 0), column))
         return cls(tuple(steps))
@@ -221,20 +198,17 @@ def analyse(tree: Tree, types: Types) -> Term:
 
 def _with_lists(tree: Tree, types: Types) -> Tree:
     """The node with the expressions inside of its list prepared like the rest."""
-    if syntax.kind(tree) != "Eval":
+    if not isinstance(tree, syntax.Eval):
         return tree
-    body = tree["Eval"]
     element = decimals.element(types(syntax.children(tree))[0])
     if element is None:
         raise ProgramError(
             f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
         )
     inside = types.inside(element)
-    _, elements = vocabulary.inside_list(body)
-    new = [_element(tree, part, inside) for part in elements]
-    result = {"Eval": body | {"evaluation": vocabulary.with_inside(body, new)}}
-    if syntax.own_depth(result, []) > syntax.DEEPEST:  # a part of it cannot become a column
-        raise syntax.too_deep(tree)
+    result = replace(tree, part=_element(tree, tree.part, inside))
+    if polars_json.own_depth(result, []) > polars_json.DEEPEST:  # a part of it cannot become a column
+        raise polars_json.too_deep(tree)
     return result
 
 
@@ -251,11 +225,11 @@ def _element(tree: Tree, part: Tree, types: Types) -> Tree:
 
 
 def _element_to_column(node: Tree) -> Tree:
-    return {"Column": ""} if node == "Element" else node
+    return syntax.Column("") if isinstance(node, syntax.Element) else node
 
 
 def _column_to_element(node: Tree) -> Tree:
-    return "Element" if node == {"Column": ""} else node
+    return syntax.Element() if isinstance(node, syntax.Column) and not node.name else node
 
 
 def _own_tree(term: Term) -> Tree:
@@ -278,44 +252,42 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
 
     def change(node: Tree, parts: list[Tree]) -> Tree:
         inner = syntax.children(node)
-        names = [node["Column"]] if syntax.kind(node) == "Column" else [least[id(child)] for child in inner]
+        names = [node.name] if isinstance(node, syntax.Column) else [least[id(child)] for child in inner]
         # the column of the elements inside of a list has the empty name
         name = least[id(node)] = min((each for each in names if each is not None), default=None)
-        if id(node) in floats and name is not None and syntax.kind(parts[1]) != "Column":
-            zero = syntax.binary("Multiply", syntax.cast(_is_null(name), "Float64"), _number(0.0))
-            parts[1] = syntax.binary("Plus", syntax.cast(parts[1], "Float64"), zero)
+        if id(node) in floats and name is not None and not isinstance(parts[1], syntax.Column):
+            zero = syntax.call("Multiply", syntax.Cast(_is_null(name), pl.Float64()), _number(0.0))
+            parts[1] = syntax.call("Plus", syntax.Cast(parts[1], pl.Float64()), zero)
         return syntax.with_children(node, parts)
 
     return syntax.fold(tree, change)
 
 
 def _is_float_literal(node: Tree) -> bool:
-    return any(
-        "Float" in each["Literal"].get("Dyn", ()) for each in syntax.walk(node) if syntax.kind(each) == "Literal"
-    )
+    return any(isinstance(each, syntax.Literal) and each.dtype == "Float" for each in syntax.walk(node))
 
 
 def _is_null(name: str) -> Tree:
-    return syntax.boolean("IsNull", {"Column": name})
+    return syntax.call("Boolean.IsNull", syntax.Column(name))
 
 
 def _number(value: float) -> Tree:
-    return {"Literal": {"Scalar": {"Float64": value}}}
+    return syntax.Literal("Float64", value)
 
 
 def _with_int64_literals(node: Tree) -> Tree:
     """Polars guesses a type for a Python integer; ours is int64. Options of functions are left as they are."""
     operation = syntax.operation(node)
     takes_values = operation in _INTERVALS or operation.startswith(("Boolean.", "Sql."))
-    if syntax.kind(node) == "Function" and not takes_values:
+    if syntax.is_function(node) and not takes_values:
         return node
     return syntax.with_children(node, [_int64(child) for child in syntax.children(node)])
 
 
 def _int64(node: Tree) -> Tree:
     match node:
-        case {"Literal": {"Dyn": {"Int": int(value)}}}:
-            return {"Literal": {"Scalar": {"Int64": value}}}
+        case syntax.Literal("Int", value):
+            return syntax.Literal("Int64", value)
     return node
 
 
@@ -324,16 +296,16 @@ def _with_types_of_literals(tree: Tree) -> Tree:
 
     Such a part takes the type of its neighbours as a whole, so it cannot be typed, or computed, in pieces.
     """
-    if syntax.depth(tree) <= DEEPEST_LITERAL:
+    if polars_json.depth(tree) <= DEEPEST_LITERAL:
         return tree
     untyped: dict[int, int] = {}  # and their depths
 
     def change(node: Tree, parts: list[Tree]) -> Tree:
         result = syntax.with_children(node, parts)
         if syntax.is_untyped(node, untyped):
-            depth = syntax.own_depth(node, [untyped.get(id(each), 5) for each in syntax.children(node)])
+            depth = polars_json.own_depth(node, [untyped.get(id(each), 5) for each in syntax.children(node)])
             if depth > DEEPEST_LITERAL and _is_float_literal(node):
-                return syntax.cast(result, "Float64")
+                return syntax.Cast(result, pl.Float64())
             untyped[id(node)] = depth
         return result
 
@@ -355,14 +327,14 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
     """A node widened whose parts are widened already; ``inner``: the types of its children before that."""
     op = syntax.operation(tree)
     if dtype.is_integer() and op in _INTERVALS:
-        first = 1 if op == "Ternary" else 0
+        first = 1 if op == "Choice" else 0
         parts[first:] = [
-            syntax.cast(part, "Int64") if each == pl.Boolean() else part
+            syntax.Cast(part, pl.Int64()) if each == pl.Boolean() else part
             for part, each in zip(parts[first:], inner[first:], strict=True)
         ]
     result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
-        return syntax.binary(_SQL[op], *parts)
+        return syntax.call(_SQL[op], *parts)
     if op in _ORDERED and any(each.is_nested() for each in inner):
         raise ProgramError(
             f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
@@ -371,9 +343,9 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
     special = _special(result, dtype, op, parts, inner)
     if special is not None:
         return special
-    if op == "Cast" and tree["Cast"]["options"] == "Strict" and dtype == pl.Int64() and inner[0].is_integer():
+    if isinstance(tree, syntax.Cast) and tree.mode == "Strict" and dtype == pl.Int64() and inner[0].is_integer():
         return parts[0]  # already widened to int64
-    return syntax.cast(result, "Int64") if dtype.is_integer() and dtype != pl.Int64() else result
+    return syntax.Cast(result, pl.Int64()) if dtype.is_integer() and dtype != pl.Int64() else result
 
 
 def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: list[pl.DataType]) -> Tree | None:
@@ -382,34 +354,33 @@ def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: 
     if _is_unwatched(dtype, op, element):
         raise _out_of_sight(tree)
     if op == "ListExpr.Sum" and dtype.is_integer():
-        return syntax.cast(syntax.with_children(tree, [syntax.cast(parts[0], {"List": "Int128"})]), "Int64")
+        return syntax.Cast(syntax.with_children(tree, [syntax.Cast(parts[0], pl.List(pl.Int128))]), pl.Int64())
     if op in _OF_FLOATS and element is not None and not element.is_float():
-        return syntax.with_children(tree, [syntax.cast(parts[0], {"List": "Float64"})])
-    if op == "MeanHorizontal":
+        return syntax.with_children(tree, [syntax.Cast(parts[0], pl.List(pl.Float64))])
+    if isinstance(tree, syntax.Call) and op == "MeanHorizontal":
         return _mean(tree, parts, inner)
     if op == "ListExpr.SetOperation":
-        return {"Function": {"input": [tree], "function": {"ListExpr": {"Sort": _ASCENDING}}}}
+        return polars_json.applied(lambda lists: lists.list.sort(), tree)
     if op == "TrueDivide" and all(isinstance(each, pl.Duration) for each in inner) and inner[0] == inner[1]:
-        return syntax.with_children(tree, [syntax.function("ToPhysical", part) for part in parts])
+        return syntax.with_children(tree, [syntax.call("ToPhysical", part) for part in parts])
     return None
 
 
-def _mean(tree: Tree, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
+def _mean(tree: syntax.Call, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
     """A mean without wrapping: of integers by their exact sum, of anything else in floats."""
     if not all(each.is_integer() or each == pl.Boolean() for each in inner):
-        return syntax.with_children(tree, [syntax.cast(part, "Float64") for part in parts])
+        return syntax.with_children(tree, [syntax.Cast(part, pl.Float64()) for part in parts])
 
     def add_up(values: list[Tree]) -> Tree:
-        return {"Function": {"input": values, "function": {"SumHorizontal": syntax.named(tree)[1]}}}
+        return syntax.Call("SumHorizontal", tuple(values), tree.options)
 
-    count = add_up([syntax.cast(syntax.boolean("IsNotNull", part), "Int64") for part in parts])
-    none: Tree = {"Literal": {"Scalar": {"Int64": 0}}}
+    count = add_up([syntax.Cast(syntax.call("Boolean.IsNotNull", part), pl.Int64()) for part in parts])
     total = add_up(
-        [part if each.is_integer() else syntax.cast(part, "Int64") for part, each in zip(parts, inner, strict=True)]
+        [part if each.is_integer() else syntax.Cast(part, pl.Int64()) for part, each in zip(parts, inner, strict=True)]
     )
-    empty = syntax.binary("EqValidity", count, none)
-    null: Tree = {"Literal": {"Scalar": {"Null": "Int64"}}}
-    return syntax.binary("TrueDivide", total, syntax.ternary(empty, null, count))
+    empty = syntax.call("EqValidity", count, syntax.Literal("Int64", 0))
+    null = syntax.Literal("Null", "Int64")
+    return syntax.call("TrueDivide", total, syntax.Choice(empty, null, count))
 
 
 def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> bool:
@@ -440,10 +411,10 @@ def _type(tree: Tree, types: Types) -> Term:
     def term(node: Tree, parts: list[Term]) -> Term:
         result = Term(node, types([node])[0], parts=parts)
         op = syntax.operation(node)
-        values = result.parts[1:] if op == "Ternary" else result.parts
+        values = result.parts[1:] if op == "Choice" else result.parts
         if op in _INTERVALS and result.dtype.is_integer() and all(part.is_int for part in values):
             result.op = op
-        elif result.dtype.is_integer() and syntax.kind(node) != "Column":
+        elif result.dtype.is_integer() and not isinstance(node, syntax.Column):
             result.interval = _leaf(node, result.parts)
         result.computes = bool(result.op) or any(part.computes for part in result.parts)
         return result
@@ -453,9 +424,9 @@ def _type(tree: Tree, types: Types) -> Term:
 
 def _leaf(node: Tree, parts: list[Term]) -> Interval:
     match node:
-        case {"Literal": {"Scalar": {"Int64": int(value)}}}:
+        case syntax.Literal("Int64", value):
             return value, value
-        case {"Cast": _}:
+        case syntax.Cast():
             return _NARROW.get(parts[0].dtype, (LEAST, GREATEST))
     return LEAST, GREATEST
 
@@ -498,15 +469,15 @@ class _Forms:
         if not term.computes:
             self.exact[key] = term.tree
         elif term.op:
-            first = 1 if term.op == "Ternary" else 0
+            first = 1 if term.op == "Choice" else 0
             inner = [self.exact[id(part)] for part in parts[:first]] + [self.wide[id(part)] for part in parts[first:]]
             self.wide[key] = _operation(term, inner)
-            self.exact[key] = syntax.cast(self.wide[key], "Int64")
+            self.exact[key] = syntax.Cast(self.wide[key], pl.Int64())
             return inner
         else:
             self.exact[key] = syntax.with_children(term.tree, self._operands(term))
         if term.is_int:
-            self.wide[key] = syntax.cast(self.exact[key], "Int128")
+            self.wide[key] = syntax.Cast(self.exact[key], pl.Int128())
         return []
 
     def _operands(self, term: Term) -> list[Tree]:
@@ -519,27 +490,27 @@ class _Forms:
         if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
             return [(self.wide if part.op else self.exact)[id(part)] for part in parts]
         to_float = any(part.dtype.is_float() for part in parts) and (
-            syntax.kind(term.tree) == "BinaryExpr" or operation.startswith("Sql.")
+            syntax.is_operator(term.tree) or operation.startswith("Sql.")
         )
         return [
-            syntax.cast(self.wide[id(part)], "Float64") if to_float and part.op else self.exact[id(part)]
+            syntax.Cast(self.wide[id(part)], pl.Float64()) if to_float and part.op else self.exact[id(part)]
             for part in parts
         ]
 
 
 def _operation(term: Term, parts: list[Tree]) -> Tree:
     if term.op == "Negate":  # Polars has no negation of Int128
-        return syntax.binary("Minus", syntax.cast({"Literal": {"Scalar": {"Int64": 0}}}, "Int128"), parts[0])
+        return syntax.call("Minus", syntax.Cast(syntax.Literal("Int64", 0), pl.Int128()), parts[0])
     return syntax.with_children(term.tree, parts)
 
 
 def _guard(op: str, parts: list[Tree]) -> Tree:
     """True where the operation on these Int128 parts may overflow Int128, computed in floating point."""
-    sizes = [syntax.function("Abs", syntax.cast(part, "Float64")) for part in parts]
+    sizes = [syntax.call("Abs", syntax.Cast(part, pl.Float64())) for part in parts]
     total = sizes[0]
     for size in sizes[1:]:
         if op == "Pow.Generic":
-            total = {"Function": {"input": [total, size], "function": {"Pow": "Generic"}}}
+            total = syntax.call("Pow.Generic", total, size)
         else:
-            total = syntax.binary("Multiply" if op == "Multiply" else "Plus", total, size)
-    return syntax.binary("GtEq", total, {"Literal": {"Scalar": {"Float64": float(_GUARDED)}}})
+            total = syntax.call("Multiply" if op == "Multiply" else "Plus", total, size)
+    return syntax.call("GtEq", total, _number(float(_GUARDED)))

@@ -7,7 +7,6 @@ by itself, so that it can be applied to differences. Integers are int64 and over
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,11 +27,12 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
-from ddcore.expressions import decimals, exactness, stages, syntax, temporal, vocabulary
-from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow, Term
+from ddcore.expressions import decimals, exactness, polars_json, stages, syntax, temporal, vocabulary
+from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow
 from ddcore.expressions.stages import Staged
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Term
 from ddcore.expressions.words import Steps, steps_of
 from ddcore.text.wording import brief, meant
 
@@ -67,7 +67,7 @@ def canonical(expr: pl.Expr) -> str:
 
     Raises ProgramError for an expression that has none, because it calls a Python function.
     """
-    return syntax.text(syntax.bare(syntax.read(expr)))
+    return syntax.text(syntax.bare(polars_json.read(expr)))
 
 
 def identity(expr: pl.Expr) -> list[str]:
@@ -76,7 +76,7 @@ def identity(expr: pl.Expr) -> list[str]:
     A literal without one takes that of its neighbours, which are not always int64 and float64: ``cast(pl.Float32) *
     0.1`` is another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
     """
-    tree = syntax.bare(syntax.read(expr))
+    tree = syntax.bare(polars_json.read(expr))
     return [syntax.text(tree), *syntax.literals(tree)]
 
 
@@ -107,9 +107,9 @@ class Projection:
         formulas = []
         for name, expr in exprs.items():
             tree = _check(expr, schema)
-            if syntax.kind(tree) == "Column":
-                self.renames[name] = tree["Column"]
-                self.schema[name] = schema[tree["Column"]]
+            if isinstance(tree, syntax.Column):
+                self.renames[name] = tree.name
+                self.schema[name] = schema[tree.name]
                 continue
             if not syntax.columns(tree):
                 self.constants.append(name)
@@ -155,7 +155,7 @@ class Predicate:
 
     def __init__(self, exprs: Iterable[pl.Expr], schema: Schema) -> None:
         types = _typing(schema)
-        total: Tree = None
+        total: Tree | None = None
         for expr in exprs:
             tree = _check(expr, schema)
             dtype = types([tree])[0]
@@ -164,10 +164,10 @@ class Predicate:
                     f"the condition {syntax.display(tree)} is {dtype}, not bool",
                     "compare with something, or cast to bool",
                 )
-            total = tree if total is None else syntax.binary("And", total, tree)
+            total = tree if total is None else syntax.call("And", total, tree)
         if total is None:
-            total = {"Literal": {"Scalar": {"Boolean": True}}}
-        met = syntax.function("FillNull", total, {"Literal": {"Scalar": {"Boolean": False}}})
+            total = syntax.TRUE
+        met = syntax.call("FillNull", total, syntax.FALSE)
         self._formulas = _Formulas([_formula("met", total, exactness.analyse(met, types), pl.Boolean(), schema)])
         self.columns = self._formulas.columns
 
@@ -499,14 +499,14 @@ def _reason(failure: BaseException) -> str:
 def _integers(term: Term) -> set[str]:
     """The int64 columns that integer arithmetic reads."""
     terms = syntax.nodes(term, lambda each: each.parts if each.computes else [])
-    return {each.tree["Column"] for each in terms if syntax.kind(each.tree) == "Column" and each.dtype == pl.Int64()}
+    return {each.tree.name for each in terms if isinstance(each.tree, syntax.Column) and each.dtype == pl.Int64()}
 
 
 # -- checks when the program is built ---------------------------------------------------------------------------------
 
 
 def _check(expr: pl.Expr, schema: Schema) -> Tree:
-    tree = syntax.bare(syntax.read(expr))
+    tree = syntax.bare(polars_json.read(expr))
     vocabulary.check(tree)
     for name in syntax.columns(tree):
         if name not in schema:
@@ -545,8 +545,8 @@ class RowTypes:
 
     def _found(self, node: Tree, whole: Tree) -> pl.DataType:
         inner = syntax.children(node)
-        if syntax.kind(node) == "Column":
-            return self._schema[node["Column"]]
+        if isinstance(node, syntax.Column):
+            return self._schema[node.name]
         if all(id(each) in self._constant for each in inner):
             self._constant.add(id(node))
         if syntax.is_untyped(node, self._untyped):
@@ -571,22 +571,22 @@ class RowTypes:
             name: str | None = f"={number}"
             if syntax.operation(node) == "AsStruct":
                 name = syntax.result_name(child)
-            stays = id(child) in self._untyped or (id(child) in self._constant and syntax.kind(node) != "BinaryExpr")
-            stays = stays and syntax.depth(child) <= exactness.DEEPEST_LITERAL
+            stays = id(child) in self._untyped or (id(child) in self._constant and not syntax.is_operator(node))
+            stays = stays and polars_json.depth(child) <= exactness.DEEPEST_LITERAL
             if stays or name is None or name in schema:
                 schema |= {each: self._schema[each] for each in syntax.columns(child)}
                 stand_ins.append(child)
             else:
                 schema[name] = dtype
-                stand_ins.append({"Column": name})
-        return json.dumps(syntax.with_children(node, stand_ins)), schema
+                stand_ins.append(syntax.Column(name))
+        return polars_json.lowered(syntax.with_children(node, stand_ins)), schema
 
     def _reason(self, whole: Tree, failure: BaseException) -> str:
         """What Polars says of the whole expression, where it can read that: its message names the columns."""
-        if syntax.depth(whole) > syntax.DEEPEST:
+        if polars_json.depth(whole) > polars_json.DEEPEST:
             return _reason(failure)
         try:
-            _collected(syntax.build(whole), pl.LazyFrame(schema=self._schema))
+            _collected(polars_json.build(whole), pl.LazyFrame(schema=self._schema))
         except _FAILURES as better:
             return _reason(better)
         return _reason(failure)
@@ -606,7 +606,7 @@ class RowTypes:
 
 @lru_cache(maxsize=4096)
 def _dtype_of(shallow: str, schema: tuple[tuple[str, pl.DataType], ...]) -> pl.DataType:
-    return _collected(syntax.build(json.loads(shallow)), pl.LazyFrame(schema=dict(schema)))
+    return _collected(polars_json.expression(shallow), pl.LazyFrame(schema=dict(schema)))
 
 
 def _collected(expr: pl.Expr, frame: pl.LazyFrame) -> pl.DataType:

@@ -12,7 +12,7 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
-from ddcore.expressions import syntax, vocabulary
+from ddcore.expressions import polars_json, syntax, vocabulary
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import one_line
 
@@ -24,12 +24,12 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
 
     Empty where a selector matches nothing. Raises ProgramError where Polars does, and where two have one name.
     """
-    tree = syntax.read(expr)
+    tree = polars_json.read(expr)
     if not selects(expr):
         return {_output_name(expr, tree): expr}
     frame = _frame(schema)
     names = _names(expr, frame)
-    parts = [syntax.build(each) for each in _expand(tree, frame)]
+    parts = [polars_json.build(each) for each in _expand(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
             f"{syntax.display(tree)} may name any number of columns, and in this place it is not known which",
@@ -40,25 +40,25 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
 
 def selects(expr: pl.Expr) -> bool:
     """Whether ``expr`` may stand for any number of columns."""
-    return any(syntax.kind(node) == "Selector" for node in syntax.walk(syntax.read(expr)))
+    return any(map(syntax.is_selector, syntax.walk(polars_json.read(expr))))
 
 
 def column_names(expr: pl.Expr, schema: Schema) -> list[str] | None:
     """The columns that ``expr`` names, or None where it computes or renames anything."""
-    tree = syntax.read(expr)
-    if syntax.kind(tree) == "Column":
-        return [str(tree["Column"])]
-    return list(expand(expr, schema)) if syntax.kind(tree) == "Selector" else None
+    tree = polars_json.read(expr)
+    if isinstance(tree, syntax.Column):
+        return [tree.name]
+    return list(expand(expr, schema)) if syntax.is_selector(tree) else None
 
 
 def _expand(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
     """The tree once for each column that its selectors stand for."""
-    if syntax.kind(tree) == "Selector":
-        return [{"Column": name} for name in _names(syntax.build(tree), frame)]
+    if syntax.is_selector(tree):
+        return [syntax.Column(name) for name in _names(polars_json.build(tree), frame)]
     parts = [_expand(child, frame) for child in syntax.children(tree)]
     if all(len(part) == 1 for part in parts):
         return [syntax.with_children(tree, [part[0] for part in parts])]
-    if syntax.kind(tree) == "Function" and len(_names(syntax.build(tree), frame)) == 1:
+    if syntax.is_function(tree) and len(_names(polars_json.build(tree), frame)) == 1:
         return [syntax.with_children(tree, [each for part in parts for each in part])]
     width = max(map(len, parts)) if all(parts) else 0
     rows = [[part[place if len(part) > 1 else 0] for part in parts] for place in range(width)]

@@ -14,15 +14,13 @@ from itertools import zip_longest
 
 import polars as pl
 
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Tree
 
-__all__ = ["NO", "YES", "Scope", "Staged", "scopes", "staged", "together"]
+__all__ = ["Scope", "Staged", "scopes", "staged", "together"]
 
-YES: Tree = {"Literal": {"Scalar": {"Boolean": True}}}
-NO: Tree = {"Literal": {"Scalar": {"Boolean": False}}}
-_NULL: Tree = {"Literal": {"Scalar": {"Null": "Null"}}}
-_CUT = 60  # brackets: expressions deeper than syntax.DEEPEST are cut into pieces of this depth
+_NULL = syntax.Literal("Null", "Null")
+_CUT = 60  # brackets: expressions deeper than polars_json.DEEPEST are cut into pieces of this depth
 _SMALL = 4  # nodes: what has fewer is computed again where it is named again
 _FEW = 100  # nodes: so many more an expression may have when shared parts are written out
 
@@ -56,7 +54,7 @@ class Scope:
     """The rows that take one branch of a choice, of those of the scope around it."""
 
     around: Scope | None = None
-    choice: Tree = None
+    choice: Tree = syntax.TRUE
     taken: bool = True
     depth: int = 0
 
@@ -78,12 +76,13 @@ class Scope:
             if id(each) not in conditions:
                 conditions[id(each)] = each.condition(form(syntax.children(each.choice)[0]), outer)
             outer = conditions[id(each)]
-        return tree if outer is None else syntax.ternary(outer, tree, NO)
+        return tree if outer is None else syntax.Choice(outer, tree, syntax.FALSE)
 
     def condition(self, predicate: Tree, outer: Tree | None) -> Tree:
         """True for its rows and false for all others; ``outer``: the same of the scope around, None for all rows."""
-        here = syntax.ternary(predicate, YES, NO) if self.taken else syntax.ternary(predicate, NO, YES)
-        return here if outer is None else syntax.ternary(outer, here, NO)
+        yes, no = (syntax.TRUE, syntax.FALSE) if self.taken else (syntax.FALSE, syntax.TRUE)
+        here = syntax.Choice(predicate, yes, no)
+        return here if outer is None else syntax.Choice(outer, here, syntax.FALSE)
 
 
 def scopes(order: Sequence[Tree], roots: Sequence[Tree]) -> dict[int, Scope]:
@@ -94,7 +93,7 @@ def scopes(order: Sequence[Tree], roots: Sequence[Tree]) -> dict[int, Scope]:
         scope = found[id(node)]
         for place, child in enumerate(syntax.children(node)):
             inner = scope
-            if place and syntax.kind(node) == "Ternary":
+            if place and isinstance(node, syntax.Choice):
                 inner = Scope(scope, node, place == 1, scope.depth + 1)
             known = found.get(id(child))
             found[id(child)] = inner if known is None else _common(known, inner)
@@ -116,7 +115,7 @@ def _common(one: Scope, other: Scope) -> Scope:
 def staged(trees: Sequence[Tree], name: str) -> Staged:
     """Trees, ready to run; ``name`` is a prefix for the columns of stages."""
     if all(map(_is_ordinary, trees)):
-        return Staged((), tuple(map(syntax.build, trees)))
+        return Staged((), tuple(map(polars_json.build, trees)))
     return _Cutter(trees, name).staged()
 
 
@@ -124,7 +123,7 @@ def _is_ordinary(tree: Tree) -> bool:
     sizes: dict[int, int] = {}
     for node in syntax.nodes(tree, syntax.children):
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in syntax.children(node))
-    return sizes[id(tree)] <= len(sizes) + _FEW and syntax.depth(tree) <= syntax.DEEPEST
+    return sizes[id(tree)] <= len(sizes) + _FEW and polars_json.depth(tree) <= polars_json.DEEPEST
 
 
 @dataclass
@@ -135,7 +134,7 @@ class _Cutter:
     parts: list[tuple[str, Tree]] = field(default_factory=list)
 
     def staged(self) -> Staged:
-        whole = {"Function": {"input": list(self.trees), "function": "AsStruct"}}
+        whole = syntax.call("AsStruct", *self.trees)
         nodes = syntax.nodes(whole, syntax.children)[:-1]
         self._scopes = scopes(nodes[::-1], self.trees)
         self._conditions: dict[int, Tree] = {}
@@ -150,32 +149,32 @@ class _Cutter:
         for node in nodes:
             inner = syntax.children(node)
             result = syntax.with_children(node, [self._results[id(child)] for child in inner])
-            depth = syntax.own_depth(node, [self._depths[id(child)] for child in inner])
+            depth = polars_json.own_depth(node, [self._depths[id(child)] for child in inner])
             if syntax.is_untyped(node, untyped):
                 untyped.add(id(node))
             elif (id(node) in is_shared or depth > _CUT) and self._may_be_column(node, is_named):
                 result, depth = self._column(result, self._scopes[id(node)]), 5
             self._results[id(node)], self._depths[id(node)] = result, depth
-        exprs = tuple(syntax.build(self._results[id(tree)]) for tree in self.trees)
+        exprs = tuple(polars_json.build(self._results[id(tree)]) for tree in self.trees)
         stages: list[list[pl.Expr]] = [[] for _ in range(max(self.levels.values(), default=0))]
         for name, tree in self.parts:
-            stages[self.levels[name] - 1].append(syntax.build(tree).alias(name))
+            stages[self.levels[name] - 1].append(polars_json.build(tree).alias(name))
         return Staged(tuple(map(tuple, stages)), exprs)
 
     def _may_be_column(self, node: Tree, is_named: set[int]) -> bool:
         """Whether the result of a column in the place of a node is the same: a struct has the names of its parts."""
-        return bool(syntax.children(node)) and id(node) not in is_named and syntax.kind(node) != "Alias"
+        return bool(syntax.children(node)) and id(node) not in is_named and not isinstance(node, syntax.Alias)
 
     def _column(self, tree: Tree, scope: Scope) -> Tree:
         """A part as a column, computed in the rows of its scope."""
         condition = self._condition(scope)
-        return self._added(tree if condition is None else syntax.ternary(condition, tree, _NULL))
+        return self._added(tree if condition is None else syntax.Choice(condition, tree, _NULL))
 
     def _added(self, tree: Tree) -> Tree:
         name = f"={self.name}={len(self.levels)}"  # no name of a column begins like this
         self.levels[name] = 1 + max((self.levels.get(each, 0) for each in syntax.columns(tree)), default=0)
         self.parts.append((name, tree))
-        return {"Column": name}
+        return syntax.Column(name)
 
     def _condition(self, scope: Scope) -> Tree | None:
         """The condition of a scope as a column, None where it has all rows."""

@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.stages import scopes
 from ddcore.expressions.syntax import Tree
 
 if TYPE_CHECKING:
-    from ddcore.expressions.exactness import Term
+    from ddcore.expressions.terms import Term
 
 _DAYS = 36_525_000
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _LIMITS = {"ms": _DAYS * _PER_DAY["ms"], "us": _DAYS * _PER_DAY["us"], "ns": 2**62}
-_UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _PARTS = [604_800_000_000, 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1, 0.001]  # microseconds
 _PASSING = {
-    "Ternary", "Coalesce", "FillNull", "MaxHorizontal", "MinHorizontal", "Clip", "Eq", "NotEq", "Lt", "LtEq", "Gt",
+    "Choice", "Coalesce", "FillNull", "MaxHorizontal", "MinHorizontal", "Clip", "Eq", "NotEq", "Lt", "LtEq", "Gt",
     "GtEq", "EqValidity", "NotEqValidity", "Boolean.IsBetween", "Boolean.IsIn", "Boolean.IsNull", "Boolean.IsNotNull",
     "Alias", "RepeatBy", "Replace", "ReplaceStrict", "ToPhysical", "ListExpr.Concat", "ListExpr.Contains",
 }  # fmt: skip
@@ -80,7 +79,7 @@ def _guarded(term: Term, form: Callable[[Term], Tree]) -> Iterator[tuple[Tree, i
     """The guards of a term by itself: what must not be true, how much above the levels of its parts, and the reason."""
     timed = [part for part in term.parts if is_temporal(part.dtype)]
     operation = syntax.operation(term.tree)
-    if (not timed and not is_temporal(term.dtype)) or syntax.kind(term.tree) in ("Column", "Literal"):
+    if (not timed and not is_temporal(term.dtype)) or isinstance(term.tree, syntax.Column | syntax.Literal):
         return
     types = {str(each.dtype) for each in (*timed, *([term] if is_temporal(term.dtype) else []))}
     if (operation in _PASSING and len(types) == 1) or (operation == "Cast" and term.dtype.is_integer()):
@@ -97,7 +96,7 @@ def _guarded(term: Term, form: Callable[[Term], Tree]) -> Iterator[tuple[Tree, i
     if is_temporal(term.dtype):
         yield _outside(form(term), term.dtype), 2, _OUTSIDE
     loses = operation.startswith("TemporalExpr.") and operation not in _NULL_FOR_NONE
-    if (loses or operation in ("Plus", "Minus")) and not any(syntax.is_null(part.tree) for part in term.parts):
+    if (loses or operation in ("Plus", "Minus")) and not any(map(_is_null, term.parts)):
         yield _lost(term, form), 2, "there is no such date or time"
 
 
@@ -121,10 +120,8 @@ def _require_known(term: Term, operation: str) -> None:
 
 def _outside(tree: Tree, dtype: pl.DataType) -> Tree:
     limit = _limit(dtype)
-    number = syntax.cast(syntax.function("ToPhysical", tree), "Int64")
-    return syntax.binary(
-        "Or", syntax.binary("Lt", number, _integer(-limit)), syntax.binary("Gt", number, _integer(limit))
-    )
+    number = syntax.Cast(syntax.call("ToPhysical", tree), pl.Int64())
+    return syntax.call("Or", syntax.call("Lt", number, _integer(-limit)), syntax.call("Gt", number, _integer(limit)))
 
 
 def _limit(dtype: pl.DataType) -> int:
@@ -145,32 +142,32 @@ def _scaled(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree | 
         case "TemporalExpr.CastTimeUnit":
             return _beyond([(form(parts[0]), _per_day(term.dtype) / _per_day(parts[0].dtype))], _limit(term.dtype))
         case "TemporalExpr.TimeStamp":
-            unit = _UNITS[term.tree["Function"]["function"]["TemporalExpr"]["TimeStamp"]]
+            unit = polars_json.time_unit(term.tree)
             return _beyond([(form(parts[0]), _PER_DAY[unit] / _per_day(parts[0].dtype))], _LIMITS[unit])
         case "TemporalExpr.Duration":
-            unit = _UNITS[term.tree["Function"]["function"]["TemporalExpr"]["Duration"]]
+            unit = polars_json.time_unit(term.tree)
             scale = _PER_DAY[unit] / _PER_DAY["us"]
             sizes = [(form(part), size * scale) for part, size in zip(parts, _PARTS, strict=True)]
             return _beyond(sizes, _LIMITS[unit])
         case "Multiply" | "Sql.Mul":
-            product = syntax.binary("Multiply", *(_size(form(part)) for part in parts))
-            return _not(syntax.binary("LtEq", product, _float(_limit(term.dtype))))
+            product = syntax.call("Multiply", *(_size(form(part)) for part in parts))
+            return _not(syntax.call("LtEq", product, _float(_limit(term.dtype))))
     return None
 
 
 def _beyond(sizes: list[tuple[Tree, float]], limit: int) -> Tree:
     """True where the sum of the parts' absolute numbers, each times its factor, is more than the limit, or NaN."""
-    total = syntax.binary("Multiply", _size(sizes[0][0]), _float(sizes[0][1]))
+    total = syntax.call("Multiply", _size(sizes[0][0]), _float(sizes[0][1]))
     for tree, factor in sizes[1:]:
-        total = syntax.binary("Plus", total, syntax.binary("Multiply", _size(tree), _float(factor)))
-    return _not(syntax.binary("LtEq", total, _float(limit)))
+        total = syntax.call("Plus", total, syntax.call("Multiply", _size(tree), _float(factor)))
+    return _not(syntax.call("LtEq", total, _float(limit)))
 
 
 def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree | None:
     if operation not in _BY_TEXT or len(term.parts) < 2:
         return None
     match form(term.parts[1]):
-        case {"Literal": {"Scalar": {"String": text}} | {"Dyn": {"Str": text}}}:
+        case syntax.Literal("String" | "Str", text):
             if not re.match(_STEP, text) or not text.strip("-"):
                 raise ProgramError(
                     f"the expression {syntax.display(term.tree)} has the step {text!r}",
@@ -178,34 +175,37 @@ def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree 
                 )
             return None
         case step:
-            return _not(syntax.binary("And", _contains(step, _STEP), _contains(step, r"\d")))
+            return _not(syntax.call("And", _contains(step, _STEP), _contains(step, r"\d")))
 
 
 def _contains(text: Tree, pattern: str) -> Tree:
-    contains = {"StringExpr": {"Contains": {"literal": False, "strict": True}}}
-    return {"Function": {"input": [text, {"Literal": {"Scalar": {"String": pattern}}}], "function": contains}}
+    return polars_json.applied(lambda texts: texts.str.contains(pattern), text)
 
 
 def _lost(term: Term, form: Callable[[Term], Tree]) -> Tree:
     """True where the result is null and no part is."""
-    lost = syntax.boolean("IsNull", form(term))
+    lost = syntax.call("Boolean.IsNull", form(term))
     for part in term.parts:
-        if not syntax.is_literal(part.tree):
-            lost = syntax.binary("And", lost, syntax.boolean("IsNotNull", form(part)))
+        if not isinstance(part.tree, syntax.Literal):
+            lost = syntax.call("And", lost, syntax.call("Boolean.IsNotNull", form(part)))
     return lost
 
 
+def _is_null(term: Term) -> bool:
+    return isinstance(term.tree, syntax.Literal) and term.tree.dtype == "Null"
+
+
 def _size(tree: Tree) -> Tree:
-    return syntax.function("Abs", syntax.cast(syntax.function("ToPhysical", tree), "Float64"))
+    return syntax.call("Abs", syntax.Cast(syntax.call("ToPhysical", tree), pl.Float64()))
 
 
 def _not(tree: Tree) -> Tree:
-    return syntax.boolean("Not", tree)
+    return syntax.call("Boolean.Not", tree)
 
 
 def _integer(value: int) -> Tree:
-    return {"Literal": {"Scalar": {"Int64": value}}}
+    return syntax.Literal("Int64", value)
 
 
 def _float(value: float) -> Tree:
-    return {"Literal": {"Scalar": {"Float64": float(value)}}}
+    return syntax.Literal("Float64", float(value))

@@ -7,20 +7,16 @@ below row by row, in batches cut at random and in several processes: a new name 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import polars as pl
+
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import syntax
-from ddcore.expressions.syntax import Tree
+from ddcore.expressions import polars_json, syntax
+from ddcore.expressions.syntax import Call, Cast, Column, Element, Eval, Foreign, Literal, Tree
 
 Objection = tuple[str, str]
 """The end of an error message, to follow the expression's text, and a hint."""
-
-OPERATORS = {
-    "Plus", "Minus", "Multiply", "TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Eq", "NotEq", "Lt", "LtEq",
-    "Gt", "GtEq", "EqValidity", "NotEqValidity", "And", "Or", "Xor", "LogicalAnd", "LogicalOr",
-}  # fmt: skip
 
 FUNCTIONS = {
     "Abs", "AsStruct", "Atan2", "Ceil", "Clip", "Coalesce", "Erf", "Erfc", "Exp", "FillNull", "Floor", "Log", "Log1p",
@@ -88,12 +84,6 @@ _VALUES: dict[str, slice] = {
     "StringExpr.ContainsAny": slice(1, 2), "StringExpr.ReplaceMany": slice(1, 3),
     "TemporalExpr.Replace": slice(1, None), "ListExpr.CountMatches": slice(1, 2),
 }  # fmt: skip
-# Where a function's options name the type of its result.
-_TYPE_OF: dict[str, Callable[[Any], Any]] = {
-    "StringExpr.Strptime": lambda options: options[0], "StringExpr.ToInteger": lambda options: options["dtype"],
-    "StringExpr.JsonDecode": lambda options: options, "BinaryExpr.Reinterpret": lambda options: options[0],
-    "Range.IntRanges": lambda options: options["dtype"],
-}  # fmt: skip
 _UNSTABLE = {
     "Random", "Hash", "Sample", "Shuffle", "Mode", "ValueCounts", "UniqueCounts", "AnonymousFunction",
     "AnonymousAgg",
@@ -122,24 +112,28 @@ def _first_objection(tree: Tree, inside: bool) -> Objection | None:
     return None
 
 
-def _objection(node: Tree, inside: bool) -> Objection | None:
-    kind = syntax.kind(node)
-    if kind in ("NonFinite", "Ternary", "Alias", "KeepName", "RenameAlias") or (kind == "BinaryExpr" and _known(node)):
-        return None
-    by_kind: dict[str, Callable[[], Objection | None]] = {
-        "Literal": lambda: _objection_to_literal(node["Literal"]),
-        "Cast": lambda: _objection_to_cast(node["Cast"]),
-        "Eval": lambda: _objection_to_eval(node["Eval"]),
-        "Function": lambda: _objection_to_function(node),
-        "Selector": lambda: ("may name any number of columns", "name each column by itself"),
-        "Column": lambda: ("reads a column inside a list", "use pl.element() there") if inside else None,
-        "Element": lambda: None if inside else ("uses pl.element() outside of a list", "name a column"),
-    }
-    return by_kind[kind]() if kind in by_kind else _mixes(syntax.kind(node["Agg"]) if kind == "Agg" else kind)
-
-
-def _known(node: Tree) -> bool:
-    return node["BinaryExpr"]["op"] in OPERATORS
+def _objection(node: Tree, inside: bool) -> Objection | None:  # noqa: PLR0911  (one case, one return)
+    match node:
+        case Literal():
+            return _objection_to_literal(node)
+        case Cast():
+            if node.mode == "Overflowing":
+                how = "cast without it: what does not fit is an error"
+                return "casts with wrap_numerical, where integers wrap around", how
+            return _objection_to_type(node.dtype)
+        case Eval():
+            return _objection_to_eval(node)
+        case Call() if not syntax.is_operator(node):
+            return _objection_to_function(node)
+        case Column() if inside:
+            return "reads a column inside a list", "use pl.element() there"
+        case Element() if not inside:
+            return "uses pl.element() outside of a list", "name a column"
+        case Foreign("Selector"):
+            return "may name any number of columns", "name each column by itself"
+        case Foreign(kind, body):
+            return _mixes(next(iter(body)) if kind == "Agg" else kind)
+    return None
 
 
 def _mixes(name: str) -> Objection:
@@ -150,96 +144,49 @@ def _unlisted(name: str) -> Objection:
     return f"uses {syntax.snake(name.rpartition('.')[2])}, which expressions may not use", _UNLISTED
 
 
-def _objection_to_literal(body: dict[str, Any]) -> Objection | None:
-    if "Series" in body:
+def _objection_to_literal(literal: Literal) -> Objection | None:
+    if literal.dtype == "Series":
         return "holds a whole series as a value", "join with a collection of these values"
-    value = body.get("Dyn", {}).get("Int", 0)
-    if not -(2**63) <= value < 2**63:
-        return f"has the literal {value}, beyond int64", "integer literals are int64"
+    if literal.dtype == "Int" and not -(2**63) <= literal.value < 2**63:
+        return f"has the literal {literal.value}, beyond int64", "integer literals are int64"
     return None
 
 
-def _objection_to_cast(body: dict[str, Any]) -> Objection | None:
-    if body["options"] == "Overflowing":
-        return "casts with wrap_numerical, where integers wrap around", "cast without it: what does not fit is an error"
-    return _objection_to_type(body["dtype"])
-
-
-def _objection_to_type(dtype: Any) -> Objection | None:
-    """``dtype`` as Polars writes it: a name, or a name and its inner types, perhaps inside of a ``Literal``."""
-    if isinstance(dtype, dict) and "Literal" in dtype:
-        dtype = dtype["Literal"]
-    name = dtype if isinstance(dtype, str) else next(iter(dtype), "")
+def _objection_to_type(dtype: pl.DataType) -> Objection | None:
+    name = dtype.base_type().__name__
     if name not in TYPES:
         return f"casts to {name}, whose values depend on more than the row", "cast to string, a number or a date"
-    inner = (
-        [dtype["List"]] if name == "List" else [field["dtype"] for field in dtype["Struct"]] if name == "Struct" else []
-    )
-    return next(filter(None, map(_objection_to_type, inner)), None)
+    inner: list[Any] = [dtype.inner] if isinstance(dtype, pl.List) else []
+    if isinstance(dtype, pl.Struct):
+        inner = [field.dtype for field in dtype.fields]
+    instances = (each() if isinstance(each, type) else each for each in inner)
+    return next(filter(None, map(_objection_to_type, instances)), None)
 
 
-def _objection_to_eval(body: dict[str, Any]) -> Objection | None:
-    if body["variant"] not in ("List", "ListAgg"):
+def _objection_to_eval(node: Eval) -> Objection | None:
+    if node.variant not in ("List", "ListAgg"):
         return "accumulates over rows, or takes arrays apart", _MIXING
-    whole, parts = inside_list(body)
-    if body["variant"] == "ListAgg" and whole not in _AGGREGATES:
+    if node.variant == "ListAgg" and node.whole not in _AGGREGATES:
         return "aggregates inside a list", "use list.sum() and the like, or take the list apart with flat_map()"
-    for part in parts:
-        objection = _first_objection(part, inside=True)
-        if objection:
-            return f"inside the list {objection[0]}", objection[1]
-    return None
+    objection = _first_objection(node.part, inside=True)
+    return objection and (f"inside the list {objection[0]}", objection[1])
 
 
-def inside_list(body: dict[str, Any]) -> tuple[str | None, list[Tree]]:
-    """The operation of an ``Eval`` on the whole list (None: none), and the trees that it applies to each element."""
-    match body["evaluation"]:
-        case {"Filter": {"input": {"Column": ""} | "Element", "by": by}}:
-            return "Filter", [by]
-        case {"Function": {"input": [inner], "function": {"Unique": _} | "Reverse" as how}}:
-            return how if isinstance(how, str) else "Unique", [inner]
-        case {"Function": {"input": [inner], "function": {"Boolean": {"Any": _} | {"All": _} as how}}}:
-            return next(iter(how)), [inner]
-        case {"Agg": {"Item": {"input": inner}}}:
-            return "Item", [inner]
-        case {"Agg": {"First": inner}} | {"Agg": {"Last": inner}} | {"Agg": {"NUnique": inner}} as agg:
-            return next(iter(agg["Agg"])), [inner]
-    return None, [body["evaluation"]]
-
-
-def with_inside(body: dict[str, Any], new: list[Tree]) -> Tree:
-    """The evaluation of an ``Eval`` with other trees in the places of :func:`inside_list`. Unique keeps the order."""
-    evaluation = body["evaluation"]
-    match inside_list(body)[0]:
-        case None:
-            return new[0]
-        case "Filter":
-            return {"Filter": evaluation["Filter"] | {"by": new[0]}}
-        case "Unique":
-            return {"Function": {"input": new, "function": {"Unique": True}}}
-        case "Reverse" | "Any" | "All":
-            return {"Function": evaluation["Function"] | {"input": new}}
-        case "Item":
-            return {"Agg": {"Item": evaluation["Agg"]["Item"] | {"input": new[0]}}}
-        case name:
-            return {"Agg": {name: new[0]}}
-
-
-def _objection_to_function(node: Tree) -> Objection | None:
-    name, options = syntax.named(node)
+def _objection_to_function(node: Call) -> Objection | None:
+    name = node.name
     last = name.rpartition(".")[2]
     if last in _UNSTABLE and name not in FUNCTIONS:
         return f"uses {syntax.snake(last)}, whose result is not the same in every run", "compute it otherwise"
     if name not in FUNCTIONS:
         return _unlisted(name) if "." in name and name not in _OF_ROWS else _mixes(last)
-    if last == "Strptime" and options[1]["format"] is None:
+    if last == "Strptime" and polars_json.time_format(node) is None:
         return "guesses the format of times from the rows that are there", "give format= to the function"
-    if name in _VALUES and not all(map(_is_values, syntax.children(node)[_VALUES[name]])):
+    if name in _VALUES and not all(map(_is_values, node.args[_VALUES[name]])):
         return f"has a column where {syntax.snake(last)} takes values", "give values, use when().then(), or join"
-    dtype = _TYPE_OF[name](options) if name in _TYPE_OF else None
+    dtype = polars_json.result_type(node)
     return _objection_to_type(dtype) if dtype is not None else None
 
 
 def _is_values(tree: Tree) -> bool:
     inner = syntax.bare(tree)
-    return syntax.is_literal(inner) or (syntax.kind(inner) == "Cast" and _is_values(syntax.children(inner)[0]))
+    return isinstance(inner, Literal) or (isinstance(inner, Cast) and _is_values(inner.expr))

@@ -88,10 +88,10 @@ class _Program:
     def add(self, node: Tree, parts: list[tuple[int, str]]) -> tuple[int, str]:
         """The number and the type of the step of a node; none of a column until its values are used."""
         operation = syntax.operation(node)
-        if operation == "Column":
-            return self._step(_Step(column=node["Column"]), "")
-        if operation == "Literal":
-            return self._literal(node["Literal"])
+        if isinstance(node, syntax.Column):
+            return self._step(_Step(column=node.name), "")
+        if isinstance(node, syntax.Literal):
+            return self._literal(node)
         if operation in _NULL_TESTS:
             return self._null_test(operation, *parts)
         return self._call(operation, [self._value(*part) for part in parts])
@@ -100,11 +100,11 @@ class _Program:
         self.steps.append(step)
         return len(self.steps) - 1, kind
 
-    def _literal(self, body: Any) -> tuple[int, str]:
-        match body:
-            case {"Scalar": {"Int64": int(value)}} if value > _NULL:
+    def _literal(self, literal: syntax.Literal) -> tuple[int, str]:
+        match literal:
+            case syntax.Literal("Int64", int(value)) if value > _NULL:
                 return self._step(_Step(value=value), "int64")
-            case {"Scalar": {"Boolean": bool(value)}}:
+            case syntax.Literal("Boolean", bool(value)):
                 return self._step(_Step(value=value), "bool")
         raise _Other
 
@@ -137,7 +137,7 @@ class _Program:
                 return self._step(_Step(functions[operation], numbers), gives)
         if operation == "FillNull" and kinds[0] == kinds[1]:
             return parts[0]
-        if operation == "Ternary" and kinds[0] == "bool" and kinds[1] == kinds[2]:
+        if operation == "Choice" and kinds[0] == "bool" and kinds[1] == kinds[2]:
             return self._step(_Step("where", numbers), kinds[1])
         raise _Other
 

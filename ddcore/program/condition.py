@@ -17,7 +17,7 @@ import polars as pl
 from ddcore.base.errors import ExpressionError, ProgramError, UsageError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
-from ddcore.expressions import exactness, expressions, syntax
+from ddcore.expressions import exactness, expressions, polars_json, syntax
 from ddcore.expressions.expressions import Predicate, RowTypes
 from ddcore.expressions.syntax import Tree
 from ddcore.operators import arguments
@@ -63,15 +63,15 @@ class Condition:
         try:
             with planning(origin):
                 trees = [part for each in arguments.flat([value]) for part in _conjuncts(_tree(each, schema))]
-                self._whole = arguments.checked(Predicate, list(map(syntax.build, trees)), schema)
+                self._whole = arguments.checked(Predicate, list(map(polars_json.build, trees)), schema)
         except ProgramError as error:
             raise UsageError(error.message, _hint(error, self.text, schema)) from None
         sure = [tree for tree in trees if _is_total(tree, schema)][:_MOST]
         rest = [tree for tree in trees if not any(tree is each for each in sure)]
-        self.pushed = syntax.build(reduce(partial(syntax.binary, "And"), sure)) if sure else None
+        self.pushed = polars_json.build(reduce(partial(syntax.call, "And"), sure)) if sure else None
         self._comparisons = [each for each in map(_comparison, sure) if each is not None and _is_int(schema, each[0])]
         with planning(origin):
-            self._rest = Predicate(list(map(syntax.build, rest)), schema) if rest else None
+            self._rest = Predicate(list(map(polars_json.build, rest)), schema) if rest else None
 
     @property
     def is_pushed(self) -> bool:
@@ -106,19 +106,16 @@ class Condition:
 def _tree(value: Any, schema: Schema) -> Tree:
     parsed = arguments.checked(expressions.parse, value, bare_string="sql")
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
-    tree = syntax.bare(arguments.checked(syntax.read, arguments.single(schema, parsed, "where", hint)))
+    tree = syntax.bare(arguments.checked(polars_json.read, arguments.single(schema, parsed, "where", hint)))
     return syntax.rewrite(tree, lambda node: _in_utc(node, schema))
 
 
 def _in_utc(node: Tree, schema: Schema) -> Tree:
     """A comparison of a column with a timestamp that has no zone, as SQL writes it: all our timestamps are in UTC."""
     match node:
-        case {
-            "BinaryExpr": {"left": {"Column": name}, "right": {"Literal": {"Scalar": {"Datetime": [at, unit, None]}}}}
-        }:
-            if name in schema and schema[name].name == "timestamp":
-                utc = {"Literal": {"Scalar": {"Datetime": [at, unit, {"inner": "UTC"}]}}}
-                return {"BinaryExpr": node["BinaryExpr"] | {"right": utc}}
+        case syntax.Call(op, (syntax.Column(name) as column, syntax.Literal("Datetime", (at, unit, None)))):
+            if op in syntax.OPERATORS and name in schema and schema[name].name == "timestamp":
+                return syntax.call(op, column, syntax.Literal("Datetime", (at, unit, "UTC")))
     return node
 
 
@@ -137,12 +134,12 @@ def _is_total(tree: Tree, schema: Schema) -> bool:
     """Whether Polars computes a condition for every row, as the exact evaluation does."""
     columns = {name: kind.polars for name, kind in schema.items()}
     types = RowTypes(columns)
-    if syntax.depth(tree) > _DEEPEST or not all(_is_total_node(node, types) for node in syntax.walk(tree)):
+    if polars_json.depth(tree) > _DEEPEST or not all(_is_total_node(node, types) for node in syntax.walk(tree)):
         return False
     if syntax.text(exactness.analyse(tree, types).tree) != syntax.text(tree):
         return False
     try:  # for what has no column in it, such as a cast of a literal, or a pattern
-        pl.DataFrame(schema=columns).clear(1).select(syntax.build(tree))
+        pl.DataFrame(schema=columns).clear(1).select(polars_json.build(tree))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return False
     return True
@@ -150,9 +147,9 @@ def _is_total(tree: Tree, schema: Schema) -> bool:
 
 def _is_total_node(node: Tree, types: RowTypes) -> bool:
     parts = syntax.children(node)
-    if syntax.kind(node) == "Cast" and node["Cast"]["dtype"] == {"Literal": "Boolean"}:  # SQL casts what is negated
+    if isinstance(node, syntax.Cast) and node.dtype == pl.Boolean():  # SQL casts what is negated
         return bool(types(parts) == [pl.Boolean()])
-    if not syntax.columns(node) or syntax.kind(node) == "Column":
+    if not syntax.columns(node) or isinstance(node, syntax.Column):
         return True
     is_pattern = syntax.operation(node) in _BY_VALUE
     return syntax.operation(node) in _TOTAL and not (is_pattern and any(map(syntax.columns, parts[1:])))
@@ -161,15 +158,11 @@ def _is_total_node(node: Tree, types: RowTypes) -> bool:
 def _comparison(tree: Tree) -> tuple[str, str, int] | None:
     """A column's name, the operator and the value of a comparison with an integer."""
     match tree:
-        case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": {"Literal": literal}}}:
-            pass
-        case {"BinaryExpr": {"left": {"Literal": literal}, "op": op, "right": {"Column": name}}}:
+        case syntax.Call(op, (syntax.Column(name), syntax.Literal("Int" | "Int64", value))):
+            return (name, op, value) if op in _CAN_HOLD else None
+        case syntax.Call(op, (syntax.Literal("Int" | "Int64", value), syntax.Column(name))):
             op = _TURNED.get(op, op)
-        case _:
-            return None
-    match literal:
-        case {"Dyn": {"Int": value}} | {"Scalar": {"Int64": value}} if op in _CAN_HOLD:
-            return name, op, int(value)
+            return (name, op, value) if op in _CAN_HOLD else None
     return None
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, null, shared
 
@@ -49,7 +49,7 @@ def _null_for_zero(value: Value) -> pl.Expr:
 
 def _remainder(values: Values, node: exp.Mod) -> Value:
     left, right = (values.require(values.of(each), "int64") for each in (node.this, node.expression))
-    return Value(syntax.called({"Sql": {"Binary": "Rem"}}, [left.expr, right.expr]), INT, node)
+    return Value(polars_json.called("Sql.Rem", [left.expr, right.expr]), INT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:

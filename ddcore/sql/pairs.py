@@ -53,9 +53,9 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
 
 def safe_struct(expr: pl.Expr) -> bool:
     """Whether an expression makes a struct, which is no null where its field is one."""
-    from ddcore.expressions import syntax
+    from ddcore.expressions import polars_json, syntax
 
-    return syntax.operation(syntax.read(expr)) == "AsStruct"
+    return syntax.operation(polars_json.read(expr)) == "AsStruct"
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:

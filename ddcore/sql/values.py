@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, parse_type
-from ddcore.expressions import syntax
+from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve
 from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
@@ -315,7 +315,7 @@ def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
         new = dict(zip(names, exprs, strict=True))
         return body(*(replace(each, expr=new.get(number, each.expr)) for number, each in enumerate(values)))
 
-    return syntax.share([values[number].expr for number in names], inner)
+    return polars_json.share([values[number].expr for number in names], inner)
 
 
 def is_plain(expr: pl.Expr) -> str | None:
