@@ -53,7 +53,14 @@ def several(*kinds: Kind) -> tuple[Kind, ...]:
 
 
 class inline:
-    """A small helper of kernels, compiled into each of them."""
+    """A small helper of kernels, compiled into each place that calls it.
+
+    LLVM itself leaves such a function apart, because an array is some ten arguments to it. Each call of one then passes
+    them in memory and counts references to its arrays by locked instructions, which takes longer than the few rows of a
+    key.
+    """
+
+    forced = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
@@ -69,13 +76,20 @@ class inline:
 
     @cached_property
     def _dispatcher(self) -> Any:
-        return _dispatcher(self.py_func)
+        return _dispatcher(self.py_func, self.forced)
 
 
-def _dispatcher(function: Callable[..., Any]) -> Any:
+class apart(inline):
+    """A helper that is long, or seldom called: one function that its callers share."""
+
+    forced = False
+
+
+def _dispatcher(function: Callable[..., Any], inlined: bool = False) -> Any:
+    """``inlined``: LLVM compiles it into its callers, however long it is."""
     import numba
 
-    return numba.njit(nogil=True, error_model="numpy", inline="never")(function)
+    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=inlined)(function)
 
 
 def _compiled(
