@@ -187,7 +187,7 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
 def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout) -> SortedBatch:
     """Several small files, and columns of other rows, as one run in memory."""
     load_texts([file.file for file in small])
-    columns = np.concatenate([*(file.columns() for file in small), *others], axis=1)
+    columns = np.concatenate([*(file.read_columns() for file in small), *others], axis=1)
     words = len(layout.stored)
     batch = arrange(columns[0], list(columns[1 : 1 + words]), list(columns[1 + words : -1]), columns[-1])
     reads = [file.take_reads() for file in small]
@@ -289,7 +289,7 @@ class FileBatch(SortedBatch):
         """Have all rows in memory."""
         self.widen()
 
-    def columns(self) -> np.ndarray:
+    def read_columns(self) -> np.ndarray:
         """Codes, words, times and diffs of all rows, read anew: int64 (columns, n)."""
         self._rows_read += self._rows
         return self.file.columns(slice(self._first, self._first + self._rows))
