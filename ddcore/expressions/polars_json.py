@@ -33,10 +33,6 @@ DEEPEST = 110
 """How many brackets deep the JSON of an expression may be: Polars reads 127, and options of functions need some."""
 _NUMBERS = count()  # of shared parts: those of two expressions that become one must differ
 _TOKENS = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"|[^][{},:"\s]+')
-_FAMILIES = {
-    "StringExpr", "TemporalExpr", "ListExpr", "BinaryExpr", "ArrayExpr", "StructExpr", "Sql", "Bitwise", "Business",
-    "Pow", "Boolean", "Range", "Trigonometry",
-}  # fmt: skip
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _NULL_FLOATS = ('"Float":null', '"Float64":null')
 _SQL_OPERATORS = {"Plus", "Minus", "Mul", "Div", "IntDiv", "Rem", "Eq", "EqMissing", "Lt", "LtEq", "Gt", "GtEq"}
@@ -95,8 +91,7 @@ def own_depth(node: Tree, parts: list[int]) -> int:
     """How deep a node is, from the depths of its children."""
     if isinstance(node, Eval):
         parts = [*parts, depth(node.part) + (3 if node.whole else 0)]
-    is_function = isinstance(node, Call) and node.name not in syntax.OPERATORS
-    return max(parts) + (3 if is_function else 2) if parts else 5
+    return max(parts) + (3 if syntax.is_function(node) else 2) if parts else 5
 
 
 # -- expressions that are written with Polars' own methods -------------------------------------------------------------
@@ -186,7 +181,7 @@ def _json(tree: Tree, parts: list[_Json]) -> _Json:  # noqa: PLR0911  (one case,
             return {"Column": tree.name}
         case Literal():
             return _literal_json(tree)
-        case Call() if tree.name in syntax.OPERATORS:
+        case Call() if syntax.is_operator(tree):
             return {"BinaryExpr": {"left": parts[0], "op": tree.name, "right": parts[1]}}
         case Call():
             return {"Function": {"input": parts, "function": _function_json(tree.name, tree.options)}}
@@ -369,7 +364,7 @@ def _named(function: _Json) -> tuple[str, Any]:
     if len(function) != 1:
         return "", ()
     family, rest = next(iter(function.items()))
-    if family not in _FAMILIES:
+    if family not in syntax.FAMILIES:
         return family, rest
     if isinstance(rest, str):
         return f"{family}.{rest}", ()

@@ -20,11 +20,12 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-_FAMILIES = {
+FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
     "Boolean": "", "Range": "", "Trigonometry": "",
 }  # fmt: skip
+"""Families of functions, and how users write them."""
 OPERATORS = {
     "Plus": "+", "Minus": "-", "Multiply": "*", "TrueDivide": "/", "FloorDivide": "//", "TruncDivide": "div",
     "Modulus": "%", "Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">=", "EqValidity": "==",
@@ -390,7 +391,7 @@ def _written_whole(tree: Tree, inputs: list[str]) -> str:  # noqa: PLR0911  (one
 def method(name: str) -> str:
     """The name of a function as users write it: ``str.to_integer``."""
     family, _, last = name.rpartition(".")
-    return _FAMILIES.get(family, "") + snake(last)
+    return FAMILIES.get(family, "") + snake(last)
 
 
 def _name(name: str) -> str:
