@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -22,8 +22,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 	@examples/outages/demo.sh demo
 
-test: $(READY) ## all tests but those marked long
-	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+test: $(READY) ## all tests but those marked long; make test LANE=unit (or spark, recovery, docs) for one lane
+	@$(PY) -m pytest -n 2 --dist loadfile $(if $(LANE),-m "$(LANE) and not long") $(ARGS)
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
 	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
@@ -35,7 +35,7 @@ test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version o
 	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
 
 test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statements after them; Maven fetches it once
-	@$(PY) tests/slt.py $(ARGS)
+	@$(PY) tests/support/slt.py $(ARGS)
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)
@@ -68,6 +68,9 @@ docs: $(READY) ## build the documentation as a site in build/docs; a broken link
 
 bench: $(READY) ## measure against peers; a JSON object per line
 	@$(PY) -m bench $(ARGS)
+
+promises: $(READY) ## measure what bench/promises.toml promises; fails if a limit is broken; ARGS="where lookups" for some
+	@$(PY) -m bench --promises $(ARGS)
 
 soak: $(READY) ## kill commands at random moments and run them again; make soak CYCLES=300
 	@$(PY) tools/soak.py --cycles $${CYCLES:-300} $(ARGS)

@@ -12,7 +12,6 @@ from functools import partial
 from bench.measure import Result, in_turn
 from bench.project import engine
 
-LIMIT = 20.0
 VERSIONS, SHORT, LONG = 20, 500, 2_000
 
 
@@ -26,7 +25,6 @@ def run(rounds: int, short: int = SHORT, long: int = LONG) -> Iterator[Result]:
         f"ours, a chain of {short:,} nodes",
         theirs["fold_s"],
         rounds,
-        LIMIT,
         ours_cpu_s=ours["fold_cpu_s"],
         peer_cpu_s=theirs["fold_cpu_s"],
         ours_peak_mib=ours["peak_mib"],

@@ -20,7 +20,6 @@ from bench.parallelism import dd, make_project
 
 EDGES = int(os.environ.get("DDCORE_BENCH_EDGES", "50_000_000"))
 MEMORY = 4096  # MiB of an executor's JVM; its Python process is beside it
-LIMIT = 0.7
 
 
 def run(rounds: int) -> Iterator[Result]:
@@ -34,7 +33,7 @@ def run(rounds: int) -> Iterator[Result]:
     if (one["rows"], one["sum"]) != (two["rows"], two["sum"]):
         raise Failed(f"one executor and two disagree: {one} {two}")
     name = f"load of {EDGES:,} edges, 2 executors of one core"
-    yield Result(name, two["s"], "1 executor of one core", one["s"], rounds, LIMIT)
+    yield Result(name, two["s"], "1 executor of one core", one["s"], rounds)
 
 
 def _folded(folder: Path, executors: int) -> Figures:

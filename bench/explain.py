@@ -22,7 +22,6 @@ from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 
 ORDERS, EMPLOYEES, EDGES = 1_000_000, 200_000, 200_000
-LIMIT = 0.25
 SUMS = """
 def program(orders, products, customers):
     lines = orders.join(products, on="product").with_columns(total=dd.col("price") * dd.col("amount"))
@@ -48,14 +47,13 @@ def program(edges, roots):
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its inputs at version 0, and the row that is explained. ``limit``: see :class:`Result`."""
+    """A program, its inputs at version 0, and the row that is explained."""
 
     name: str
     program: str
     inputs: dict[str, pl.DataFrame]
     output: str
     key: str
-    limit: float | None = LIMIT
 
 
 def cases() -> Iterator[Case]:
@@ -79,7 +77,7 @@ def cases() -> Iterator[Case]:
     edges = {"src": rng.integers(0, nodes, EDGES), "dst": rng.integers(0, nodes, EDGES)}
     search = _frames({"edges": edges, "roots": {"node": np.arange(1)}})
     node = int(edges["dst"][0])
-    yield Case(f"a search, {EDGES:,} edges, all needed", SEARCH, search, "reached", f"node={node}", None)
+    yield Case(f"a search, {EDGES:,} edges, all needed", SEARCH, search, "reached", f"node={node}")
 
 
 def run(rounds: int) -> Iterator[Result]:
@@ -93,7 +91,7 @@ def run(rounds: int) -> Iterator[Result]:
         ours, whole = medians["ours"], medians["whole"]
         agree(medians, "rows")
         yield Result(
-            f"dd explain: {case.name}", ours["s"], "a fold of whole inputs", whole["s"], rounds, case.limit,
+            f"dd explain: {case.name}", ours["s"], "a fold of whole inputs", whole["s"], rounds,
             ours_cpu_s=ours["cpu_s"], peer_cpu_s=whole["cpu_s"],
             ours_peak_mib=ours["peak_mib"], peer_peak_mib=whole["peak_mib"],
         )  # fmt: skip

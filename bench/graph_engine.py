@@ -31,7 +31,7 @@ def plain(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection
 
 
 def prioritised(edges: dd.Collection, nodes: dd.Collection) -> dict[str, dd.Collection]:
-    """The same, small labels first."""
+    """Components by a loop in which small labels go first."""
     own, links = nodes.select("node", component="node"), both_ways(edges)
 
     def offer(offers: dd.Collection, labels: dd.Collection) -> dict[str, dd.Collection]:

@@ -12,5 +12,5 @@ from bench.measure import Result
 
 
 def run(rounds: int) -> Iterator[Result]:
-    """As :func:`bench.graphs.run`."""
+    """The workloads of :func:`bench.graphs.run` on a larger graph."""
     return graphs.run(rounds, graphs.LARGE)

@@ -22,7 +22,6 @@ from bench.measure import Failed, Figures, Result, Skipped, in_turn, prompt_cost
 from bench.project import DDCORE, REPOSITORY
 
 _SHARE, _CHANGED, _NAMES = 20, 100, 50_000
-_LIMIT = 1.5
 SETTINGS = """[project]
 program = "program.py:program"
 [inputs.orders]
@@ -54,7 +53,7 @@ def run(rounds: int) -> Iterator[Result]:
 
 
 def _result(name: str, ours: Figures, peer: str, theirs: Figures, rounds: int) -> Result:
-    return Result(name, ours["cpu_s"], peer, theirs["cpu_s"], rounds, limit=_LIMIT)
+    return Result(name, ours["cpu_s"], peer, theirs["cpu_s"], rounds)
 
 
 def _make(folder: Path, rows: int, few: int) -> None:

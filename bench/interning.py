@@ -1,4 +1,4 @@
-"""Ids for 10 million integers and for a million strings of 40 characters: the three forms of McSherry's text.
+"""Ids for 10 million integers and for a million strings of 40 characters: the three forms (sources: McSherry 2018).
 
 The author measured the integers on a laptop, from the command to the last id. Ours is processor time, which a busy
 machine changes least; one thread does nearly all of it.
@@ -14,7 +14,7 @@ from bench.measure import Result, in_turn
 from bench.project import engine
 
 AUTHOR = {"all": (12.51, 1_310), "changes": (15.04, 578), "edits": (6.52, 621)}
-"""Seconds and MB of the text, by form."""
+"""Seconds and MB that the author measured, by form."""
 NAMES = {"all": "all rows go round", "changes": "changes to all rows", "edits": "rows that lost go round"}
 
 
@@ -29,7 +29,7 @@ def run(rounds: int) -> Iterator[Result]:
     for name, (form, rows, bits) in named.items():
         figures, (seconds, megabytes) = medians[name], AUTHOR[form]
         what = "10M integers" if rows == "integers" else "1M strings of 40 characters"
-        peer = f"the text's, on its author's laptop ({megabytes} MB)"
+        peer = f"McSherry 2018, on its author's laptop ({megabytes} MB)"
         if rows == "strings":
             peer, seconds = NAMES["edits"], medians["edits strings 63"]["fold_cpu_s"]
         yield Result(

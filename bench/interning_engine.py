@@ -1,8 +1,8 @@
 """Interning in the engine: ``python -m bench.interning_engine FORM ROWS`` prints one JSON object.
 
-``FORM`` is one of the three forms of McSherry's text on interning: "all" carries all rows round the loop, "changes"
+``FORM`` is one of three forms (sources: McSherry 2018): "all" carries all rows round the loop, "changes"
 computes how they change from round to round, and "edits" is ddcore's own, which carries only the rows that lost.
-``ROWS`` is "integers" or "strings". A separate process, so that its peak memory is that of one form. As in the text,
+``ROWS`` is "integers" or "strings". A separate process, so that its peak memory is that of one form. As there,
 nothing reads the ids. Importing libraries, loading kernels and making the rows is not timed.
 """
 

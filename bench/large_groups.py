@@ -20,7 +20,6 @@ from bench.large_groups_engine import AGGREGATES, Group
 from bench.measure import Figures, Result, Side, in_turn, prompt_costs, prompt_to_prompt
 from bench.project import DDCORE, engine
 
-LIMIT = 1.5
 SMALL, LARGE = 10_000, 1_000_000
 SETTINGS = """\
 [project]
@@ -55,7 +54,6 @@ def _compared(way: str, aggregate: str, sides: Mapping[int, Side], rounds: int) 
         f"ours, ten of {small:,}",
         theirs["s"],
         rounds,
-        LIMIT,
         ours_cpu_s=ours["cpu_s"],
         peer_cpu_s=theirs["cpu_s"],
     )

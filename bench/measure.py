@@ -39,7 +39,7 @@ class Skipped(Exception):
 @dataclass(frozen=True)
 class Result:
     """One comparison. ``ours`` and ``theirs`` are medians over ``runs`` runs of each side, in seconds or in ``unit``.
-    ``limit`` is the greatest ratio promised.
+    ``limit`` is the greatest ratio promised, from ``promises.toml``: benchmarks leave it out.
     """
 
     name: str
@@ -146,7 +146,7 @@ def prompt_costs(command: Sequence[object], cwd: Path, environment: Mapping[str,
 
 
 def polars_alone(cwd: Path) -> Figures:
-    """The same for Python starting and importing Polars: what every command that computes with frames needs."""
+    """The costs of Python starting and importing Polars: what every command that computes with frames needs."""
     return prompt_costs([sys.executable, "-c", "import polars"], cwd)
 
 

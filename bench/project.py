@@ -72,7 +72,7 @@ class Project:
         return prompt_to_prompt([DDCORE, *arguments], self.folder, environment)[0]
 
     def costs(self, *arguments: str, environment: dict[str, str] | None = None) -> Figures:
-        """The same and its processor time."""
+        """What a command costs: seconds, processor time and peak memory."""
         return prompt_costs([DDCORE, *arguments], self.folder, environment)
 
     def ingest(self, source: Path) -> None:

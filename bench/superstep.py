@@ -13,8 +13,6 @@ from bench.measure import Figures, Result, in_turn, prompt_to_prompt
 from bench.parallelism import make_project
 from bench.project import REPOSITORY
 
-LIMIT = 1.3
-
 
 def run(rounds: int) -> Iterator[Result]:
     """Breadth-first search over version 0 of the graph by two workers: the supersteps that move rows."""
@@ -32,7 +30,5 @@ def run(rounds: int) -> Iterator[Result]:
         figures = in_turn({"both": once}, rounds)["both"]
     number, rows = int(figures["supersteps"]), int(figures["rows"])
     peer = "bare Spark jobs that shuffle as many rows"
-    yield Result(
-        f"{number} supersteps of a search, {rows:,} rows moved", figures["s"], peer, figures["bare_s"], rounds, LIMIT
-    )
-    yield Result("those of fewer than 10,000 rows", figures["small_s"], peer, figures["small_bare_s"], rounds, LIMIT)
+    yield Result(f"{number} supersteps of a search, {rows:,} rows moved", figures["s"], peer, figures["bare_s"], rounds)
+    yield Result("those of fewer than 10,000 rows", figures["small_s"], peer, figures["small_bare_s"], rounds)

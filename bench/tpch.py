@@ -19,7 +19,6 @@ from bench.measure import Failed, Figures, Result, Skipped, in_turn, prompt_cost
 from bench.peers.tpch_queries import QUERIES
 from bench.project import DDCORE, REPOSITORY, accumulated
 
-LIMIT = 0.7
 VERSIONS = 40
 GENERATOR = Path(sys.executable).with_name("tpchgen-cli")
 EXAMPLE = REPOSITORY / "examples" / "tpch"
@@ -54,7 +53,6 @@ def run(rounds: int, scale: float = 0.05) -> Iterator[Result]:
         "DuckDB, queries and snapshots",
         theirs["s"],
         rounds,
-        LIMIT,
         ours_cpu_s=ours_["cpu_s"],
         peer_cpu_s=theirs["cpu_s"],
     )

@@ -21,7 +21,6 @@ from bench.measure import Failed, Figures, Result, Side, Skipped, in_turn, polar
 from bench.project import DDCORE, REPOSITORY
 
 ROWS = int(os.environ.get("DDCORE_BENCH_ROWS", "4_000_000"))
-LIMIT = 2.0
 SETTINGS = """\
 [project]
 program   = "program.py:program"
@@ -66,9 +65,7 @@ def run(rounds: int) -> Iterator[Result]:
             figures[f"{name}: {who}all_trips"] - figures[f"{name}: {who}ten_trips"] for who in ("", "DuckDB: ")
         )
         what = f"dd show of {rows:,} rows, {name}, processor time beyond the start"
-        yield Result(
-            what, max(ours, 0.001), "DuckDB", max(theirs, 0.001), rounds, limit=None if "first" in name else LIMIT
-        )
+        yield Result(what, max(ours, 0.001), "DuckDB", max(theirs, 0.001), rounds)
     start = figures["one row by a column in the log's order: ten_trips"]
     yield Result(
         "dd show --where of ten rows, processor time", start, "Python importing Polars", figures["Polars"], rounds

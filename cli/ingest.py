@@ -31,12 +31,9 @@ from ddcore.text.wording import meant
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.ingest import IngestReport
-    from ddcore.jobs.ingesting.upserts import EventOptions
     from ddcore.jobs.undo import UndoReport
 
 __all__ = ["ingest"]
-
-LATE = ("refuse", "move", "restate")
 
 
 def ingest(
@@ -251,86 +248,34 @@ def ingest(
             "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
         )
     opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    from ddcore.jobs.ingesting.settings import IngestSettings
+
+    settings = IngestSettings.of(
+        {
+            "append": append, "snapshot": snapshot, "feed": feed, "upsert": upsert, "op": op, "debezium": debezium,
+            "op_values": op_values, "key": key, "order_by": order_by, "version": version, "diff": diff,
+            "column": column, "format": format, "option": option, "late": late, "restate": restate,
+            "allow_gap": allow_gap, "label": label, "new_warehouse": new_warehouse,
+        }
+    )  # fmt: skip
+    settings.check(opened.engine)
     if undo is not None:
         if restate is not None:
             raise UsageError("--undo and --restate: only one of them", "to take a restatement back: --undo N")
         if label:
             raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
-        _check_late(late)
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
     assert input_name is not None and sources
     _check_input(opened, input_name, sources, debezium=debezium, op=op or "")
-    _check_late(late)
-    form = _form(
-        {
-            "append": append, "snapshot": snapshot, "feed": feed, "upsert": upsert, "op": op is not None,
-            "debezium": debezium,
-        }
-    )  # fmt: skip
-    rename = _pairs("--column", column or [], "--column src=from_station")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
-    events = _events(form, op, op_values or [], key, order_by)
-    start, time = job.start_of(restate, opened), job.version_of(version, opened)
     with out.claimed(), out.progress() as progress, notices(out, progress):
-        report = job.ingest(
-            opened,
-            input_name,
-            sources,
-            engine=opened.engine,
-            form=form,
-            events=events,
-            version=time,
-            diff=diff,
-            rename=rename,
-            late=late,
-            restate=start,
-            allow_gap=allow_gap,
-            new_warehouse=new_warehouse,
-            label=label or (),
-            format=format,
-            format_options=_pairs("--option", option or [], "--option rowTag=row"),
-            listener=progress,
-        )
+        report = job.ingest(opened, input_name, sources, settings, engine=opened.engine, listener=progress)
     _tell(out, report, opened.dims)
     out.result("ingest", **spelled({**_fields(report), "took": round(report.took, 3)}, opened.dims))
     return skip_code if report.nothing_new and skip_code is not None else 0
-
-
-def _form(forms: dict[str, bool]) -> str:
-    """What the sources hold."""
-    names = [name for name, is_meant in forms.items() if is_meant]
-    if len(names) > 1:
-        raise UsageError(f"--{names[0]} and --{names[1]}: only one of them", "see: ddcore ingest --help")
-    return names[0] if names else "log"
-
-
-def _events(
-    form: str, op: str | None, op_values: list[str], key: str | None, order_by: str | None
-) -> EventOptions | None:
-    """How rows are events; None for other forms."""
-    from ddcore.io.sources.events import words_of
-    from ddcore.jobs.ingesting.upserts import EVENT_FORMS, EventOptions
-
-    given = {"--key": key, "--order-by": order_by, "--op-values": op_values}
-    for option in (option for option, value in given.items() if value and form not in EVENT_FORMS):
-        raise UsageError(f"{option}: only for events", "say what the sources hold: --upsert, --op COLUMN or --debezium")
-    if op_values and op is None:
-        raise UsageError("--op-values without --op", "name the column with the operation: --op COLUMN")
-    if form not in EVENT_FORMS:
-        return None
-    return EventOptions(_names(key), _names(order_by), op, words_of(op_values) if op_values else {})
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def _check_late(late: str) -> None:
-    if late not in LATE:
-        raise UsageError(f"--late: {late!r} is none of {', '.join(LATE)}", meant(late, LATE))
 
 
 def _check_input(project: Project, name: str, sources: Sequence[str], *, debezium: bool, op: str) -> None:
@@ -367,20 +312,6 @@ def _undo(
     if report.restates:
         out.say(folds_again(report.restates, project.dims))
     out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
-
-
-def _pairs(flag: str, texts: list[str], example: str) -> dict[str, str]:
-    """What a flag of the form NAME=VALUE says, by name."""
-    pairs: dict[str, str] = {}
-    form = "OURS=THEIRS" if flag == "--column" else "KEY=VALUE"
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (equals and name and value):
-            raise UsageError(f"{flag}: {text!r} is not {form}", f"for example: {example}")
-        if name in pairs:
-            raise UsageError(f"{flag}: {name!r} is named twice", "name each one once")
-        pairs[name] = value
-    return pairs
 
 
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:

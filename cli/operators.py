@@ -42,9 +42,6 @@ def operators_json(profile: ProfileRecord) -> dict[str, Any]:
 
 def listing(run: RunRecord, width: int | None) -> Iterator[str]:
     """The operators of a run as a table, in the order of the plan; those of a loop are indented."""
-    if not run.profile.operators:
-        yield "this run has no profile: it is of an earlier release of ddcore"
-        return
     loops, shown = {each.number: each for each in run.profile.loops}, list[int]()
     rows = [_HEADERS]
     for each in run.profile.operators:

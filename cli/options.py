@@ -50,7 +50,7 @@ def filled(text: str) -> str:
 
 
 def filled_path(text: str | Path) -> Path:
-    """As :func:`filled`, for a path; a default comes as a path."""
+    """A path that is not empty (:func:`filled`); a default comes as a path."""
     return Path(filled(str(text)))
 
 

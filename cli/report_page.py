@@ -40,10 +40,7 @@ def report_page(project: Project, ledger: Ledger, runs: Sequence[RunRecord]) -> 
     title = f"{name}: run {newest.run}" if len(runs) == 1 else f"{name}: runs {runs[0].run} to {newest.run}"
     profile = combined(runs)
     parts = [_head(title, project, runs, profile), *_warnings(profile)]
-    if profile.operators:
-        parts += [_dataflow(profile), _operators(profile), _heat(profile.heat, project.dims)]
-    else:
-        parts.append(section("Operators", "These runs have no profile: they are of an earlier release of ddcore."))
+    parts += [_dataflow(profile), _operators(profile), _heat(profile.heat, project.dims)]
     parts += _outputs(ledger, runs, project.dims)
     parts.append(_growth(_leading_to(ledger, runs)))
     parts.append(_ingests(ledger, runs, project.dims))

@@ -413,7 +413,7 @@ class NaiveCollection:
         return NaiveCollection(self.columns, [item for each in (self, *others) for item in each._like(self)])
 
     def negate(self) -> NaiveCollection:
-        """The same rows with negated counts."""
+        """Every row with its count negated."""
         return NaiveCollection(self.columns, ((row, -count) for row, count in self.rows.items()))
 
     def join(self, other: NaiveCollection, on: Any, how: str = "inner") -> NaiveCollection:
@@ -1044,7 +1044,7 @@ def _row_hash(row: Row, kinds: Sequence[pl.DataType], number: int) -> int:
 
 
 def _scrambled(word: int) -> int:
-    """The finalizer of splitmix64."""
+    """The finalizer of splitmix64 (sources: Steele 2014)."""
     word %= 2**64
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64

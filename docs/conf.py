@@ -18,6 +18,7 @@ root_doc = "README"
 include_patterns = [
     "*.md",
     "docs/*.md",
+    "docs/decisions/*.md",
     "examples/*/README.md",
     "bench/peers/README.md",
     "sample_data/README.md",
@@ -30,6 +31,7 @@ html_theme = "furo"
 html_copy_source = False
 html_show_copyright = False
 
+_INDEX = "docs/decisions"  # its topics are pages of their own, below it in the navigation
 _FRONT = (
     '<!doctype html><meta charset="utf-8"><title>ddcore</title><meta http-equiv="refresh" content="0; url={}.html">\n'
 )
@@ -48,10 +50,13 @@ def sections(contents: str) -> dict[str, list[str]]:
 
 
 def _add_navigation(app: Any, name: str, source: list[str]) -> None:
+    topics = sorted(page for page in app.env.found_docs if page.startswith(f"{_INDEX}/"))
+    if name == _INDEX:
+        source[0] += "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(f"/{page}" for page in topics) + "\n```\n"
     if name != root_doc:
         return
     lists = {"": ["docs/README"]} | sections((Path(app.srcdir) / "docs" / "README.md").read_text("utf-8"))
-    listed = {root_doc, *(page for pages in lists.values() for page in pages)}
+    listed = {root_doc, *topics, *(page for pages in lists.values() for page in pages)}
     lists["More"] = sorted(app.env.found_docs - listed)
     for heading, pages in lists.items():
         caption = f":caption: {heading}\n" if heading else ""

@@ -7,13 +7,10 @@ writes records the commits that were made (:mod:`ddcore.io.ledger.unrecorded`).
 
 from __future__ import annotations
 
-import argparse
 import logging
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
@@ -22,7 +19,7 @@ from ddcore.io.delta.tables import TableState, is_settled, live_files
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
-from ddcore.io.project.project import Project, Retention, find_project
+from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import (
     Frontier,
     Time,
@@ -36,15 +33,12 @@ from ddcore.io.project.times import (
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled, time_named
-from ddcore.jobs.report import json_line
-from ddcore.text.redaction import masked
 from ddcore.traces.spilling import rows_within
 
 if TYPE_CHECKING:
     from ddcore.io.upkeep.compaction import Merge
 
-__all__ = ["CompactReport", "after_run", "compact", "main", "result"]
+__all__ = ["CompactReport", "after_run", "compact", "result"]
 
 
 @dataclass
@@ -249,31 +243,3 @@ class _Compaction:
                 merge = log_merge(folder, files, self.dims, closed, since, everything=self.everything, room=self.room)
             if merge is not None:
                 yield name, merge
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
-
-    The last line of stdout is the JSON object of ``dd compact``.
-    """
-    parser = argparse.ArgumentParser("compact.py", description="Merge files, and delete what is no longer needed.")
-    parser.add_argument("--project", type=filled(Path), help="the project folder; default: this one or one above")
-    parser.add_argument("--warehouse", type=filled(str), help="the warehouse folder; default: what dd.toml says")
-    parser.add_argument("--since", type=filled(str), metavar="T", help="the first version that can still be read")
-    parser.add_argument("--dry-run", action="store_true")
-    options = parser.parse_args(arguments)
-    try:
-        project = find_project(options.project, flags={"warehouse": options.warehouse})
-        since = (
-            None if options.since is None else time_named(project, options.since, "--since", begins=True, nearest=True)
-        )
-        report = compact(project, since=since, dry_run=options.dry_run)
-    except DdError as error:
-        print(masked(f"error: {error}"), file=sys.stderr)
-        return error.exit_code
-    print(masked(json_line("compact", result(report, dry_run=options.dry_run))))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,183 +11,174 @@ With the engine ``spark``, Spark reads and one pass of :mod:`ddcore.jobs.spark.i
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
-from ddcore.base.errors import DdError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
-from ddcore.io.project.project import ENGINES, Project, find_project
-from ddcore.io.project.times import Time, coordinates
-from ddcore.io.sources.events import words_of
-from ddcore.io.sources.finding import find_sources
-from ddcore.io.sources.row_checks import LARGEST_TIME, Rules
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import LARGEST_TIME, Time, coordinates
+from ddcore.io.sources.deltafeed import COMMIT
+from ddcore.io.sources.deltatable import DeltaTable
+from ddcore.io.sources.finding import find_snapshots, find_sources
+from ddcore.io.sources.row_checks import Rules
+from ddcore.io.sources.snapshots import Snapshot
+from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
-from ddcore.jobs.arguments import filled, time_named
 from ddcore.jobs.ingesting.engines import session, taker
-from ddcore.jobs.ingesting.found import EventFiles, Find, SnapshotFiles, Tables, Updates, find_for
+from ddcore.jobs.ingesting.following import TableReader
 from ddcore.jobs.ingesting.judgement import Listener
 from ddcore.jobs.ingesting.labels import asked_labels, not_set
-from ddcore.jobs.ingesting.options import Options
 from ddcore.jobs.ingesting.report import IngestReport
-from ddcore.jobs.ingesting.upserts import EVENT_FORMS, EventOptions, events_of, find_events
-from ddcore.jobs.ingesting.versions import NEXT, Version, following, version_of
-from ddcore.jobs.ingesting.work import Work
-from ddcore.jobs.report import json_line, spelled
-from ddcore.jobs.undo import UndoReport, undo
-from ddcore.text.redaction import masked
+from ddcore.jobs.ingesting.settings import EVENT_FORMS, IngestSettings, Version
+from ddcore.jobs.ingesting.snapshots import SnapshotReader
+from ddcore.jobs.ingesting.updates import UpdateReader
+from ddcore.jobs.ingesting.upserts import EventReader, events_of
+from ddcore.jobs.ingesting.versions import NEXT, following, found_ledger, start_of, version_of
+from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["FIRST", "FORMS", "LATE", "IngestReport", "ingest", "main", "start_of", "version_of"]
+__all__ = ["IngestReport", "IngestSettings", "ingest"]
 
-LATE = ("refuse", "move", "restate")
-FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of sources become updates
-FIRST = "first"  # restate from the first version of the sources on
+_DEFAULT = IngestSettings()
 
 
 def ingest(
     project: Project,
     input_name: str,
     sources: Sequence[str],
+    settings: IngestSettings = _DEFAULT,
     *,
     engine: str = "spark",
-    form: str = "log",
-    events: EventOptions | None = None,
-    version: Version | None = None,
-    diff: int | None = None,
-    rename: Mapping[str, str] | None = None,
-    late: str = "refuse",
-    restate: Time | str | None = None,
-    allow_gap: bool = False,
-    new_warehouse: bool = False,
-    label: Sequence[str] = (),
     labels: Labels = (),
-    format: str | None = None,
-    format_options: Mapping[str, str] | None = None,
     listener: Listener | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
-    ``sources`` are files, folders, globs or Delta tables. ``form`` is what they hold: ``log``, change logs; ``append``,
-    rows to insert; ``snapshot``, the whole content at a version each, one after the other; ``feed``, Delta tables whose
-    changes since the last ingest are taken in; ``upsert``, ``op`` and ``debezium``, events, as ``events`` says.
-    ``version`` and ``diff`` replace columns they lack; without it, rows, snapshots and events get the next versions,
-    and the changes of a commit its number; ``next`` gives them the next version, too. With several dimensions it may
-    stand for coordinates of snapshots and events.
-    ``rename`` maps our name of a column to theirs. ``late`` is what to do with rows at closed times: ``refuse``,
-    ``move`` to the next open one, or ``restate``: take them in at their own times, so that the next run folds again
-    from there. With ``restate``, a time or ``first`` (the least time of the sources), the sources are the input's
-    history from then on: they replace what it holds at or beyond that time. ``allow_gap`` allows a version far beyond
-    all others. ``format`` and its options are those of ``spark.read``, for sources that only Spark reads.
-    ``new_warehouse`` allows a new warehouse outside of the project's folder (see :meth:`Warehouse.begin`).
-    ``label`` labels the one version of the rows, as ``--label`` does; ``labels`` are what the sources call their
-    versions, which need not have rows, and when they were made. An unfinished run that committed nothing is given up:
-    its versions are open again. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over
-    the sources, two if a part of them was ingested before; plus one over the log if rows are retracted, or if rows may
-    now count more than once and the log is not much larger than the source; plus one over what is replaced.
+    ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. ``labels`` are what the
+    sources call their versions, which need not have rows, and when they were made. An unfinished run that committed
+    nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` is called with the
+    progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over the log if rows
+    are retracted, or if rows may now count more than once and the log is not much larger than the source; plus one over
+    what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
-    _check_choices(engine, form, late, restate, diff)
-    find = _finder(engine, form, format, format_options or {})
-    time_of_all, at_next = _version(version, form, project.dims)
-    rules, asked = _rules(project, input_name, time_of_all, diff, rename or {}), asked_labels(label, project.dims)
-    tell = listener or _silent
+    settings.check(engine)
+    settings = replace(
+        settings, version=version_of(settings.version, project), restate=start_of(settings.restate, project)
+    )
+    version, asked, tell = settings.version, asked_labels(settings.label, project.dims), listener or _silent
+    rules = _rules(project, input_name, settings)
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
-    with session(project) if format else nullcontext():  # Spark tells the columns
-        found: Updates | SnapshotFiles | Tables | EventFiles
-        again = restate is not None
-        if form in EVENT_FORMS:
-            reading = events_of(project, input_name, form, events or EventOptions(), rules, again=again)
-            found = EventFiles(tuple(sources), find_events(reading, find(sources)), reading)
-        else:
-            found = find_for(
-                form, sources, rules, warehouse, input_name, root=project.root, again=again, at_next=at_next, find=find
-            )
+    with session(project) if settings.format else nullcontext():  # Spark tells the columns
+        reader, found = _reader(project, input_name, sources, settings, rules), found_ledger(project)
+        reader.look(found)
         if version == NEXT:
-            found.refuse_times()
-        warehouse.begin(project.root, new=new_warehouse)
+            reader.refuse_times()
+        warehouse.begin(project.root, new=settings.new_warehouse)
         with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
             ledger.check_dims(project.dims)
             finished = unrecorded.finish(ledger)
-            notes = [unrecorded.note(record) for record in finished]
             intent = ledger.open_intent()
             give_up(ledger, "it was not finished, and an ingest came first")
             stale_lock = predecessor.tell(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
+            if ledger.last_entry != found.last_entry:  # a command wrote in between, or this one finished another
+                reader.look(ledger)
             if isinstance(version, tuple) and NEXT in version:
-                found = found.at(following(ledger, input_name, version))
-            options = Options(
-                late,
-                restate,
-                allow_gap,
-                asked,
-                labels,
-                tuple(project.keys.get(input_name, ())),
-                tuple(project.ignored.get(input_name, ())),
-            )
-            work = Work(ledger, input_name, found.rules(ledger, input_name), options, tell=tell, root=project.root)
-            work.notes += notes
-            with work.cleaning(), taker(engine, project, found.size) as take:
-                report = found.take_in(work, take)
+                reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
+            work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
+            work.notes += [unrecorded.note(record) for record in finished]
+            with work.cleaning(), taker(engine, project, reader.size) as take:
+                report = work.run(take)
             names = ledger.version_names(project.dims)
             unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
             report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
 
 
-def start_of(text: str | None, project: Project) -> Time | str | None:
-    """What ``--restate`` says: a time, by numbers or names, or ``first``. UsageError."""
-    return text if text is None or text == FIRST else time_named(project, text, "--restate", begins=True)
+def _silent(*_: object) -> None:
+    """A listener that does nothing."""
 
 
-# --- the arguments ----------------------------------------------------------------------------------------------------
+# --- the sources ------------------------------------------------------------------------------------------------------
 
 
-def _check_choices(engine: str, form: str, late: str, restate: Time | str | None, diff: int | None) -> None:
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
-    if form not in FORMS:
-        raise UsageError(f"unknown form {form!r}", f"one of: {', '.join(FORMS)}")
-    if form != "log" and diff is not None:
-        raise UsageError(f"--diff and --{form}: only one of them", f"--{form} says itself what each row adds")
-    if late not in LATE:
-        raise UsageError(f"--late {late}: not known", f"one of: {', '.join(LATE)}")
-    if restate is not None and late != "refuse":
+def _reader(project: Project, name: str, places: Sequence[str], settings: IngestSettings, rules: Rules) -> Reader:
+    """What reads the sources at these places. DataError, UsageError."""
+    if not places:
+        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
+    form, find = settings.form, _finder(settings)
+    reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "places": tuple(places)}
+    if form in EVENT_FORMS:
+        events = events_of(project, name, settings, rules)
+        has_key = events.key if len(rules.dims) == 1 else ()
+        return EventReader(
+            **reads, rules=events.rules, events=events, sources=find(places), checks_counts=not events.key,
+            has_key=has_key,
+        )  # fmt: skip
+    if form == "snapshot":
+        snapshots = (
+            find_snapshots(places)
+            if settings.format is None
+            else [Snapshot(source.name, source.path, (source,)) for source in find(places)]
+        )
+        return SnapshotReader(**reads, rules=replace(rules, rows_only=True), snapshots=snapshots)
+    sources = find(places)
+    one = len(rules.dims) == 1 and rules.time is None
+    if form == "append":
+        rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
+    if form == "feed" and one:
+        rules = replace(rules, rename={rules.dims[0]: COMMIT, **rules.rename})
+    tables = [source for source in sources if isinstance(source, DeltaTable)]
+    if form == "feed" or (form == "append" and tables):
+        _check_tables(settings, sources, tables)
+        return TableReader(**reads, rules=rules, tables=tables, at_next=form == "feed" and settings.version == NEXT)
+    return UpdateReader(**reads, rules=rules, sources=sources)
+
+
+def _finder(settings: IngestSettings) -> Callable[[Sequence[str]], list[Source]]:
+    """What finds the sources at places."""
+    if settings.format is None:
+        return find_sources
+    return partial(find_formats, format=settings.format, options=settings.option)
+
+
+def _check_tables(settings: IngestSettings, sources: Sequence[Source], tables: Sequence[DeltaTable]) -> None:
+    """UsageError for files among tables that are followed, and for a restatement by them."""
+    form = settings.form
+    for source in sources:
+        if source not in tables:
+            raise UsageError(
+                f"{source.name}: a {source.kind}, " + ("which has no change data feed" if form == "feed" else
+                "beside a Delta table: --append takes files or tables"),
+                "name Delta tables only; a file is taken in with --append or --snapshot",
+            )  # fmt: skip
+    if settings.restate is not None:
         raise UsageError(
-            f"--late {late} and --restate: a restatement takes its rows in at their own versions",
-            "leave one of the two out",
+            f"--restate with --{form} of a Delta table: only commits that are new are taken in",
+            "restate with snapshots: TABLE@v3..v7 --snapshot --restate V",
         )
 
 
-def _finder(engine: str, form: str, format: str | None, options: Mapping[str, str]) -> Find:
-    """What finds the sources at places. UsageError."""
-    if format is None:
-        if options:
-            raise UsageError("--option: only with --format", "say how Spark reads the sources: --format NAME")
-        return find_sources
-    if engine != "spark":
-        raise UsageError(f"--format {format}: only Spark reads it", "use --engine spark")
-    if form == "feed":
-        raise UsageError("--format and --feed: only one of them", "--feed reads Delta tables")
-    return partial(find_formats, format=format, options=options)
+# --- what the settings say of their rows ------------------------------------------------------------------------------
 
 
-def _version(version: Version | None, form: str, dims: Sequence[str]) -> tuple[Time | None, bool]:
-    """The version for all rows, if there is one, with 0 for coordinates that are ``next``; and whether it is the next
-    one of the input. UsageError where the same sources would not be known when they come again.
+def _time_of_all(version: Version | None, form: str, dims: Sequence[str]) -> Time | None:
+    """The version for all rows, if there is one, with 0 for what is ``next``. UsageError where the same sources would
+    not be known when they come again.
     """
     if isinstance(version, str):
         if version != NEXT or form == "log" or len(dims) > 1:
@@ -195,152 +186,31 @@ def _version(version: Version | None, form: str, dims: Sequence[str]) -> tuple[T
                 f"--version {version}: with --append, --snapshot, --feed or events, and one time dimension only",
                 "say which version the rows have: --version N",
             )
-        return (0, True) if form == "feed" else (None, False)
+        return 0 if form == "feed" else None
     if not isinstance(version, tuple):
-        return version, False
+        return version
     if NEXT in version and form not in ("snapshot", *EVENT_FORMS):
         said = ",".join(f"{dim}={each}" for dim, each in zip(dims, version, strict=True))
         raise UsageError(
             f"--version {said}: next is for snapshots and events, which are known when they come again",
             "say which time the rows have",
         )
-    return tuple(each if isinstance(each, int) else 0 for each in version), False
+    return tuple(each if isinstance(each, int) else 0 for each in version)
 
 
-def _rules(project: Project, name: str, version: Time | None, diff: int | None, rename: Mapping[str, str]) -> Rules:
-    schema, time = project.input_schema(name), None if version is None else coordinates(version)
+def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
+    schema, version, diff = project.input_schema(name), settings.version, settings.diff
+    of_all = _time_of_all(version, settings.form, project.dims)
+    time = None if of_all is None else coordinates(of_all)
     if time is not None and not all(0 <= coordinate <= LARGEST_TIME for coordinate in time):
         raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):
         raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
-    rules = Rules(schema, project.dims, time, diff, dict(rename))
-    for ours in rename:
+    rules = Rules(schema, project.dims, time, diff, dict(settings.column))
+    for ours, theirs in settings.column.items():
         if ours not in rules.columns:
             raise UsageError(
-                f"--column {ours}={rename[ours]}: the input {name} has no column {ours!r}",
+                f"--column {ours}={theirs}: the input {name} has no column {ours!r}",
                 f"its columns are {', '.join(rules.columns)}; say --column OURS=THEIRS",
             )
     return rules
-
-
-def _silent(*_: object) -> None:
-    """A listener that does nothing."""
-
-
-# --- spark-submit -----------------------------------------------------------------------------------------------------
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
-
-    The last line of stdout is the report as JSON.
-    """
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.undo is None and not (options.input and options.source):
-        parser.error("INPUT and SOURCE are needed, or --undo N")
-    if options.undo is not None and options.source:
-        parser.error("--undo takes a whole ingest back, not a source")
-    if options.undo is not None and options.label:
-        parser.error("--undo and --label: only one of them")
-    report: IngestReport | UndoReport
-    try:
-        project = find_project(options.project, flags={"warehouse": options.warehouse, "engine": options.engine})
-        report = (
-            undo(project, options.undo, options.input, restate=options.late == "restate")
-            if options.undo is not None
-            else ingest(
-                project,
-                options.input,
-                options.source,
-                engine=project.engine,
-                form=_form(options),
-                events=EventOptions(
-                    options.key, options.order_by, options.op, words_of(options.op_values) if options.op_values else {}
-                ),
-                version=version_of(options.version, project),
-                diff=options.diff,
-                rename=dict(options.column),
-                late=options.late,
-                restate=start_of(options.restate, project),
-                allow_gap=options.allow_gap,
-                new_warehouse=options.new_warehouse,
-                label=options.label,
-                format=options.format,
-                format_options=dict(options.option),
-            )
-        )
-    except DdError as error:
-        print(masked(f"error: {error.message}\n  {error.hint}"), file=sys.stderr)
-        return error.exit_code
-    for note in getattr(report, "notes", ()):
-        print(masked(note), file=sys.stderr)
-    print(masked(json_line("ingest", spelled(asdict(report), project.dims))))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "ingest.py", description="Append the rows of sources to the change log of an input."
-    )
-    parser.add_argument("input", type=filled(str), metavar="INPUT", nargs="?")
-    parser.add_argument(
-        "source", type=filled(str), metavar="SOURCE", nargs="*", help="a file, a folder, a glob or a Delta table"
-    )
-    parser.add_argument("--project", type=filled(Path), metavar="DIR", help="the folder of dd.toml")
-    parser.add_argument("--warehouse", type=filled(str), metavar="DIR")
-    parser.add_argument("--new-warehouse", action="store_true", help="allow a new one outside of the project's folder")
-    parser.add_argument("--engine", choices=ENGINES)
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--append", dest="form", action="store_const", const="append", help="insert every row")
-    forms.add_argument(
-        "--snapshot", dest="form", action="store_const", const="snapshot", help="each source is the whole content"
-    )
-    forms.add_argument(
-        "--feed", dest="form", action="store_const", const="feed", help="what changed in Delta tables since last time"
-    )
-    forms.add_argument(
-        "--upsert", dest="form", action="store_const", const="upsert", help="each row is the newest value of its key"
-    )
-    forms.add_argument(
-        "--debezium", dest="form", action="store_const", const="debezium", help="events in Debezium's envelope"
-    )
-    forms.add_argument("--op", metavar="COLUMN", help="events with an operation in this column")
-    parser.set_defaults(form="log")
-    parser.add_argument("--key", type=_names, default=(), metavar="COLUMN,...", help="the columns of the key of events")
-    parser.add_argument("--order-by", type=_names, default=(), metavar="COLUMN,...", help="the order of events")
-    parser.add_argument("--op-values", action="append", default=[], metavar="insert=A,delete=B", help="other words")
-    parser.add_argument("--version", metavar="T", help="of all rows: a version, next, or a time: day=7,revision=1")
-    parser.add_argument("--diff", type=int, metavar="N", help="all rows have this diff")
-    parser.add_argument("--undo", type=int, metavar="N", help="take ingest N back")
-    parser.add_argument("--column", type=_pair, action="append", default=[], metavar="OURS=THEIRS")
-    parser.add_argument("--format", metavar="NAME", help="read the sources as Spark reads this format")
-    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for --format")
-    parser.add_argument("--late", choices=LATE, default="refuse")
-    parser.add_argument(
-        "--restate",
-        metavar="T",
-        help="replace the history from this version or time on; first: from the sources' first",
-    )
-    parser.add_argument("--allow-gap", action="store_true", help="take in a version far beyond all others")
-    parser.add_argument("--label", action="append", default=[], metavar="TEXT", help="what to call the rows' version")
-    return parser
-
-
-def _form(options: argparse.Namespace) -> str:
-    return "op" if options.op is not None else str(options.form)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _pair(text: str) -> tuple[str, str]:
-    ours, equals, theirs = text.partition("=")
-    if not (ours and equals and theirs):
-        raise argparse.ArgumentTypeError(f"{text!r} is not OURS=THEIRS")
-    return ours, theirs
-
-
-if __name__ == "__main__":
-    sys.exit(main())

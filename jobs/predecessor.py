@@ -27,9 +27,9 @@ _logger = logging.getLogger("ddcore")
 
 @contextmanager
 def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
-    """Hold the lock, with the ledger, which is upgraded if it has an older format. A command that fails before it
-    called :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes
-    and earlier releases left on this machine. ``refresh``: as for :meth:`Ledger.load`.
+    """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
+    the name is in the file only once. Removes what killed processes left on this machine, and caches of other releases.
+    ``refresh``: as for :meth:`Ledger.load`.
     """
     scratch.remove_left()
     remove_unused()
@@ -38,8 +38,6 @@ def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> 
             heads.remove_left([warehouse.ledger, *(folder for _, folder in warehouse.tables())])
         ledger = Ledger.load(warehouse, refresh=refresh)
         try:
-            if ledger.upgrade():
-                _logger.info("note: the warehouse has the format %d now: an older ddcore refuses it", ledger.format)
             yield lock, ledger
         except Exception:
             tell(lock, ledger, "")

@@ -12,14 +12,11 @@ If there is nothing to fold, this imports neither numba nor Spark.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
@@ -29,16 +26,15 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.left_out import left_out
 from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
-from ddcore.io.project.project import ENGINES, Project, find_project
-from ddcore.io.project.times import Frontier, Time, Window, close, example, nothing_closed, ordered, shown, time_of
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, ordered, shown, time_of
 from ddcore.io.state.fold_result import Gained
 from ddcore.io.storage.warehouse import Lock, Warehouse
 from ddcore.jobs import engines, predecessor
-from ddcore.jobs.arguments import filled, natural, time_named
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
-from ddcore.jobs.report import Changes, RunReport, json_line, result
+from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks
 from ddcore.jobs.running.next_run import CORRECTIONS, NextRun, Request, Runs
 from ddcore.text.redaction import masked
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
     from ddcore.program.data_tests import DataTest
 
-__all__ = ["RunReport", "main", "run"]
+__all__ = ["RunReport", "run"]
 
 
 def run(
@@ -491,76 +487,3 @@ def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dic
 
 def _sorted(codes: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(each)) for name, each in sorted(codes.items())}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry for ``spark-submit``; takes plain arguments, never sets a master, returns the exit code.
-
-    The last line of stdout is the JSON object of ``dd run``.
-    """
-    options = _parser().parse_args(arguments)
-    try:
-        project = find_project(
-            options.project,
-            flags={
-                "warehouse": options.warehouse,
-                "engine": options.engine,
-                "parallelism": options.parallelism,
-                "memory": options.memory,
-            },
-        )
-        first = options.from_version
-        report = run(
-            project,
-            first=None if first is None else time_named(project, first, "--from-version", begins=True, nearest=True),
-            last=_last(options, project),
-            full_refresh=options.full_refresh,
-            corrections=options.corrections,
-            engine=project.engine,
-            parallelism=project.parallelism,
-        )
-        try:
-            if project.verify_every:
-                from ddcore.jobs import verify
-
-                verify.check_run(project, report)
-        finally:
-            print(masked(json_line("run", result(report))), flush=True)
-    except DdError as error:
-        print(masked(f"error: {error}"), file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-def _last(options: argparse.Namespace, project: Project) -> Time | None:
-    """The time that ``--to`` or ``--to-version`` names. UsageError."""
-    if options.to is not None and options.to_version is not None:
-        raise UsageError("--to and --to-version say the same", "leave one of the two out")
-    dims = project.dims
-    if options.to_version is not None and len(dims) > 1:
-        raise UsageError(f"--to-version {options.to_version}: it has one dimension", f"say: --to {example(dims)}")
-    near = options.or_before
-    return options.to_version if options.to is None else time_named(project, options.to, "--to", nearest=near)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("replay.py", description="Fold every version that is not folded yet.")
-    folder = filled(Path)
-    parser.add_argument("--project", type=folder, help="the project folder; default: this one or the nearest above")
-    parser.add_argument("--warehouse", type=filled(str), help="the warehouse folder; default: what dd.toml says")
-    parser.add_argument("--engine", choices=ENGINES, help="default: what dd.toml says")
-    parser.add_argument(
-        "--to-version", type=natural(0), help="the last version to fold, inclusive; default: the latest"
-    )
-    parser.add_argument("--to", type=filled(str), metavar="T", help="the same for any dimensions: day=7,revision=1")
-    parser.add_argument("--or-before", action="store_true", help="--to: or the newest version before that day or time")
-    parser.add_argument("--from-version", type=filled(str), metavar="T", help="fold everything again from this time on")
-    parser.add_argument("--full-refresh", action="store_true", help="fold everything again, from nothing")
-    parser.add_argument("--corrections", choices=CORRECTIONS, help="what becomes of outputs that change: docs/cli.md")
-    parser.add_argument("--parallelism", type=natural(1), help="the number of workers; default: chosen by work")
-    parser.add_argument("--memory", type=filled(str), help="what each process that folds should stay below: 2GiB")
-    return parser
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

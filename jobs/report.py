@@ -1,4 +1,4 @@
-"""What a run reports, and the JSON object that commands and ``spark-submit`` entries end with.
+"""What a run reports, and the JSON object that commands end with.
 
 Must not import anything heavy: the command line loads it at start-up.
 """

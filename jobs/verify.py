@@ -152,13 +152,6 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
             yield verdict
 
 
-def check_run(project: Project, report: RunReport) -> None:
-    """Raise Mismatch where the outputs of a run that has just been recorded are wrong: see :func:`after_run`."""
-    error = mismatch(after_run(project, report, project.verify_every), project.dims)
-    if error is not None:
-        raise error
-
-
 class Verification:
     """The warehouse as the last finished run left it, to be verified at some times.
 

@@ -20,6 +20,26 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 
+RECOVERY = {
+    "test_clocks", "test_damage", "test_durability", "test_failed_runs", "test_failpoints", "test_folding_again",
+    "test_given_up_runs", "test_growth", "test_integrity", "test_left_behind", "test_missing_versions",
+    "test_recovery", "test_tailing",
+}  # fmt: skip
+DOCS = {
+    "test_cli_completion", "test_cli_docs", "test_contributing", "test_cookbook", "test_cron", "test_docs",
+    "test_glossary", "test_packaging", "test_pictures", "test_public_api", "test_readme", "test_registry",
+    "test_rooms", "test_setup", "test_site", "test_tutorial", "test_workflows",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``."""
+    for item in items:
+        if not item.get_closest_marker("spark"):
+            name = item.path.stem
+            item.add_marker("recovery" if name in RECOVERY else "docs" if name in DOCS else "unit")
+
+
 @pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
 def fold(request: pytest.FixtureRequest) -> Any:
     """One way to fold: takes a program and its inputs, gives the logs of its outputs."""

@@ -278,7 +278,7 @@ def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Proj
     replay.run(graph, last=2, engine="inline")
     other = REACH.replace('"reached": reached', '"reached": reached.select(n="node"), "all": edges')
     (graph.root / "program.py").write_text(other)
-    command = [sys.executable, "-m", "ddcore.jobs.replay", "--engine", "inline", "--to-version", "2", "--project"]
+    command = [sys.executable, "-m", "ddcore.cli.main", "run", "--engine", "inline", "--to-version", "2", "--project"]
     done = subprocess.run(
         [*command, str(graph.root)], env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False
     )

@@ -139,7 +139,7 @@ def test_the_order_of_columns_may_change(old: Desk) -> None:
 def test_killed_after_the_columns_were_added(old: Desk, place: str) -> None:
     desk = desk_with(old.folder, NEW)
     source = desk.source("b.parquet", (1, "x", 2, [7], 2, 1))
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "edges", source, "--engine", "inline", "--project"]
+    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "edges", source, "--engine", "inline", "--project"]
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
     done = subprocess.run([*command, str(desk.folder)], env=environment, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr

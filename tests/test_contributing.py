@@ -35,7 +35,13 @@ OPERATOR, METHOD, NAIVE, WRITER, RULE, MEANING, COMMAND = CODE
 
 def test_the_files_and_names_exist() -> None:
     files = {name for name in re.findall(r"`([\w./-]+/[\w.-]*|[A-Z]+\.md)`", PAGE)}
-    assert {"ddcore/reference.py", "cli/main.py", "io/sources/source.py", "tests/programs.py", "CHANGELOG.md"} <= files
+    assert {
+        "ddcore/reference.py",
+        "cli/main.py",
+        "io/sources/source.py",
+        "tests/support/programs.py",
+        "CHANGELOG.md",
+    } <= files
     assert [name for name in sorted(files) if not (TOP / name).exists()] == []
     pairs = re.findall(r"`([\w/]+\.py)`'s ((?:`\w+`(?:, | and )?)+)", PAGE)
     named = [(file, name) for file, names in pairs for name in re.findall(r"\w+", names) if name != "and"]

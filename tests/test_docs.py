@@ -43,6 +43,17 @@ def test_every_page_is_in_the_table_of_contents_once() -> None:
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md") if page.name != "README.md")
 
 
+def test_every_decision_is_in_the_index_once() -> None:
+    """Of each topic its page, and below it each decision in the order of the page."""
+    index, wanted = (DOCS / "decisions.md").read_text("utf-8"), []
+    topics = re.findall(r"^## \[[^]]+\]\(decisions/([\w-]+)\.md\)", index, flags=re.MULTILINE)
+    assert sorted(topics) == sorted(page.stem for page in (DOCS / "decisions").glob("*.md"))
+    for topic in topics:
+        page = (DOCS / "decisions" / f"{topic}.md").read_text("utf-8")
+        wanted += [(title, topic) for title in re.findall(r"^## (.+)$", page, flags=re.MULTILINE)]
+    assert re.findall(r"^- \[([^]]+)\]\(decisions/([\w-]+)\.md#", index, flags=re.MULTILINE) == wanted
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
@@ -61,6 +72,26 @@ def test_code_names_pages_that_exist_and_no_roadmap() -> None:
     assert [page for page in sorted(pages) if not (TOP / page).is_file()] == []
     promise = re.compile(r"roadmap|not there yet|is to come\b", re.IGNORECASE)
     assert [str(file) for file in files if promise.search(file.read_text("utf-8"))] == []
+
+
+def test_cited_sources_are_on_the_page_of_sources() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (DOCS / "sources.md").read_text("utf-8"), flags=re.MULTILINE)
+    known = [row for row in rows if row != "short name" and not row.startswith("---")]
+    assert sorted(known) == sorted(set(known))
+    folders = ("ddcore", "io", "jobs", "cli", "bench", "tests", "tools", "docs")
+    files = [file for folder in folders for kind in ("py", "md") for file in (TOP / folder).rglob(f"*.{kind}")]
+    cited = set[str]()
+    for file in files:
+        if file in (Path(__file__), DOCS / "sources.md"):
+            continue
+        text = re.sub(r"\s+", " ", file.read_text("utf-8"))
+        assert re.search(r"\bthe patent\b|\bseed 0\d\d\b|\bMcSherry's text\b", text) is None, file
+        cited |= {
+            name for names in re.findall(r"\(sources: ([^)]+)\)", text) for name in re.findall(r"\w+ \d{4}", names)
+        }
+        cited |= {" ".join(name) for name in re.findall(r"Source: ([A-Z]\w+)[^.]*? (\d{4})", text)}
+    assert {"McSherry 2012", "Ngo 2012", "Seidman 1983"} <= cited
+    assert sorted(cited - set(known)) == []
 
 
 @pytest.mark.parametrize("name", ["algorithms.md", "how-it-works.md", "programs.md", "sql.md"])

@@ -22,6 +22,7 @@ from warehouses import logs_of, project_of
 
 from ddcore import reference
 from ddcore.base.errors import Diverged, FoldError, NegativeMultiplicity
+from ddcore.cli import main
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.state import arrangements
@@ -162,7 +163,7 @@ def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: py
 def _submitted(*arguments: object) -> list[object]:
     """As a scheduler of the user's own would do it, in a JVM that is not ours."""
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    return [submit, "--master", "local[2]", replay.__file__, *arguments]
+    return [submit, "--master", "local[2]", main.__file__, "run", *arguments]
 
 
 def _on_a_cluster(*arguments: object) -> list[object]:

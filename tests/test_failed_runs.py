@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -586,47 +585,6 @@ def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, m
     bring(project, *[(n, 5, 1) for n in range(5)])
     assert replay.run(project, engine="spark").parallelism == 3
     check_law(project)
-
-
-def test_the_entry_file_reports_as_the_command_does(
-    project: Project, dd: Command, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same object, made by the same code; the engine is dd.toml's."""
-    monkeypatch.chdir(project.root)
-
-    def by_command() -> list[str]:
-        return dd("run")[1]
-
-    def by_entry() -> list[str]:
-        assert replay.main([]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    objects = []
-    for run in (by_command, by_entry):
-        objects.append([json.loads(run()[-1]), json.loads(run()[-1])])
-        shutil.rmtree(local(project.warehouse))
-        bring(project, *ROWS)
-    for reports in objects:
-        for report in reports:
-            del report["took"], report["instant"]  # the second in which it was ingested
-    assert objects[0] == objects[1]
-    assert objects[1][0]["engine"] == "inline"
-    assert {"schema_version", "command", "inputs", "outputs"} <= objects[1][0].keys()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--parallelism", "0"], ["--to-version", "-1"], ["--project", ""], ["--warehouse", ""], ["--engine", ""]],
-    ids=" ".join,
-)
-def test_the_entry_file_refuses_what_the_command_refuses(
-    arguments: list[str], project: Project, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(project.root)
-    with pytest.raises(SystemExit) as caught:
-        replay.main(arguments)
-    assert caught.value.code == 2
-    assert "error: argument" in capsys.readouterr().err
 
 
 def test_the_first_version_is_that_of_the_log(project: Project, dd: Command, monkeypatch: Any) -> None:

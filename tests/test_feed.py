@@ -18,7 +18,7 @@ from ingesting import Desk
 from ddcore.base.errors import DataError, LateUpdate, UsageError
 from ddcore.io.project.project import Project
 from ddcore.io.sources.deltafeed import DeltaFeed
-from ddcore.jobs.ingest import IngestReport, ingest
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -273,9 +273,9 @@ def test_a_feed_with_column_mapping_is_taken_in_by_spark(tmp_path: Path, spark: 
     with pytest.raises(DataError) as caught:
         it.ingest(str(path), form="feed")
     assert "'v' is missing" in caught.value.message and len(it.records()) == 1
-    it.ingest(str(path), form="feed", rename={"v": "w"})
+    it.ingest(str(path), form="feed", column={"v": "w"})
     assert it.updates()[3:] == [(3, "c", 4, 1)]
-    assert it.ingest(str(path), form="feed", rename={"v": "w"}).nothing_new
+    assert it.ingest(str(path), form="feed", column={"v": "w"}).nothing_new
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
@@ -430,7 +430,7 @@ def test_commits_at_closed_versions_are_late(tmp_path: Path) -> None:
 def test_times_of_commits_can_be_columns(tmp_path: Path) -> None:
     it = Desk(tmp_path, {"k": "int64", "commit": "int64", "at": "timestamp"})
     table = Table(tmp_path / "t", (1, "a")).append((2, "b"))
-    it.ingest(table.path, form="feed", rename={"commit": "_commit_version", "at": "_commit_timestamp"}, version=0)
+    it.ingest(table.path, form="feed", column={"commit": "_commit_version", "at": "_commit_timestamp"}, version=0)
     times = {entry["version"]: entry["timestamp"] for entry in DeltaTable(table.path).history()}
     assert [(k, commit, at.timestamp() * 1000, diff) for k, commit, at, _, diff in it.updates()] == [
         (1, 0, times[0], 1), (2, 1, times[1], 1),
@@ -463,13 +463,13 @@ def test_several_dimensions_need_a_column_for_each(tmp_path: Path) -> None:
         inputs={"edges": desk(tmp_path).schema},
     )  # fmt: skip
     table = Table(tmp_path / "t", (1, "a")).append((2, "b"))
+    feed = IngestSettings(form="feed", column={"revision": "_commit_version"})
     with pytest.raises(DataError, match="the column 'day' is missing"):
-        ingest(project, "edges", [table.path], engine="inline", form="feed", rename={"revision": "_commit_version"})
-    report = ingest(project, "edges", [table.path], engine="inline", form="feed",
-                    rename={"revision": "_commit_version", "day": "k"})  # fmt: skip
+        ingest(project, "edges", [table.path], feed, engine="inline")
+    feed = IngestSettings(form="feed", column={"revision": "_commit_version", "day": "k"})
+    report = ingest(project, "edges", [table.path], feed, engine="inline")
     assert (report.first, report.last, report.plus) == ((1, 0), (2, 1), 2)
-    assert ingest(project, "edges", [table.path], engine="inline", form="feed",
-                  rename={"revision": "_commit_version", "day": "k"}).nothing_new  # fmt: skip
+    assert ingest(project, "edges", [table.path], feed, engine="inline").nothing_new
 
 
 def test_bad_rows_and_files_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -522,15 +522,17 @@ def test_an_undone_ingest_of_a_feed_comes_again(tmp_path: Path) -> None:
 
 
 def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
-    from ddcore.base.schema import parse_schema
     from ddcore.io.sources.deltatable import delta_table
     from ddcore.io.sources.row_checks import Rules
-    from ddcore.jobs.ingesting.following import follow
+    from ddcore.jobs.ingesting.following import TableReader
 
-    table = Table(tmp_path / "t", (1, "a")).append((2, "b"))
-    rules = Rules(parse_schema({"k": "int64"}), rename={"version": "_commit_version"})
-    found = follow(None, "edges", [delta_table(table.path, "t")], rules, tmp_path, feed=True)
-    source = found.layouts[0][0]
+    table, it = Table(tmp_path / "t", (1, "a")).append((2, "b")), desk(tmp_path)
+    reader = TableReader(
+        project=it.project, name="edges", settings=IngestSettings(form="feed"), places=(table.path,),
+        rules=Rules(it.schema, rename={"version": "_commit_version"}), tables=[delta_table(table.path, "t")],
+    )  # fmt: skip
+    reader.look(it.ledger)
+    source = reader.layouts[0][0]
     assert isinstance(source, DeltaFeed)
     history = {entry["version"]: entry["timestamp"] for entry in DeltaTable(table.path).history()}
     assert source.commit_times() == history

@@ -81,13 +81,11 @@ def test_a_captured_constant_is_part_of_the_programs_fingerprint() -> None:
 
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
-    script = (
-        f"import sys; sys.path.insert(0, {sys.path[0]!r}); import test_functions; print(test_functions.fingerprint(1))"
-    )
+    script = "import sys; sys.path[:0] = sys.argv[1:]; import test_functions; print(test_functions.fingerprint(1))"
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed},
-            cwd=__file__.rpartition("/")[0],
+            [sys.executable, "-c", script, *sys.path[:3]], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed}, cwd=__file__.rpartition("/")[0],
         )  # fmt: skip
         assert done.stdout.strip() == fingerprint(1)
 

@@ -105,8 +105,8 @@ def test_a_module_that_is_loaded_is_seen(folded: Path) -> None:
 
 
 def test_no_module_beside_the_entry_file_hides_one_of_python() -> None:
-    """spark-submit runs ``jobs/replay.py``, and Python then looks for modules in its folder first."""
-    import ddcore.jobs
+    """spark-submit runs ``cli/main.py``, and Python then looks for modules in its folder first."""
+    import ddcore.cli
 
-    names = {file.stem for file in Path(ddcore.jobs.__path__[0]).glob("*.py")} - {"__init__"}
-    assert "replay" in names and not names & sys.stdlib_module_names
+    names = {file.stem for file in Path(ddcore.cli.__path__[0]).glob("*.py")} - {"__init__"}
+    assert "main" in names and not names & sys.stdlib_module_names

@@ -21,8 +21,8 @@ from ingesting import Desk
 from places import local
 from real_data import shared_data
 
-import ddcore.jobs.ingest
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
+from ddcore.cli import main
 from ddcore.io.sources.intake import Intake
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def test_a_delta_table_of_any_feature_gets_in(tmp_path: Path, spark: SparkSessio
     spark.sql(f"INSERT INTO delta.`{table}` SELECT id, id, 0, 1 FROM range(10)")
     spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN dst TO target")
     spark.sql(f"DELETE FROM delta.`{table}` WHERE src < 8")
-    desk.ingest(str(table), rename={"dst": "target"})
+    desk.ingest(str(table), column={"dst": "target"})
     assert desk.updates() == [(8, 8, 0, 1), (9, 9, 0, 1)]
     desk.engine = "inline"
-    assert desk.ingest(str(table), rename={"dst": "target"}).nothing_new
+    assert desk.ingest(str(table), column={"dst": "target"}).nothing_new
 
 
 def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path:
     )
     messages = []
     for desk in (by_spark, inline):
-        desk.ingest(*places, rename={"k": "after.id", "day": "after.day"})
+        desk.ingest(*places, column={"k": "after.id", "day": "after.day"})
         with pytest.raises(DataError, match="'2026-01-32' is not a date") as caught:
-            desk.ingest(str(tmp_path / "bad.jsonl"), rename={"k": "after.id", "day": "after.day"})
+            desk.ingest(str(tmp_path / "bad.jsonl"), column={"k": "after.id", "day": "after.day"})
         messages.append(caught.value.message)
     assert by_spark.updates() == inline.updates() and len(inline.updates()) == 30
     assert messages[0] == messages[1]
@@ -112,12 +112,12 @@ def test_formats_that_only_spark_reads(tmp_path: Path, spark: SparkSession) -> N
     desk = Desk(tmp_path, engine="spark")
     orc = str(tmp_path / "orc")
     spark.sql("SELECT id AS src, struct(id + 1 AS to) AS edge, 0 AS version, 1 AS diff FROM range(3)").write.orc(orc)
-    desk.ingest(orc, format="orc", rename={"dst": "edge.to"})
+    desk.ingest(orc, format="orc", column={"dst": "edge.to"})
     assert desk.updates() == [(0, 1, 0, 1), (1, 2, 0, 1), (2, 3, 0, 1)]
-    assert desk.ingest(orc, format="orc", rename={"dst": "edge.to"}).nothing_new
+    assert desk.ingest(orc, format="orc", column={"dst": "edge.to"}).nothing_new
     xml = tmp_path / "rows.xml"
     xml.write_text("<rows><row><src>1</src><dst>2</dst></row><row><src>5</src><dst>6</dst></row></rows>")
-    said = {"format": "xml", "format_options": {"rowTag": "row"}, "form": "snapshot"}
+    said: dict[str, Any] = {"format": "xml", "option": {"rowTag": "row"}, "form": "snapshot"}
     desk.ingest(str(xml), **said)
     assert desk.updates()[3:] == [(0, 1, 1, -1), (2, 3, 1, -1), (5, 6, 1, 1)]
     assert desk.ingest(str(xml), **said).nothing_new
@@ -235,10 +235,10 @@ def _die(intake: Intake, *_: Any) -> None:
 @pytest.mark.slow
 def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    job = Path(ddcore.jobs.ingest.__file__)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run(
-        [submit, "--master", "local[1]", job, "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
+        [submit, "--master", "local[1]", main.__file__, "ingest",
+         "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

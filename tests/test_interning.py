@@ -51,7 +51,7 @@ TENS = "(round + x) // 10"
 
 
 def naively(rows: Any, hash: Any) -> Any:
-    """Ids by the first form of seed 002: a loop over all rows and their rounds, of which losers get the next one."""
+    """Ids by the first form (sources: McSherry 2018): all rows go round, and losers get the next round."""
 
     def winners_stay(groups: pl.DataFrame) -> pl.DataFrame:
         ordered = groups.sort("group", "round", "x")

@@ -126,7 +126,8 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
 
 def test_processes_that_compile_at_once_do_not_disturb_each_other(folder: Path) -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_cache as t; sys.stdin.read(1)\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/support']\n"
+        "import test_kernel_cache as t; sys.stdin.read(1)\n"
         "from ddcore.kernels.compiling import kernel, INT\n"
         "for _ in range(5): assert kernel(INT, INT)(t.twice)(21) == 42 and kernel(INT, INT)(t.thrice)(21) == 63\n"
     )
@@ -432,7 +433,7 @@ def shipped(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for module in (cache, kernel_cache):
         monkeypatch.setattr(module, "shipped_folder", lambda: target)
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_cache as t\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/support']; import test_kernel_cache as t\n"
         "from ddcore.kernels.compiling import kernel, INT\n"
         "kernel(INT, INT)(t.twice); print(t.file_of(t.twice))\n"
     )

@@ -27,7 +27,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
 
 KEY, STATE = bytes(16), TableState(1, 1, 1, "ab")
-COLUMNS = [("a",), ("a", "b"), ()]
+COLUMNS = [("a",), ("a", "b"), ("a", "b", "c")]
 
 Content = dict[Time, Digest]
 
@@ -85,10 +85,9 @@ class History:
         own = {time for one in fresh for time in one.digests if not holds(known.get(one.name), time)}
         if not own:
             return
-        old = rng.random() < 0.05
         record = IngestRecord(
             number, "edges",
-            tuple(Source(one.identity, "0badold" if old else stored(one.whole, KEY)) for one in fresh),
+            tuple(Source(one.identity, stored(one.whole, KEY)) for one in fresh),
             least(own), greatest(own), 1, dict.fromkeys(own, (1, 0)), ("a.parquet",), STATE,
             rests_on=tuple(sorted({known[one.name].number for one in fresh if one.name in known})),
             dims=() if self.dims == 1 else ("day", "revision"),
@@ -122,7 +121,7 @@ def holds(known: Known | None, time: Time) -> bool:
 def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[Any]:
     """All that an ingest learns of its sources from the earlier ones."""
     others = [(earlier.other_rows(source), earlier.beginning(source)) for source in sources]
-    return [earlier.recognise(sources, number), others, earlier.unknown]
+    return [earlier.recognise(sources, number), others]
 
 
 @pytest.mark.parametrize("dims", [1, 2])
@@ -138,7 +137,7 @@ def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, monkeyp
             ledger = Ledger.load(Warehouse(tmp_path / "warehouse"))
             index, every = ledger.ingest_index("edges"), list(ledger.ingests("edges"))
             assert list(index.numbers.values()) == [record.number for record in every]
-            assert set(index.columns) == {record.columns for record in every} - {()}
+            assert set(index.columns) == {record.columns for record in every}
             assert index.plus >= sum(plus for record in every for plus, _ in record.counts.values())
             for _ in range(8):
                 sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
@@ -220,14 +219,14 @@ def test_an_ingest_reads_as_much_after_many_as_after_few(
 
 
 def test_a_ledger_without_an_index_is_read_whole_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older ddcore wrote it. The next record replaces its files by one with an index."""
+    """As after another program's OPTIMIZE. The next record replaces its files by one with an index."""
     desk, write = Desk(tmp_path), tables.write_file
 
     def without_notes(*given: Any, notes: object = None, **named: Any) -> AddedFile:
         return write(*given, **named)
 
-    with monkeypatch.context() as older:
-        older.setattr(tables, "write_file", without_notes)
+    with monkeypatch.context() as other:
+        other.setattr(tables, "write_file", without_notes)
         first = desk.source("first.parquet", (1, 2, 0, 1))
         desk.ingest(first)
         remember(desk, 20)

@@ -18,7 +18,6 @@ from places import local
 
 from ddcore.base.errors import StorageError
 from ddcore.io.ledger import ledger as ledger_module
-from ddcore.io.ledger import records
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
     FailureRecord,
@@ -30,14 +29,13 @@ from ddcore.io.ledger.records import (
     TableState,
     UndoRecord,
 )
-from ddcore.io.ledger.summary import Summary
-from ddcore.io.project.times import Frontier, Time
+from ddcore.io.project.times import Time
 from ddcore.io.storage.warehouse import Warehouse
 
 
 def ingest(number: int, first: int, last: int, input: str = "edges", digest: str = "00ff") -> IngestRecord:
     counts: dict[Time, tuple[int, int]] = {version: (version + 1, 1) for version in range(first, last + 1)}
-    source = Source(f"{input}-{number}.parquet", digest)
+    source = Source(f"{input}-{number}.parquet", f"{0:032x}:{digest}")
     return IngestRecord(
         number, input, (source,), first, last, 10, counts, ("a.parquet",), TableState(number, 1, 10, "ab")
     )
@@ -53,7 +51,6 @@ def run(number: int, first: int, last: int, **tables: int) -> RunRecord:
         inputs={"edges": {first: (3, 1)}},
         outputs={"dists": {first: (7, 7)}},
         tables={f"outputs/{name}": TableState(version, 1, 14, "cd") for name, version in tables.items()},
-        quantiles={"00ff": (-(2**62), 0, 2**62)},
     )  # fmt: skip
 
 
@@ -88,21 +85,6 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
     assert current == written[2]
     assert current is not None
     assert current.at.tzinfo is UTC
-
-
-def test_records_with_the_former_name_of_parallelism_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = records.to_json
-
-    def as_before(record: Record) -> dict[str, object]:
-        body = written(record)
-        return {"width" if name == "parallelism" else name: value for name, value in body.items()}
-
-    monkeypatch.setattr(ledger_module, "to_json", as_before)
-    ledger = Ledger.load(Warehouse(tmp_path))
-    ledger.append(intent(1, 0, 3))
-    ledger.append(run(1, 0, 3))
-    assert "width" in as_before(intent(1, 0, 3))
-    assert Ledger.load(Warehouse(tmp_path)).current_run() == ledger.current_run()
 
 
 def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
@@ -481,27 +463,7 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
         assert ledger.input_table(name) == (states[-1] if states else None)
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["of-earlier-releases", "of-this-one"])
-def test_after_an_undo_of_a_restatement_each_ingest_waits_once(
-    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where an earlier release noted an entry twice: then each command failed, once the entry was in a merged file
-    that was not read yet.
-    """
-    if before:
-        undone = Ledger._without_ingest
-
-        def as_before(ledger: Ledger, record: UndoRecord) -> Summary:
-            return replace(undone(ledger, record), waiting=0, open=ledger._summary.open)
-
-        waiting = Ledger._waiting_after
-
-        def twice(ledger: Ledger, upper: Frontier, end: int) -> tuple[int, tuple[int, ...]]:
-            first, rows = waiting(ledger, upper, end)
-            return first, (*rows, *rows[::-1])
-
-        monkeypatch.setattr(Ledger, "_without_ingest", as_before)
-        monkeypatch.setattr(Ledger, "_waiting_after", twice)
+def test_after_an_undo_of_a_restatement_each_ingest_waits_once(tmp_path: Path) -> None:
     ledger = Ledger.load(Warehouse(tmp_path))
     ledger.append(ingest(1, 0, 3))
     ledger.append(ingest(2, 2, 6))
@@ -514,7 +476,6 @@ def test_after_an_undo_of_a_restatement_each_ingest_waits_once(
         ledger.append(run(number, 2, 2))
         again = Ledger.load(Warehouse(tmp_path))
         assert [record.number for record in again.waiting()] == [1, 2]
-    monkeypatch.undo()
     again = Ledger.load(Warehouse(tmp_path))
     again.append(intent(8, 3, 3))
     again.append(run(8, 3, 3))

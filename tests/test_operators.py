@@ -1,5 +1,5 @@
 """The operators that relate several collections, and loops of several: literal cases, by their numbers where they have
-one. Random programs draw all of them, too (tests/programs.py).
+one. Random programs draw all of them, too (tests/support/programs.py).
 """
 
 from __future__ import annotations

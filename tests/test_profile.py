@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from ddcore.engine.queues import consolidated
 from ddcore.engine.worker import Worker
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
-from ddcore.io.ledger.records import RunRecord, from_json, to_json
+from ddcore.io.ledger.records import from_json, to_json
 from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -342,11 +341,6 @@ def test_records_keep_profiles(tmp_path: Path) -> None:
     assert run is not None and len(run.profile.operators) == 7
     body = json.loads(json.dumps(to_json(run)))
     assert from_json("run", json.loads(json.dumps(body))) == run
-    body["profile"]["operators"][0]["later"] = 1  # of a later release
-    assert from_json("run", json.loads(json.dumps(body))) == run
-    del body["profile"]  # of an earlier release
-    without = from_json("run", body)
-    assert isinstance(without, RunRecord) and without.profile == ProfileRecord() and "profile" not in to_json(without)
 
 
 def test_log_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,17 +365,6 @@ def test_log_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert {"version", "round", "differences"} == set(cells[0]) and None in {cell["round"] for cell in cells}
     assert run_command(["log", "--operators", "--versions", *where]) == 2
     assert "--operators" in capsys.readouterr().err
-
-
-def test_a_run_of_an_earlier_release_has_no_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    project = project_of(tmp_path / "p", drawn(SALES, sales=SALES_ROWS, shops=SHOP_ROWS))
-    replay.run(project, engine="inline")
-    ledger = Ledger.load(Warehouse(project.warehouse))
-    run = ledger.current_run()
-    assert run is not None
-    ledger.append(replace(run, run=2, profile=ProfileRecord()))
-    assert run_command(["log", "--operators", "--project", str(project.root)]) == 0
-    assert "this run has no profile" in capsys.readouterr().out
 
 
 # --- docs/report.md ---------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import pytest
 from trams import Command
 
 from ddcore.base.cache import cache_folder
+from ddcore.cli.main import run_command
 from ddcore.io.project.project import find_project
-from ddcore.jobs import compact, replay
 from ddcore.jobs.spark.gateway import _Output
 from ddcore.jobs.spark.settings import settings
 from ddcore.text import redaction
@@ -165,9 +165,9 @@ def test_no_command_prints_a_secret(mine: Path, secrets: None, dd: Command, monk
             assert MARK.encode() not in file.read_bytes().lower(), file
 
 
-@pytest.mark.parametrize("entry", [replay.main, compact.main])
-def test_the_entries_for_spark_submit_print_no_secret(entry: Any, mine: Path, capsys: Any) -> None:
-    assert entry(["--project", str(mine), "--warehouse", "s3://planted7user:planted8pass@bucket"]) == 2
+@pytest.mark.parametrize("command", ["run", "compact"])
+def test_a_secret_of_an_address_is_not_printed(command: str, mine: Path, capsys: Any) -> None:
+    assert run_command([command, "--project", str(mine), "--warehouse", "s3://planted7user:planted8pass@bucket"]) == 2
     said = capsys.readouterr().err
     assert leaks(said) == [] and f"s3://{MASK}@bucket" in said
 

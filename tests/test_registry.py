@@ -82,7 +82,7 @@ def test_static_methods_of_collections_are_in_the_reference() -> None:
 
 @functools.cache
 def sources() -> list[str]:
-    """Programs as tests/programs.py writes them, on all inputs."""
+    """Programs as tests/support/programs.py writes them, on all inputs."""
     return [Writer(Choices.of_seed(seed)).program(INPUTS) for seed in range(SOURCES)]
 
 
@@ -92,8 +92,8 @@ def test_every_generator_writes_an_operator_of_the_registry() -> None:
 
 @pytest.mark.parametrize("name", registry.public())
 def test_random_programs_have_every_operator(name: str) -> None:
-    """With every choice of its options. A name without a generator: add one to Writer in tests/programs.py."""
-    assert name in GENERATORS or name in LOOPS, f"tests/programs.py has no generator of {name}"
+    """With every choice of its options. A name without a generator: add one to Writer in tests/support/programs.py."""
+    assert name in GENERATORS or name in LOOPS, f"tests/support/programs.py has no generator of {name}"
     call = f"{name}(" if name.startswith("dd.") else f".{name.rpartition('.')[2]}("
     lines = [line for source in sources() for line in source.splitlines() if call in line]
     assert lines, f"no program of {SOURCES} calls {name}"
@@ -105,7 +105,7 @@ def test_random_programs_have_every_operator(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.aggregates())
 def test_random_programs_have_every_aggregate(name: str) -> None:
-    assert any(f"{name}(" in source for source in sources()), f"tests/programs.py: Writer.agg has no {name}"
+    assert any(f"{name}(" in source for source in sources()), f"tests/support/programs.py: Writer.agg has no {name}"
 
 
 SHAPES = {

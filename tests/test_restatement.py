@@ -33,7 +33,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, coordinates
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingest import IngestReport, ingest, main
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
 from ddcore.planning.planner import build
@@ -346,7 +346,18 @@ def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
 def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, place: str) -> None:
     desk.fold(6)
     source, before = desk.source("b.csv", (3, 9, 4, 1)), desk.updates()
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "edges", source, "--restate", "4", "--engine", "inline"]
+    command = [
+        sys.executable,
+        "-m",
+        "ddcore.cli.main",
+        "ingest",
+        "edges",
+        source,
+        "--restate",
+        "4",
+        "--engine",
+        "inline",
+    ]
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
     killed = subprocess.run(
         [*command, "--project", str(desk.folder)], env=environment, capture_output=True, check=False
@@ -365,7 +376,7 @@ def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, place: str) -> 
 @pytest.mark.parametrize("place", ["after-table", "after-undo"])
 def test_a_killed_undo_of_a_restatement_happened_or_not(desk: Desk, place: str) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "--undo", "2", "--project", str(desk.folder)]
+    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "--undo", "2", "--project", str(desk.folder)]
     killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
     done = place == "after-undo"
@@ -426,7 +437,7 @@ class Inputs:
         path = self.folder / f"{self.sources}.parquet"
         rows = [(*row, diff) for row, diff in updates.items()]
         pl.DataFrame(rows, schema=["src", *self.dims, "diff"], orient="row").write_parquet(path)
-        return ingest(self.project, "edges", [str(path)], engine=self.engine, **asked)
+        return ingest(self.project, "edges", [str(path)], IngestSettings(**asked), engine=self.engine)
 
     def fold(self, last: Time) -> None:
         """Let the ledger say that a run has folded from the beginning up to ``last``."""
@@ -600,13 +611,13 @@ def test_what_a_restatement_refuses_on_the_command_line(
 
 def test_restating_under_spark_submit(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     there = ["--project", str(desk.folder), "--engine", "inline"]
-    assert main(["edges", desk.source("b.csv", (3, 9, 4, 1)), "--restate", "4", *there]) == 0
+    assert run_command(["ingest", "edges", desk.source("b.csv", (3, 9, 4, 1)), "--restate", "4", *there]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["replaces"] == 4
     desk.fold(4)
-    assert main(["edges", desk.source("c.csv", (7, 7, 2, 1)), "--late", "restate", *there]) == 0
+    assert run_command(["ingest", "edges", desk.source("c.csv", (7, 7, 2, 1)), "--late", "restate", *there]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["restates"] == [2]
-    assert main(["--undo", "3", *there]) == 0
-    assert main(["--undo", "1", "--late", "restate", *there]) == 1
+    assert run_command(["ingest", "--undo", "3", *there]) == 0
+    assert run_command(["ingest", "--undo", "1", "--late", "restate", *there]) == 1
     assert "ingest 2 replaced rows of it" in capsys.readouterr().err
 
 

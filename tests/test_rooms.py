@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import conftest
 import pytest
 import rooms
 
@@ -49,3 +50,9 @@ def test_the_table_of_the_readme_has_every_room() -> None:
     }
     assert packages - listed == set()
     assert [name for name in sorted(listed) if not (TOP / name).is_dir()] == []
+
+
+def test_lanes_name_files_that_exist() -> None:
+    """A renamed file would fall into the lane ``unit`` in silence."""
+    files = {file.stem for file in (TOP / "tests").glob("test_*.py")}
+    assert (conftest.RECOVERY | conftest.DOCS) - files == set()

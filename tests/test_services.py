@@ -19,7 +19,7 @@ import pytest
 from standalone import Standalone
 from trams import JOURNEYS, Command, journeys
 
-from ddcore.jobs import replay
+from ddcore.cli import main
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "services.md").read_text(encoding="utf-8")
 QUICK = """\
@@ -83,7 +83,7 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
                 raise
         assert process.returncode == 0, (tmp_path / "stderr").read_text()[-3000:]
         assert len(cluster.applications()) == 4
-    told = [json.loads(line) for line in out.splitlines()]  # no note: spark-submit would pass it on here
+    told = [json.loads(line) for line in out.splitlines() if line.startswith("{")]  # beside notes: it passes them on
     assert [each["command"] for each in told] == ["ingest", "ingest", "run", "ingest"]
     assert {each["engine"] for each in told} == {"spark"}
     assert (told[2]["last"], told[2]["parallelism"], told[3]["first"], told[3]["last"]) == (5, 2, 11, 15)
@@ -112,7 +112,7 @@ def test_the_job_of_emr_serverless(fresh: Path, dd: Command) -> None:
         assert dd("ingest", name, name, "-q")[0] == 0
     words = shlex.split(section("Amazon EMR")[2])
     job = json.loads(words[words.index("--job-driver") + 1])["sparkSubmit"]
-    program = Path(replay.__file__)
+    program = Path(main.__file__)
     assert Path(job["entryPoint"]).name == program.name
     arguments = local(job["entryPointArguments"], fresh)
     fresh.rename(fresh.parent / "trams")  # where the archive is unpacked

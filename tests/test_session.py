@@ -188,7 +188,7 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
     out, err = process.communicate(timeout=240)
     assert err == ""
     file, count = out.split()
-    assert re.search(r"/code/ddcore-[0-9a-f]{16}/ddcore/io/warehouse\.py$", file)
+    assert re.search(r"/code/ddcore-[0-9a-f]{16}/ddcore/io/storage/warehouse\.py$", file)
     assert count == "3"
 
 

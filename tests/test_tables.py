@@ -293,7 +293,7 @@ from pathlib import Path
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.io.delta import tables
 folder = Path(sys.argv[1])
-table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").schema.Type("int64")})
+table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").base.schema.Type("int64")})
 file = tables.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:

@@ -46,9 +46,8 @@ from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.row_checks import Rules
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs import engines, replay
+from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages
-from ddcore.jobs.ingest import main as ingest_entry
 from ddcore.planning.planner import build
 
 DIMS = ("day", "revision")
@@ -406,16 +405,16 @@ def test_boxes_add_up_and_a_run_that_closes_nothing_says_so(words: Path, dd: Any
     assert err == ["would fold 1 time, to day=9,revision=3, in=+1/-0; nothing was written"]
 
 
-def test_the_entries_for_spark_submit_take_times(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_times(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (words / "bare.csv").write_text("diff,k,x\n1,a,1\n")
-    assert ingest_entry(["words", "bare.csv", "--version", "day=3,revision=1"]) == 0
+    assert run_command(["ingest", "words", "bare.csv", "--version", "day=3,revision=1"]) == 0
     assert records([capsys.readouterr().out])[0]["first"] == {"day": 3, "revision": 1}
-    assert replay.main(["--to", "day=2,revision=1"]) == 0
+    assert run_command(["run", "--to", "day=2,revision=1"]) == 0
     report = records([capsys.readouterr().out])[0]
     assert (report["last"], report["nothing_new"]) == ({"day": 2, "revision": 1}, False)
     assert report["upper"] == [{"day": 0, "revision": 2}, {"day": 3, "revision": 0}]
     for wrong in (["--to-version", "2"], ["--to", "day=2"], ["--to", "day=3,revision=2"]):
-        assert replay.main(wrong) == 2
+        assert run_command(["run", *wrong]) == 2
         assert capsys.readouterr().err.startswith(f"error: {wrong[0]}")
 
 

@@ -25,7 +25,7 @@ from ddcore.io.delta import tables
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
-from ddcore.jobs.ingest import IngestReport, ingest, main
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.planning.planner import build
@@ -172,7 +172,7 @@ def test_files_that_were_merged_with_others_stay(desk: Desk) -> None:
 def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> None:
     source = desk.source("b.csv", (4, 4, 1, 1))
     desk.ingest(source)
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "--undo", "2", "--project", str(desk.folder)]
+    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "--undo", "2", "--project", str(desk.folder)]
     killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
     assert len(desk.updates()) == (2 if place == "after-undo" else 3)
@@ -198,7 +198,7 @@ def test_an_undo_that_was_killed_is_done_by_the_same_command(desk: Desk) -> None
 
 def killed(desk: Desk, number: int) -> None:
     """An undo that ends by SIGKILL after its commit, and before its record."""
-    command = [sys.executable, "-m", "ddcore.jobs.ingest", "--undo", str(number), "--project", str(desk.folder)]
+    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "--undo", str(number), "--project", str(desk.folder)]
     done = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": "after-table"}, check=False)
     assert done.returncode == -9
 
@@ -244,7 +244,7 @@ def test_undo_from_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[st
     assert run_command(["ingest", "--undo", "5", *there]) == 2
     assert run_command(["ingest", "edges", *there]) == 2
     assert "missing argument 'SOURCE'" in capsys.readouterr().err
-    assert main(["--undo", "1", *there]) == 0
+    assert run_command(["ingest", "--undo", "1", *there]) == 0
     assert desk.updates() == []
 
 
@@ -280,7 +280,7 @@ def two(desk: Desk) -> Desk:
 
 
 def roots(desk: Desk, name: str, *updates: tuple[int, int, int, int], **how: Any) -> IngestReport:
-    return ingest(desk.project, "roots", [desk.source(name, *updates)], engine="inline", **how)
+    return ingest(desk.project, "roots", [desk.source(name, *updates)], IngestSettings(**how), engine="inline")
 
 
 def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> None:

@@ -23,8 +23,6 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import find_project
 from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
-from ddcore.jobs.ingest import main
-from ddcore.jobs.ingesting.upserts import EventOptions
 from ddcore.jobs.undo import undo
 
 PEOPLE = {"id": "string", "name": "string"}
@@ -52,9 +50,10 @@ def table(desk: Desk, name: str, columns: Sequence[str], *rows: Sequence[Any]) -
     return str(path)
 
 
-def options(key: str = "id", order: str = "", op: str | None = None, words: str = "") -> EventOptions:
+def options(key: str = "id", order: str = "", op: str | None = None, words: str = "") -> dict[str, Any]:
     names = tuple(order.split(",")) if order else ()
-    return EventOptions(tuple(key.split(",")) if key else (), names, op, words_of([words]) if words else {})
+    keys = tuple(key.split(",")) if key else ()
+    return {"key": keys, "order_by": names, "op": op, "op_values": words_of([words]) if words else {}}
 
 
 def refused(desk: Desk, kind: type[DdError], *sources: str, **how: Any) -> DdError:
@@ -190,10 +189,10 @@ def test_events_in_any_order_are_what_dictionaries_say(tmp_path: Path, seed: int
     rng.shuffle(shuffled)
     half = len(shuffled) // 2
     sources = [source_of(desk, "a.csv", shuffled[:half]), source_of(desk, "b.parquet", shuffled[half:])]
-    desk.ingest(*sources, form="op", events=options(op="op", order="ts"))
+    desk.ingest(*sources, form="op", **options(op="op", order="ts"))
     for version in range(8):
         assert collection(desk, version) == replay.at(version)
-    assert desk.ingest(*sources, form="op", events=options(op="op", order="ts")).nothing_new
+    assert desk.ingest(*sources, form="op", **options(op="op", order="ts")).nothing_new
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -208,7 +207,7 @@ def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, see
     rng.shuffle(batches)
     for number, batch in enumerate(batch for batch in batches if batch):
         rng.shuffle(batch)
-        desk.ingest(source_of(desk, f"{number}.csv", batch), form="op", events=options(op="op", order="ts"))
+        desk.ingest(source_of(desk, f"{number}.csv", batch), form="op", **options(op="op", order="ts"))
         replay.take(batch)
         for version in range(8):
             assert collection(desk, version) == replay.at(version)
@@ -229,7 +228,7 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
             source = source_of(desk, name, rng.sample(again, len(again)))
             frame = pl.read_parquet(source).drop("version")
             frame.write_parquet(source)
-            desk.ingest(source, form="op", events=options(op="op", order="ts"))
+            desk.ingest(source, form="op", **options(op="op", order="ts"))
         for key, value, _, order in batch:
             last[key] = (value, order)
         held = collection(desk, 1 << 40)
@@ -271,7 +270,7 @@ def test_events_that_change_nothing_may_be_left_out_before(
             monkeypatch.setattr(pairs, "_LEAST", few)
             source = table(desk, f"{number}.parquet", [*ORDERED], *rows)
             try:
-                report = desk.ingest(source, form="upsert", events=options(order=order))
+                report = desk.ingest(source, form="upsert", **options(order=order))
                 said.append((report.rows, report.plus, report.minus, report.notes, desk.updates()))
             except DataError as error:  # of several keys, any may be the one that it names
                 said.append((error.message.partition(" say which is later")[0], desk.updates()))
@@ -301,7 +300,7 @@ def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has
         source = source_of(desk, f"{number}.parquet", batch)
         if not has_versions:
             pl.read_parquet(source).drop("version").write_parquet(source)
-        desk.ingest(source, form="op", events=how)
+        desk.ingest(source, form="op", **how)
         for key, value, version, order in batch:
             place = key, version if has_versions else 0
             latest[place] = max(latest.get(place, (0, None)), (order, value), key=lambda each: each[0])
@@ -319,15 +318,13 @@ def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has
 
 def test_words_that_name_no_operation_are_refused_with_their_row(desk: Desk) -> None:
     source = table(desk, "a.csv", ["id", "name", "op"], ("a", "x", "I"), ("b", "y", "Q"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op"))
+    error = refused(desk, DataError, source, form="op", **options(op="op"))
     assert error.message == f"{source}: column 'op': 'Q' is no operation (row 3)"
     assert "--op-values" in error.hint
     source = table(desk, "b.csv", ["id", "name", "op"], ("a", "x", None))
-    assert (
-        "null is no operation (row 2)" in refused(desk, DataError, source, form="op", events=options(op="op")).message
-    )
+    assert "null is no operation (row 2)" in refused(desk, DataError, source, form="op", **options(op="op")).message
     source = table(desk, "c.csv", ["id", "name", "op"], ("a", "x", "t"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op"))
+    error = refused(desk, DataError, source, form="op", **options(op="op"))
     assert "'t' empties the table at its origin" in error.message and "--snapshot" in error.hint
 
 
@@ -345,20 +342,20 @@ def test_other_words_replace_the_usual_ones(desk: Desk) -> None:
     rows = [("a", "x", 0, "2"), ("a", "x", 1, "3"), ("a", "y", 1, "4"), ("a", "y", 2, "1")]
     source = table(desk, "a.csv", ["id", "name", "version", "op"], *rows)
     how = options(op="op", words="insert=2,before=3,after=4,delete=1")
-    report = desk.ingest(source, form="op", events=how)
+    report = desk.ingest(source, form="op", **how)
     assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1), ("a", "y", 2, -1)]
     assert "1 event is left out, as it only says what a row was" in report.notes
     source = table(desk, "b.csv", ["id", "name", "version", "op"], ("a", "x", 4, "I"))
-    assert "--op-values has 2, 3, 4, 1" in refused(desk, DataError, source, form="op", events=how).hint
+    assert "--op-values has 2, 3, 4, 1" in refused(desk, DataError, source, form="op", **how).hint
 
 
 def test_an_event_without_a_key_or_an_order_is_refused_with_its_row(tmp_path: Path) -> None:
     desk = Desk(tmp_path, ORDERED)
     source = table(desk, "a.csv", ["id", "name", "ts", "op"], ("a", "x", 1, "I"), (None, "x", 2, "D"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    error = refused(desk, DataError, source, form="op", **options(op="op", order="ts"))
     assert error.message == f"{source}: column 'id': null is no key, so the event is about no row (row 3)"
     source = table(desk, "b.csv", ["id", "name", "ts", "op"], ("a", "x", 1, "I"), ("a", None, None, "D"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    error = refused(desk, DataError, source, form="op", **options(op="op", order="ts"))
     assert error.message == f"{source}: column 'ts': null is no order (row 3)"
     assert "--column ts=COLUMN" in error.hint
 
@@ -367,12 +364,12 @@ def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
     desk = Desk(tmp_path, ORDERED)
     columns = ["id", "name", "ts", "op"]
     same = table(desk, "a.csv", columns, ("a", "x", 1, "I"), ("a", "x", 1, "c"), ("b", "x", 1, "c"))
-    desk.ingest(same, form="op", events=options(op="op", order="ts"))
+    desk.ingest(same, form="op", **options(op="op", order="ts"))
     source = table(desk, "b.csv", columns, ("a", "x", 2, "I"), ("b", "x", 2, "D"), ("a", "y", 2, "u"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    error = refused(desk, DataError, source, form="op", **options(op="op", order="ts"))
     assert "id='a', name='x', ts=2; and id='a', name='y', ts=2" in error.message
     source = table(desk, "c.csv", columns, ("b", "x", 2, "I"), ("b", "x", 2, "D"))
-    error = refused(desk, DataError, source, form="op", events=options(op="op", order="ts"))
+    error = refused(desk, DataError, source, form="op", **options(op="op", order="ts"))
     assert "delete id='b', ts=2; and id='b', name='x', ts=2" in error.message
 
 
@@ -381,9 +378,9 @@ def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
 def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Path, again: str) -> None:
     desk = Desk(tmp_path, PEOPLE)
     desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x"), ("a", "y"), ("b", "y")), form="append")
-    desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", "z")), form="upsert", events=options())
+    desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", "z")), form="upsert", **options())
     source = table(desk, "c.csv", ["id", "name"], ("a", again))
-    error = refused(desk, DataError, source, form="upsert", events=options())
+    error = refused(desk, DataError, source, form="upsert", **options())
     assert "edges holds more than one row of the key id: id='a', name='x'; and id='a', name='y'" in error.message
 
 
@@ -391,11 +388,11 @@ def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Pat
     ("how", "says"),
     [
         ({"form": "upsert"}, "the input edges has no key"),
-        ({"form": "upsert", "events": options(key="idd")}, "no column 'idd'"),
-        ({"form": "upsert", "events": options(key="id,id")}, "names a column twice"),
-        ({"form": "upsert", "events": options(order="id")}, "is a column of the key"),
-        ({"form": "upsert", "events": options(key="id,name")}, "no columns beside the key"),
-        ({"form": "op", "events": options(key="", op="op", order="name")}, "--order-by without a key"),
+        ({"form": "upsert", **options(key="idd")}, "no column 'idd'"),
+        ({"form": "upsert", **options(key="id,id")}, "names a column twice"),
+        ({"form": "upsert", **options(order="id")}, "is a column of the key"),
+        ({"form": "upsert", **options(key="id,name")}, "no columns beside the key"),
+        ({"form": "op", **options(key="", op="op", order="name")}, "--order-by without a key"),
         ({"form": "upsert", "diff": 1}, "--diff and --upsert: only one of them"),
     ],
 )
@@ -407,10 +404,10 @@ def test_options_that_cannot_be_are_refused(tmp_path: Path, how: dict[str, Any],
 
 def test_a_column_that_is_not_there_is_refused(desk: Desk) -> None:
     source = table(desk, "a.csv", ["id", "name", "op"], ("a", "x", "I"))
-    error = refused(desk, DataError, source, form="op", events=options(op="opp"))
+    error = refused(desk, DataError, source, form="op", **options(op="opp"))
     assert "there is no column 'opp' with the operation" in error.message and "'op'" in error.hint
     source = table(desk, "b.csv", ["id", "op"], ("a", "D"))
-    assert "'name' is missing" in refused(desk, DataError, source, form="op", events=options(op="op")).message
+    assert "'name' is missing" in refused(desk, DataError, source, form="op", **options(op="op")).message
 
 
 # --- events without a key ---------------------------------------------------------------------------------------------
@@ -421,16 +418,16 @@ def test_without_a_key_events_are_insertions_and_retractions(tmp_path: Path) -> 
     columns = ["id", "name", "version", "op"]
     rows = [("a", "x", 0, "I"), ("a", "x", 0, "I"), ("a", "x", 1, "-U"), ("a", "y", 1, "+U"), ("a", "x", 2, "D")]
     source = table(desk, "a.parquet", columns, *rows)
-    report = desk.ingest(source, form="op", events=options(key="", op="op"))
+    report = desk.ingest(source, form="op", **options(key="", op="op"))
     assert desk.updates() == [("a", "x", 0, 2), ("a", "x", 1, -1), ("a", "y", 1, 1), ("a", "x", 2, -1)]
     assert report.repeated == 1 and report.rows == 5
-    assert desk.ingest(source, form="op", events=options(key="", op="op")).nothing_new
+    assert desk.ingest(source, form="op", **options(key="", op="op")).nothing_new
     source = table(desk, "b.csv", columns, ("q", "x", 3, "D"))
     error = refused(desk, UnknownRetraction, source, form="op",
-                    events=options(key="", op="op"))  # fmt: skip
+                    **options(key="", op="op"))  # fmt: skip
     assert "retracts id='q', name='x' at version 3" in error.message
     source = table(desk, "c.csv", columns, ("a", "x", 3, "I"), ("a", "y", 3, "u"))
-    error = refused(desk, DataError, source, form="op", events=options(key="", op="op"))
+    error = refused(desk, DataError, source, form="op", **options(key="", op="op"))
     assert "(row 3)" in error.message and "--key" in error.hint
 
 
@@ -460,7 +457,7 @@ def test_spark_makes_the_same_updates(tmp_path: Path) -> None:
             if number == 1:
                 write_deltalake(str(desk.folder / "table"), pl.read_csv(source).to_arrow())
                 source = str(desk.folder / "table")
-            reports.append(desk.ingest(source, form="op", events=options(op="op", order="ts")))
+            reports.append(desk.ingest(source, form="op", **options(op="op", order="ts")))
         assert desks[0].updates() == desks[1].updates() != []
         one, other = (replace(each, engine="", took=0.0, sources=(), instant=None) for each in reports)
         assert one == other
@@ -468,7 +465,7 @@ def test_spark_makes_the_same_updates(tmp_path: Path) -> None:
         errors = []
         for desk in desks:
             source = table(desk, f"bad{len(rows)}.csv", ["id", "name", "ts", "version", "op"], *rows)
-            errors.append(refused(desk, DataError, source, form="op", events=options(op="op", order="ts")))
+            errors.append(refused(desk, DataError, source, form="op", **options(op="op", order="ts")))
         assert errors[0].message.replace("/spark/", "/inline/") == errors[1].message
 
 
@@ -478,10 +475,10 @@ def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
     desk = Desk(tmp_path, PEOPLE, "spark")
     rows = [("a", "x", 0, "I"), ("a", "x", 1, "-U"), ("a", "y", 1, "+U")]
     source = table(desk, "a.parquet", ["id", "name", "version", "op"], *rows)
-    desk.ingest(source, form="op", events=options(key="", op="op"))
+    desk.ingest(source, form="op", **options(key="", op="op"))
     assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 1, -1), ("a", "y", 1, 1)]
     source = table(desk, "b.csv", ["id", "name", "version", "op"], ("q", "x", 3, "D"))
-    refused(desk, UnknownRetraction, source, form="op", events=options(key="", op="op"))
+    refused(desk, UnknownRetraction, source, form="op", **options(key="", op="op"))
     for shape in ("structs", "json"):
         (tmp_path / shape).mkdir()
         desk = Desk(tmp_path / shape, {**CUSTOMERS, "ts_ms": "int64"}, "spark")
@@ -489,9 +486,9 @@ def test_spark_takes_events_without_a_key(tmp_path: Path) -> None:
         if shape == "structs":
             write_deltalake(str(tmp_path / "table"), pl.read_parquet(source).to_arrow())
             source = str(tmp_path / "table")
-            error = refused(desk, DataError, source, form="debezium", events=options())
+            error = refused(desk, DataError, source, form="debezium", **options())
             assert "of which a table does not say which is later" in error.message and "--order-by" in error.hint
-        desk.ingest(source, form="debezium", events=options(order="ts_ms"))
+        desk.ingest(source, form="debezium", **options(order="ts_ms"))
         assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
 
 
@@ -516,7 +513,7 @@ def test_two_rows_of_one_key_are_refused_with_the_rows(desk: Desk) -> None:
     error = refused(desk, DataError, desk.source("f.csv", ("b", "z", 3, 1)), restate=3)
     assert "of the key id as of version 3: id='b', name='x'; and id='b', name='z'" in error.message
     error = refused(desk, DataError, table(desk, "h.csv", ["id", "name"], ("d", "y")), form="upsert",
-                    events=options(key="name"))  # fmt: skip
+                    **options(key="name"))  # fmt: skip
     assert "edges holds more than one row of the key name" in error.message
 
 
@@ -612,9 +609,9 @@ def envelopes(folder: Path, shape: str, events: Sequence[dict[str, Any] | None] 
 def test_envelopes_of_debezium_in_each_shape(tmp_path: Path, shape: str) -> None:
     desk = Desk(tmp_path, CUSTOMERS)
     source = envelopes(tmp_path, shape)
-    report = desk.ingest(source, form="debezium", events=options())
+    report = desk.ingest(source, form="debezium", **options())
     assert desk.updates() == [(1004, "Anne Marie", 1.5, 0, 1)]
-    assert report.rows == 5 and desk.ingest(source, form="debezium", events=options()).nothing_new
+    assert report.rows == 5 and desk.ingest(source, form="debezium", **options()).nothing_new
 
 
 def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
@@ -622,7 +619,7 @@ def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
         (tmp_path / shape).mkdir()
         desk = Desk(tmp_path / shape, {**CUSTOMERS, "lsn": "int64"})
         rename = {"lsn": "source.lsn", "version": "ts_ms"}
-        desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:4]), form="debezium", events=options(), rename=rename)
+        desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:4]), form="debezium", **options(), column=rename)
         assert desk.updates() == [
             (1004, "Anne", 1.5, 7, 1, 1), (1005, "Jon", None, 7, 2, 1), (1004, "Anne", 1.5, 7, 3, -1),
             (1004, "Anne Marie", 1.5, 7, 3, 1), (1005, "Jon", None, 7, 4, -1),
@@ -630,7 +627,7 @@ def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
         (tmp_path / f"{shape}-order").mkdir()
         desk = Desk(tmp_path / f"{shape}-order", {**CUSTOMERS, "ts_ms": "int64"})
         backwards = envelopes(tmp_path, shape, ENVELOPES[3::-1])
-        desk.ingest(backwards, form="debezium", events=options(order="ts_ms"))
+        desk.ingest(backwards, form="debezium", **options(order="ts_ms"))
         assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 0, 1)]
 
 
@@ -638,11 +635,11 @@ def test_the_envelope_has_versions_and_an_order(tmp_path: Path) -> None:
 def test_deletes_have_the_key_alone_in_front_of_them(tmp_path: Path, shape: str) -> None:
     """As PostgreSQL writes them, in a file without other events. It was refused for the columns that none has."""
     desk = Desk(tmp_path, CUSTOMERS)
-    desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:2]), form="debezium", events=options())
+    desk.ingest(envelopes(tmp_path, shape, ENVELOPES[:2]), form="debezium", **options())
     gone = {"before": {"id": 1004}, "after": None, "op": "d", "ts_ms": 5}
     (tmp_path / "gone").mkdir()
     source = envelopes(tmp_path / "gone", shape, [gone])
-    assert desk.ingest(source, form="debezium", events=options()).minus == 1
+    assert desk.ingest(source, form="debezium", **options()).minus == 1
     assert desk.updates()[-1] == (1004, "Anne", 1.5, 1, -1)
 
 
@@ -652,15 +649,13 @@ def test_operations_in_json_lines_are_of_any_type(tmp_path: Path, op: Any) -> No
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"op": op, "row": {"id": "a"}, "name": "x", "version": 1}) + "\n")
     words = "" if op == "c" else f"insert={str(op).lower()}"
-    desk.ingest(str(path), form="op", events=options(op="op", words=words), rename={"id": "row.id"})
+    desk.ingest(str(path), form="op", **options(op="op", words=words), column={"id": "row.id"})
     assert desk.updates() == [("a", "x", 1, 1)]
     path.write_text(json.dumps({"op": "Q", "row": {"id": "b"}, "name": "y", "version": 2}) + "\n")
-    error = refused(
-        desk, DataError, str(path), form="op", events=options(op="op", words=words), rename={"id": "row.id"}
-    )
+    error = refused(desk, DataError, str(path), form="op", **options(op="op", words=words), column={"id": "row.id"})
     assert "'Q' is no operation (row 1)" in error.message
     path.write_text('{"id": "a", "name": "y", "version": 2}\n{"id": "b", "name": null, "version": 2}\n')
-    desk.ingest(str(path), form="upsert", events=options())
+    desk.ingest(str(path), form="upsert", **options())
     assert collection(desk, 2) == [("a", "y")]
 
 
@@ -670,9 +665,7 @@ def test_an_operation_may_be_a_field_of_a_column(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "a.parquet")
     frame.write_ndjson(tmp_path / "b.jsonl")
     for name in ("a.parquet", "b.jsonl"):
-        report = desk.ingest(
-            str(tmp_path / name), form="op", events=options(op="meta.op"), rename={"version": "meta.at"}
-        )
+        report = desk.ingest(str(tmp_path / name), form="op", **options(op="meta.op"), column={"version": "meta.at"})
         assert desk.updates() == [("a", "x", 3, 1)] and report.rows == 1
 
 
@@ -682,7 +675,7 @@ def test_values_may_be_lists_and_structs(tmp_path: Path) -> None:
     )
     frame = pl.DataFrame({"id": [1, 2, 1], "tags": [["a"], None, ["a", "b"]], "place": [{"x": 1.0}, None, None]})
     frame.write_parquet(tmp_path / "a.parquet")
-    desk.ingest(str(tmp_path / "a.parquet"), form="upsert", events=options(order=""))
+    desk.ingest(str(tmp_path / "a.parquet"), form="upsert", **options(order=""))
     frame[:1].write_parquet(tmp_path / "b.parquet")
     desk.ingest(str(tmp_path / "b.parquet"), form="upsert")
     log = desk.log.collect(desk.log.scan(desk.ledger.input_table("edges"))).sort("version", "diff")
@@ -694,12 +687,12 @@ def test_values_may_be_lists_and_structs(tmp_path: Path) -> None:
 def test_envelopes_without_a_key_are_rows_before_and_after(tmp_path: Path) -> None:
     desk = Desk(tmp_path, CUSTOMERS)
     how = options(key="")
-    desk.ingest(envelopes(tmp_path, "structs", [*ENVELOPES[:3], None]), form="debezium", events=how, version=3)
+    desk.ingest(envelopes(tmp_path, "structs", [*ENVELOPES[:3], None]), form="debezium", **how, version=3)
     assert desk.updates() == [(1004, "Anne Marie", 1.5, 3, 1), (1005, "Jon", None, 3, 1)]
-    error = refused(desk, UnknownRetraction, envelopes(tmp_path, "json", ENVELOPES[3:4]), form="debezium", events=how)
+    error = refused(desk, UnknownRetraction, envelopes(tmp_path, "json", ENVELOPES[3:4]), form="debezium", **how)
     assert "id=1005, first_name=null" not in str(desk.updates()) and "retracts id=1005" in error.message
     bare = [{"before": None, "after": {"id": 1, "first_name": "x", "score": 0.0}, "op": "u", "ts_ms": 1}]
-    error = refused(desk, DataError, envelopes(tmp_path, "texts", bare), form="debezium", events=how)
+    error = refused(desk, DataError, envelopes(tmp_path, "texts", bare), form="debezium", **how)
     assert "updates a row without the row before it (row 1)" in error.message and "--key" in error.hint
 
 
@@ -716,27 +709,25 @@ def test_bad_envelopes_are_refused_with_their_rows(tmp_path: Path) -> None:
         ('{"op": "c", "after": {"id": "q", "first_name": "a", "score": 1}}', "'q' is not a whole number (row 2)"),
     ):
         pl.DataFrame({"value": [good, text]}).write_parquet(path)
-        assert says in refused(desk, DataError, str(path), form="debezium", events=options()).message
+        assert says in refused(desk, DataError, str(path), form="debezium", **options()).message
         lines = tmp_path / "bad.jsonl"
         lines.write_text(f"\n{good}\n\n{text}\n{good}\n")
-        error = refused(desk, DataError, str(lines), form="debezium", events=options())
+        error = refused(desk, DataError, str(lines), form="debezium", **options())
         assert says.replace("row 2", "row 4") in error.message
     pl.DataFrame({"value": [good, '{"id": 1, "first_name": "a", "score": 1}']}).write_parquet(path)
-    error = refused(desk, DataError, str(path), form="debezium", events=options())
+    error = refused(desk, DataError, str(path), form="debezium", **options())
     assert "is no envelope of Debezium (row 2)" in error.message, "it was left out as a tombstone"
     pl.DataFrame({"value": [good.replace("score", "points")]}).write_parquet(path)
-    assert (
-        "no event has a field 'score'" in refused(desk, DataError, str(path), form="debezium", events=options()).message
-    )
+    assert "no event has a field 'score'" in refused(desk, DataError, str(path), form="debezium", **options()).message
     elsewhere = good.replace("score", "points").replace('"op"', '"source": {"score": 7}, "op"')
     for source in (path, lines):
         pl.DataFrame({"value": [elsewhere]}).write_parquet(path)
         lines.write_text(f"{elsewhere}\n")
-        error = refused(desk, DataError, str(source), form="debezium", events=options())
+        error = refused(desk, DataError, str(source), form="debezium", **options())
         assert error.message == f"{source}: no row in the events has a field 'score'", "it was null in all rows"
         assert "--column score=source.score" in error.hint
     pl.DataFrame({"a": [1], "b": [2]}).write_parquet(path)
-    assert "no envelope of Debezium" in refused(desk, DataError, str(path), form="debezium", events=options()).message
+    assert "no envelope of Debezium" in refused(desk, DataError, str(path), form="debezium", **options()).message
 
 
 # --- closed versions, restatements, several dimensions, crashes -------------------------------------------------------
@@ -815,7 +806,7 @@ def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixtu
     assert run_command(["ingest", *there, *words, "--json"]) == 0
     assert desk.updates() == [("a", "y", 0, 1), ("b", "x", 0, 1)]
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 3
-    assert main([*there, *words]) == 0
+    assert run_command(["ingest", *there, *words]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["nothing_new"]
 
 

@@ -39,9 +39,6 @@ from ddcore.io.project.project import find_project
 from ddcore.io.project.times import Time, coordinates
 from ddcore.io.reading.opened import open as open_project
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.compact import main as compact_entry
-from ddcore.jobs.ingest import main as ingest_entry
-from ddcore.jobs.replay import main as replay_entry
 from ddcore.jobs.undo import undo
 
 DIMS, DIMS_OF_TWO = ("version",), ("day", "revision")
@@ -931,8 +928,8 @@ def test_a_run_may_end_at_the_newest_version_before_a_day(own: Path, dd: Command
     project = find_project(own)
     assert window(project, None, "2026-11-23", or_before=True) == (None, 7)
     assert window(project, None, None, "8", or_before=True) == (None, 7)
-    assert replay_entry(["--to", "2026-11-23", "--project", str(own)]) == 2
-    assert replay_entry(["--to", "2026-11-23", "--or-before", "--project", str(own)]) == 0
+    assert run_command(["run", "--to", "2026-11-23", "--project", str(own)]) == 2
+    assert run_command(["run", "--to", "2026-11-23", "--or-before", "--project", str(own)]) == 0
     assert dd("show", "stock", "--at", "today")[0] == 0
 
 
@@ -1056,14 +1053,14 @@ def test_a_label_from_the_command_line(own: Path, dd: Command) -> None:
     assert (code, err[0]) == (2, "error: --label: '8' cannot be a label: a number is always a version")
 
 
-def test_the_entry_for_spark_submit_takes_labels_and_names(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_labels_and_names(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "8.csv").write_text("id,item\n8,rye\n")
     arguments = ["orders", "8.csv", "--version", "8", "--diff", "1", "--label", "last one", "--project", str(own)]
-    assert ingest_entry(arguments) == 0
+    assert run_command(["ingest", *arguments]) == 0
     assert json.loads(capsys.readouterr().out)["label"] == "last one"
-    assert replay_entry(["--to", "last one", "--project", str(own)]) == 0
+    assert run_command(["run", "--to", "last one", "--project", str(own)]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["last"] == 8
-    assert compact_entry(["--since", "no such", "--project", str(own)]) == 2
+    assert run_command(["compact", "--since", "no such", "--project", str(own)]) == 2
     assert "--since: 'no such' is not a version" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The same closure by Pathway: ``PYTHON -m bench.peers.closure_pathway LOG``, by a Python that has the package.
+"""The closure by Pathway: ``PYTHON -m bench.peers.closure_pathway LOG``, by a Python that has the package.
 
 Pathway gets the log as a stream whose times are the versions, and writes its differences to a file. Timed is from
 building its dataflow until it has ended. Importing, reading the log and the file is not timed.

@@ -59,7 +59,7 @@ class Image:
     calls: np.ndarray
 
     def packed(self) -> bytes:
-        """As bytes: a line of JSON, the two lists, the content."""
+        """The image's file as bytes: a line of JSON, the two lists, the content."""
         head = [self.entries, self.symbols, self.data, len(self.own), len(self.calls)]
         return json.dumps(head).encode() + b"\n" + self.own.tobytes() + self.calls.tobytes() + self.content
 

@@ -52,7 +52,7 @@ class Code(NamedTuple):
     objects: bytes
 
     def packed(self) -> bytes:
-        """As bytes: a line of JSON, then the object code."""
+        """The kernel's file as bytes: a line of JSON, then the object code."""
         return json.dumps([self.entry, self.environments]).encode() + b"\n" + self.objects
 
     @classmethod

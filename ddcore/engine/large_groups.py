@@ -26,11 +26,11 @@ class LargeGroups:
 
     @classmethod
     def of(cls, grown: Mapping[str, Iterable[int]], noted: Mapping[str, Iterable[int]]) -> LargeGroups:
-        """As a run's record has them."""
+        """Large groups from what a run's record holds."""
         return cls({name: {*codes} for name, codes in grown.items()}, {name: {*codes} for name, codes in noted.items()})
 
     def copy(self) -> LargeGroups:
-        """The same groups, to be changed apart."""
+        """A copy of these groups, to be changed apart."""
         return LargeGroups.of(self.grown, self.noted)
 
     def all_grown(self) -> LargeGroups:

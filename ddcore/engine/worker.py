@@ -377,7 +377,7 @@ class Worker:
         self.meter.sent(block, len(batch))
 
     def forward(self, block: Block, batch: Batch) -> list[Delivery]:
-        """The same without an effect yet: for :meth:`deliver`. Several threads may call this."""
+        """What a batch becomes where it arrives, for :meth:`deliver`: no effect yet. Several threads may call this."""
         arrived = self.forwarding.arrivals(block.node, batch)
         self.meter.sent(block, len(batch))
         return arrived

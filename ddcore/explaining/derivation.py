@@ -121,7 +121,7 @@ class _Step:
         return self.watch.node(self.node).inputs
 
     def _same(self, source: int, rows: np.ndarray, rounds: Rounds | None = None) -> pl.DataFrame:
-        """The same rows in another collection of the same columns: ``wanted``, ``id``, ``count``."""
+        """Rows equal to these in another collection of the same columns: ``wanted``, ``id``, ``count``."""
         words = self.watch.table(self.node).words(rows)
         at = self._outside(source, self.rounds if rounds is None else rounds)
         return self.watch.table(source).among(words, list(range(len(words))), rows, at)

@@ -105,7 +105,7 @@ class Restriction:
         return mask
 
     def condition(self, schema: Schema) -> pl.Expr | None:
-        """The same as an expression; None for all rows."""
+        """The restriction as an expression of Polars; None for all rows."""
         if self.is_everything:
             return None
         some = [each for each in self.alternatives if all(len(values) for _, values in each)]

@@ -56,7 +56,7 @@ def element(dtype: pl.DataType) -> pl.DataType | None:
 
 
 def _exact(tree: Tree, types: Types) -> Tree:
-    """The same for a node whose children are exact already."""
+    """A node made exact whose children are exact already."""
     operation = syntax.operation(tree)
     if operation not in _PRODUCTS | _QUOTIENTS | _ALIKE:
         return tree

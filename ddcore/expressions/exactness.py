@@ -16,7 +16,7 @@ every batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import polars as pl
@@ -25,8 +25,8 @@ from ddcore.base.errors import ProgramError
 from ddcore.expressions import decimals, polars_json, syntax, temporal
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Interval, Term
 
-Interval = tuple[int, int]
 Intervals = Mapping[str, Interval]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -58,28 +58,8 @@ class Types(Protocol):
         ...
 
     def inside(self, dtype: pl.DataType) -> Types:
-        """The same for trees over the elements of a list, as a column whose name is empty."""
+        """The types for trees over the elements of a list, which are a column whose name is empty."""
         ...
-
-
-@dataclass(slots=True)
-class Term:
-    """A node with its type. ``op`` is what it does to integers, or empty where it does no integer arithmetic.
-
-    ``interval`` bounds the values of an integer that is not computed by ``op``; a column's comes with the batch.
-    """
-
-    tree: Tree
-    dtype: pl.DataType
-    op: str = ""
-    parts: list[Term] = field(default_factory=list)
-    interval: Interval | None = None
-    computes: bool = False
-
-    @property
-    def is_int(self) -> bool:
-        """Whether the values are integers (a bare null counts as one)."""
-        return self.dtype.is_integer() or self.dtype == pl.Null()
 
 
 class Overflow(Exception):
@@ -344,7 +324,7 @@ def _widen(tree: Tree, types: Types) -> Tree:
 
 
 def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.DataType]) -> Tree:
-    """The same for a node with widened parts; ``inner``: the types of its children before that."""
+    """A node widened whose parts are widened already; ``inner``: the types of its children before that."""
     op = syntax.operation(tree)
     if dtype.is_integer() and op in _INTERVALS:
         first = 1 if op == "Choice" else 0

@@ -28,10 +28,11 @@ from ddcore.base.schema import Schema, Type, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
 from ddcore.expressions import decimals, exactness, polars_json, stages, syntax, temporal, vocabulary
-from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow, Term
+from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow
 from ddcore.expressions.stages import Staged
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Term
 from ddcore.expressions.words import Steps, steps_of
 from ddcore.text.wording import brief, meant
 
@@ -126,7 +127,7 @@ class Projection:
         return results and {name: values.astype(np.int64, copy=False) for name, values in results.items()}
 
     def without(self, names: Iterable[str]) -> Projection:
-        """The same without some results that are bare columns."""
+        """The projection without some results that are bare columns."""
         gone, other = frozenset(names), copy(self)
         other.schema = {name: kind for name, kind in self.schema.items() if name not in gone}
         other.renames = {name: column for name, column in self.renames.items() if name not in gone}
@@ -599,7 +600,7 @@ class RowTypes:
                 )
 
     def inside(self, dtype: pl.DataType) -> RowTypes:
-        """The same for the elements of a list of ``dtype``, as a column whose name is empty."""
+        """The types for the elements of a list of ``dtype``, which are a column whose name is empty."""
         return RowTypes({"": dtype})
 
 

@@ -25,7 +25,7 @@ class Input(Operator):
 
 @dataclass(frozen=True, eq=False)
 class Variable(Operator):
-    """A loop's variable number ``number``: the collection that changes from round to round (the patent's Fixed Point).
+    """A loop's variable number ``number``: what changes from round to round (sources: McSherry 2012, Fixed Point).
 
     Its input is the collection it starts with. W_0 = source and W_{i+1} = R_i, the body's result. With a ``priority``
     rows of the source enter one priority after the other, each once the loop has reached its fixed point for those

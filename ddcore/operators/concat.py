@@ -1,4 +1,4 @@
-"""``concat`` and ``negate``: multiplicities added, and turned to their opposites (the patent's Concat)."""
+"""``concat`` and ``negate``: multiplicities added, and turned to their opposites (sources: McSherry 2012, Concat)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Concat(Linear):
         return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
-        """The same columns."""
+        """All inputs need the columns that the result needs."""
         return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:
@@ -44,7 +44,7 @@ class Concat(Linear):
 
 @dataclass(frozen=True, eq=False)
 class Negate(Linear):
-    """The same rows with negated counts."""
+    """Every row with its count negated."""
 
     name = "negate"
 
@@ -59,7 +59,7 @@ class Negate(Linear):
         return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
-        """The same columns."""
+        """All inputs need the columns that the result needs."""
         return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:

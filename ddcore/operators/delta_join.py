@@ -3,8 +3,8 @@
 Each collection has a rule: its new updates are matched with the others. The collections before it are read with their
 new updates and those after it without, so every combination occurs exactly once. A rule binds one attribute after the
 other. If several collections can bind the next attribute, each row uses the one with the fewest candidates and the
-others only filter: for collections of two columns this is worst-case optimal (McSherry's delta queries; Ngo et
-al.'s generic join).
+others only filter: for collections of two columns this is worst-case optimal (sources: Ngo 2012,
+Ammar 2018).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``flat_map``: any number of rows from each row, by a list or by a user's function (the patent's SelectMany)."""
+"""``flat_map``: any number of rows from each row, by a list or a function (sources: McSherry 2012, SelectMany)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``intern`` and ``with_row_id``: a small integer for each distinct row, at no version the same for two.
 
 Every row proposes an id: its hash at round 0. Of rows that propose the same one the least wins; the others propose
-their hash at the next round, until each has an id of its own. The loop carries only the rows that lost (McSherry's
-edits relative to the initial collection), so a round costs what collides. Rows that lost stay in the group of
+their hash at the next round, until each has an id of its own. The loop carries only the rows that lost (sources:
+McSherry 2018), so a round costs what collides. Rows that lost stay in the group of
 the id for which they lost: they lose again, and nobody has to take them away.
 """
 

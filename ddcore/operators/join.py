@@ -1,4 +1,4 @@
-"""``join``: new updates of one side against everything on the other (the patent's Join).
+"""``join``: new updates of one side against everything on the other (sources: McSherry 2012, Join).
 
 Bilinear, so differences suffice.
 """
@@ -89,7 +89,7 @@ class Join(Keyed):
         return text, [mine | {*self.left}, frozenset((*theirs, *self.right))]
 
     def narrowed(self, left: Schema, right: Schema) -> Join:
-        """The same for inputs that lack some columns, but no keys; the others keep their names in the result."""
+        """The join for inputs that lack some columns, but no keys; the others keep their names in the result."""
         names = {name: result for name, result in self.right_names.items() if name in right}
         return replace(self, schema={**left, **{names[name]: right[name] for name in names}}, right_names=names)
 
@@ -213,7 +213,7 @@ class Heads:
         return cls(*distinct_keys(batch, key_words))
 
     def parts(self) -> Iterator[Heads]:
-        """The same in ranges of some ten thousand keys."""
+        """These keys in ranges of some ten thousand."""
         size = threads.share(len(self.keys), _KEYS)
         for start in range(0, len(self.keys), size):
             stop = min(start + size, len(self.keys))
@@ -307,7 +307,7 @@ class _Sweep:
             yield Pairs(self.other, left, right, list(times), diffs, None)
 
     def _cut(self, sizes: np.ndarray) -> _Sweep:
-        """The same with the updates of keys with too many pairs in several parts, one side only."""
+        """These keys with the updates of those with too many pairs in several parts, one side only."""
         pieces = np.maximum(np.minimum(sizes // CHUNK, self.stops - self.starts), 1)
         keys = np.repeat(np.arange(len(sizes)), pieces)
         cut, rows, number = self.part(keys), (self.stops - self.starts)[keys], pieces[keys]

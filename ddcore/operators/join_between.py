@@ -194,8 +194,8 @@ class _Segments:
             yield self if size >= len(self) else self.take(slice(start, start + size))
 
     def added_up(self) -> _Segments:
-        """The same with all that change at one time under one key and with the same words in one cover: only where the
-        sum is not 0 something is left. Sums that might not be an int64 are not computed.
+        """These updates with all that change at one time under one key and with the same words in one cover: something
+        is left only where the sum is not 0. Sums that might not be an int64 are not computed.
         """
         if len(self) < 2 or 2 * np.abs(self.diffs.astype(np.float64)).sum() >= _UNFIT:
             return self

@@ -1,6 +1,6 @@
 """``union``, ``intersect`` and ``except_``: the greater, the lesser and the difference of two counts, row by row.
 
-Both inputs go into one arrangement by the whole row, with their side as the only value (the patent's
+Both inputs go into one arrangement by the whole row, with their side as the only value (sources: McSherry 2012,
 Union, Intersect and Except, on multisets).
 """
 

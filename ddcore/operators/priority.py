@@ -1,4 +1,4 @@
-"""Priorities of a loop: which rows of its source enter first (the patent's Prioritize).
+"""Priorities of a loop: which rows of its source enter first (sources: McSherry 2012, Prioritize).
 
 A loop with priorities has times of (priority, round) in lexicographic order. Both are packed into the loop's one
 coordinate, the priority above the round, so that the order of the integers is the order of the pairs: kernels and

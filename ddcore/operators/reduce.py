@@ -1,4 +1,4 @@
-"""``reduce``: a user's function of the rows of each group and their counts (seed 000's group)."""
+"""``reduce``: a user's function of the rows of each group and their counts (sources: McSherry 2015, group)."""
 
 from __future__ import annotations
 

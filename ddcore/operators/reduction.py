@@ -1,4 +1,4 @@
-"""Reductions: any function of the rows of a key, evaluated again where its input may have changed (seed 000).
+"""Reductions: any function of the rows of a key, evaluated again where its input changed (sources: McSherry 2015).
 
 One step handles all versions of a run at one position. Times of interest are those of new updates and pending times,
 closed under join with the earlier times of the key; those at later rounds, or not complete yet, stay pending.

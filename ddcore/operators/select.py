@@ -1,4 +1,4 @@
-"""``select``: new columns from each row (the patent's Select)."""
+"""``select``: new columns from each row (sources: McSherry 2012, Select)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Select(Linear):
         ]
 
     def narrowed(self, source: Schema) -> Select:
-        """The same for rows that lack some columns: without the results that are these columns."""
+        """The operator for rows that lack some columns: without the results that are these columns."""
         projection = self.projection.without(
             name for name, column in self.projection.renames.items() if column not in source
         )

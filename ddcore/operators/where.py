@@ -1,4 +1,4 @@
-"""``where``: the rows that meet a condition (the patent's Where)."""
+"""``where``: the rows that meet a condition (sources: McSherry 2012, Where)."""
 
 from __future__ import annotations
 

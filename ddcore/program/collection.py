@@ -2,7 +2,7 @@
 
 Calling an operator checks schemas and adds a node to the dataflow; no row is touched. The checks are in the operator's
 file in ``operators/``; here are the names that programs use, and their documentation. A collection of an outer scope
-may be used inside a loop as it is (the patent's Extend happens by itself). Operators do not consolidate: rows that
+may be used inside a loop as it is (sources: McSherry 2012, Extend). Operators do not consolidate: rows that
 become equal in a select add up, as multisets do.
 """
 
@@ -35,22 +35,22 @@ class Collection(LinearCollection):
     # -- operators with state, keyed ----------------------------------------------------------------------------------
 
     def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
-        """Each row as often as on the side that has more of it (the patent's Union)."""
+        """Each row as often as on the side that has more of it (sources: McSherry 2012, Union)."""
         return sets.combine("union", self, other, allow_negative)
 
     def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
-        """Each row as often as on the side that has fewer of it (the patent's Intersect)."""
+        """Each row as often as on the side that has fewer of it (sources: McSherry 2012, Intersect)."""
         return sets.combine("intersect", self, other, allow_negative)
 
     def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
-        """Each row as often as it is here more often than there, never less than not at all (the patent's Except).
+        """Each row as often as it is here more often than there, never below zero (sources: McSherry 2012, Except).
 
         ``concat(other.negate())`` is the difference that may be negative.
         """
         return sets.combine("except_", self, other, allow_negative)
 
     def join(self, other: Collection, on: str | Sequence[str] | Mapping[str, str], how: How = "inner") -> Collection:
-        """Pairs of rows with equal keys; multiplicities multiply and a null key matches nothing (the patent's Join).
+        """Pairs of rows with equal keys; multiplicities multiply, nulls match nothing (sources: McSherry 2012, Join).
 
         ``on``: a column, columns, or ``{left: right}``. The right key is dropped; a right column whose name is taken
         gets the suffix ``_right``. Where several left columns meet one right column, they must all be equal to it.
@@ -103,7 +103,7 @@ class Collection(LinearCollection):
     def intern(
         self, id: str = "id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
     ) -> Collection:
-        """One of each distinct row, and its id, a whole number that no other row has at that version (seed 002).
+        """One of each distinct row, and its id, a whole number that no other row has then (sources: McSherry 2018).
 
         Ids are in the last column, called ``id``, and below ``2**bits``. A row's id is the specified hash of its values
         at round 0. Of rows with equal hashes the least keeps it and the others get their hash at the next round, so ids
@@ -153,12 +153,11 @@ class Collection(LinearCollection):
         max_rounds: int = DEFAULT_MAX_ROUNDS,
         at_limit: AtLimit = "fail",
     ) -> Collection:
-        """``body`` applied again and again, starting with this collection, until nothing changes (the patent's Fixed
-        Point).
+        """``body`` applied again and again, starting with this collection, until nothing changes.
 
-        All rows of a round advance together. Bodies may hold further loops. The body must return the columns it is
-        given. A loop that still changes after ``max_rounds`` rounds stops the run with a Diverged error, or with
-        ``at_limit="return"`` gives what the body returned last.
+        It is Fixed Point (sources: McSherry 2012). All rows of a round advance together. Bodies may hold further
+        loops. The body must return the columns it is given. A loop that still changes after ``max_rounds`` rounds
+        stops the run with a Diverged error, or with ``at_limit="return"`` gives what the body returned last.
 
         ``priority``: an integer expression of this collection's rows. Rows with the least enter first, the others one
         priority after the other when the loop has settled, for rows of which late ones are mostly superseded.
@@ -222,7 +221,7 @@ class GroupBy(Symbol):
         return base._add(operator)
 
     def reduce(self, function: Frames, schema: Mapping[str, Any], *, allow_negative: bool = False) -> Collection:
-        """Any pure function of the rows of each group and their counts (seed 000's group).
+        """Any pure function of the rows of each group and their counts (sources: McSherry 2015, group).
 
         ``function`` gets a frame of many groups: ``group`` (int64, which group), the columns that are not keys,
         ``count``. It returns ``group``, the columns of ``schema`` and, if it wants, ``count``. It must give equal

@@ -96,7 +96,7 @@ class Condition:
         return frame if self._rest is None else frame.filter(self._rest.evaluate(frame))
 
     def thinned(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same of rows that need not be in the collection; all of them where it fails on one."""
+        """The rows that meet it, of some that need not be in the collection; all of them where it fails on one."""
         try:
             return self.kept(frame)
         except ExpressionError:

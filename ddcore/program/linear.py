@@ -56,7 +56,7 @@ class LinearCollection(Symbol):
     # -- linear operators: one row at a time, no state ----------------------------------------------------------------
 
     def select(self, *columns: Any, **named: Any) -> Self:
-        """New columns from each row; rows are not deduplicated (the patent's Select).
+        """New columns from each row; rows are not deduplicated (sources: McSherry 2012, Select).
 
         Positional: column names, expressions with a name of their own, and whatever stands for several columns, as in
         Polars: ``"*"``, ``pl.all()``, ``pl.col("a", "b")``, ``pl.exclude("a")``, regular expressions, ``cs.numeric()``.
@@ -80,17 +80,17 @@ class LinearCollection(Symbol):
         return self._add(Select.renamed(self.schema, names))
 
     def where(self, *predicates: Any) -> Self:
-        """The rows for which every predicate is true; null is not true (the patent's Where)."""
+        """The rows for which every predicate is true; null is not true (sources: McSherry 2012, Where)."""
         return self._add(Where.of(self.schema, predicates))
 
     def filter(self, *predicates: Any) -> Self:
-        """The same as :meth:`where`, by Polars' name for it."""
+        """The rows for which every predicate is true: :meth:`where`, by Polars' name for it."""
         return self.where(*predicates)
 
     def flat_map(
         self, function: Frames | None = None, *, schema: Mapping[str, Any] | None = None, **lists: Any
     ) -> Self:
-        """Any number of rows from each row (the patent's SelectMany).
+        """Any number of rows from each row (sources: McSherry 2012, SelectMany).
 
         ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty
         or null list gives none.
@@ -100,7 +100,7 @@ class LinearCollection(Symbol):
         return self._add(flat_map.flat_map(self.schema, function, schema, lists))
 
     def concat(self, *others: LinearCollection) -> Self:
-        """Adds multiplicities (the patent's Concat). Columns must have the same names and types.
+        """Adds multiplicities (sources: McSherry 2012, Concat). Columns must have the same names and types.
 
         Their order may differ.
         """
@@ -111,7 +111,7 @@ class LinearCollection(Symbol):
         return self._add(Negate.of(self.schema))
 
     def distinct(self, *, allow_negative: bool = False) -> Self:
-        """One of each row whose count is positive (seed 000's distinct).
+        """One of each row whose count is positive (sources: McSherry 2015, distinct).
 
         A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
         """

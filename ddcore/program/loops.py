@@ -1,5 +1,6 @@
-"""Loops to a fixed point, of one collection or of several that depend on each other (the patent's Fixed
-Point).
+"""Loops to a fixed point, of one collection or of several that depend on each other.
+
+They are Fixed Point (sources: McSherry 2012).
 
 All variables of a loop advance together: round i + 1 of each is the body's result for round i of all.
 """

@@ -40,7 +40,7 @@ class Comparison:
 
     @property
     def reversed(self) -> Comparison:
-        """The same, with the other side as the value."""
+        """This comparison read from its other side: value and end change places."""
         return Comparison(self.condition, self.end, self.value, not self.is_lower, self.closed)
 
 

@@ -35,15 +35,15 @@ class Batch:
         return Batch([w[rows] for w in self.words], [t[rows] for t in self.times], self.diffs[rows], high)
 
     def of(self, words: list[np.ndarray]) -> Batch:
-        """The same updates of other rows: times and diffs stay."""
+        """These updates with other rows: times and diffs stay."""
         return Batch(words, self.times, self.diffs, self.high)
 
     def at(self, times: list[np.ndarray]) -> Batch:
-        """The same updates at other times."""
+        """These updates at other times."""
         return Batch(self.words, times, self.diffs, self.high)
 
     def negated(self) -> Batch:
-        """The same updates with opposite diffs."""
+        """These updates with opposite diffs."""
         if self.high is None and not (len(self.diffs) and self.diffs.min() == _LEAST):
             return Batch(self.words, self.times, -self.diffs)
         low = np.negative(self.diffs)  # numpy wraps around silently, which is right for the lower words

@@ -54,7 +54,7 @@ def arrange(
 
 
 def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None = None) -> SortedBatch:
-    """The same for updates in one or more pieces, of which none is empty.
+    """Consolidate and sort updates that come in one or more pieces, of which none is empty.
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
     """

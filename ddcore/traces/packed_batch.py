@@ -67,7 +67,7 @@ class PackedBatch(SortedBatch):
         return packing.unpacked([self.packed.rows], self.packed.fields, range(first, last))
 
     def widen(self) -> SortedBatch:
-        """The same updates as columns: O(n)."""
+        """These updates as columns: O(n)."""
         return self._of(self.packed.rows)
 
     def _of(self, rows: np.ndarray) -> SortedBatch:
@@ -204,7 +204,7 @@ class PackedBatch(SortedBatch):
         return first, kernels.packed.beyond(self.packed.rows, first, hi, to, table)
 
     def _bucket_starts(self) -> np.ndarray:
-        """As of a batch of columns; the first bucket begins with the first code."""
+        """Where the buckets of codes begin; the first one begins with the first code."""
         rows, down = self.packed.rows, self._down
         spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
         self._shift = max(0, spread.bit_length() - len(rows).bit_length())

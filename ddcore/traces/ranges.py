@@ -31,14 +31,14 @@ def at_rest(batch: SortedBatch) -> SortedBatch:
 
 
 def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) -> SortedBatch:
-    """As :func:`ddcore.traces.consolidation.merge`."""
+    """Two batches merged (:func:`ddcore.traces.consolidation.merge`), in ranges of keys where memory is limited."""
     if spilling.current() is None:
         return consolidation.merge(a, b, frontier)
     return combined([a, b], lambda parts: consolidation.merge(parts[0], parts[1], frontier))
 
 
 def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
-    """As :func:`ddcore.traces.consolidation.union`."""
+    """Batches united (:func:`ddcore.traces.consolidation.union`), in ranges of keys where memory is limited."""
     if spilling.current() is None:
         return consolidation.union(batches)
     if len(batches) == 1 and isinstance(batches[0], SortedBatch):
@@ -47,7 +47,7 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
 
 
 def narrow(batch: SortedBatch) -> SortedBatch | NarrowBatch:
-    """As :func:`ddcore.traces.consolidation.narrow`; many rows, which are in a file, stay as they are."""
+    """A batch narrowed (:func:`ddcore.traces.consolidation.narrow`); many rows, those in a file, stay as they are."""
     spill = spilling.current()
     return consolidation.narrow(batch) if spill is None or len(batch) <= spill.rows else batch
 
@@ -72,7 +72,7 @@ def combined(batches: Sequence[SortedBatch | NarrowBatch], combine: Combine) -> 
 
 
 def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
-    """As :func:`ddcore.traces.consolidation.concatenated`."""
+    """Batches put together (:func:`ddcore.traces.consolidation.concatenated`), in a file where memory is limited."""
     if len(batches) == 1:
         return batches[0]
     spill, total = spilling.current(), sum(map(len, batches))

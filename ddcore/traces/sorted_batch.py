@@ -66,7 +66,7 @@ class SortedBatch:
         return len(self._words)
 
     def widen(self) -> SortedBatch:
-        """The same updates with columns that are arrays: all rows of a batch in a file."""
+        """These updates with columns that are arrays: all rows of a batch in a file."""
         return self
 
     def take(self, rows: np.ndarray) -> SortedBatch:

@@ -48,7 +48,7 @@ class Spilling:
         self._used = 0
 
     def rest(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The same arrays, in a file if they are large and memory is nearly used up. They are not written to again."""
+        """These arrays, in a file if they are large and memory is nearly used up. They are not written to again."""
         size = sum(_padded(array.nbytes) for array in arrays)
         if size < _WORTH or all(map(_is_mapped, arrays)) or not self._is_short():
             return list(arrays)

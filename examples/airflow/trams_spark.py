@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG
 
 PYTHON = "/srv/trams/.venv/bin/python"  # on this machine and on the executors
-JOBS = "/srv/ddcore/jobs"  # what this prints: python -c 'import ddcore.jobs as jobs; print(*jobs.__path__)'
+COMMANDS = "/srv/ddcore/cli/main.py"  # what this prints: python -c 'from ddcore.cli import main; print(main.__file__)'
 DELTA = glob("/srv/cache/ddcore/jars/delta-4.4.0/*.jar")  # in the cache folder of the set-up
 
 with DAG(
@@ -28,13 +28,15 @@ with DAG(
 ) as dag:
     engine = ["--project", "/srv/trams", "--engine", "spark"]
     links = SparkSubmitOperator(
-        task_id="ingest_links", application=f"{JOBS}/ingest.py", application_args=["links", "/srv/trams/links", *engine]
+        task_id="ingest_links",
+        application=COMMANDS,
+        application_args=["ingest", "links", "/srv/trams/links", *engine],
     )
     starts = SparkSubmitOperator(
         task_id="ingest_starts",
-        application=f"{JOBS}/ingest.py",
-        application_args=["starts", "/srv/trams/starts", *engine],
+        application=COMMANDS,
+        application_args=["ingest", "starts", "/srv/trams/starts", *engine],
     )
-    fold = SparkSubmitOperator(task_id="fold", application=f"{JOBS}/replay.py", application_args=engine)
+    fold = SparkSubmitOperator(task_id="fold", application=COMMANDS, application_args=["run", *engine])
 
     links >> starts >> fold

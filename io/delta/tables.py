@@ -292,7 +292,7 @@ def _commit(
 def _commit_on(
     head: Head, folder: Place, files: Sequence[AddedFile], kept: frozenset[str], change: heads.Change
 ) -> TableState | None:
-    """The same from the head of a table: its live files become ``kept`` and ``files``. ``change`` has the number and
+    """Commit from the head of a table: its live files become ``kept`` and ``files``. ``change`` has the number and
     the notes. None where the Delta library has to commit.
     """
     assert isinstance(folder, Path)
@@ -487,8 +487,8 @@ def stored_columns(folder: Place, state: TableState | None = None) -> list[tuple
 
 @contextmanager
 def reading(folder: Place, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
-    """As :func:`reporting`, for a table. The error names the version that the ledger names, and those whose commits are
-    lost: someone deleted them, or the log was cleaned up.
+    """Report errors of a table (:func:`reporting`). They name the version that the ledger names, and those whose
+    commits are lost: someone deleted them, or the log was cleaned up.
     """
     try:
         with reporting(folder, doing, mend_hint(folder)):

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 __all__ = ["FOOTER", "IngestIndex", "index_of", "mark"]
 
 FOOTER = "ddcore.ingests"  # the name of the index in a file's footer
-_KEY_DIGITS = 32
 _BITS = 64  # of a mark: the records that it selects are compared by their whole digests
 
 
@@ -49,52 +48,39 @@ def index_of(rows: Iterable[Row]) -> str:
 
 
 def _nothing() -> dict[str, Any]:
-    lists = ("ingests", "columns", "restatements", "unknown", "places", "names", "marks")
+    lists = ("ingests", "columns", "restatements", "places", "names", "marks")
     return {**{name: [] for name in lists}, "plus": 0}
 
 
 def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
-    columns = list(body.get("columns", ()))
+    columns = body.get("columns", [])
     if columns not in of["columns"]:
         of["columns"].append(columns)
     of["ingests"].append([row.entry, row.number, row.first, row.last, of["columns"].index(columns)])
     of["plus"] += sum(plus for plus, _ in body["counts"].values())
     if body.get("replaces") is not None:
         of["restatements"].append(row.entry)
-    totals = [_total(digest) for _, digest, *_ in body["sources"]]
-    if None in totals:
-        of["unknown"].append(row.entry)
-    marks = [(name, total) for (name, *_), total in zip(body["sources"], totals, strict=True)]
+    marks = [(name, int(digest.partition(":")[2], 16)) for name, digest, *_ in body["sources"]]
     if len(marks) > 1:
-        marks.append((None, sum(total or 0 for total in totals)))
+        marks.append((None, sum(total for _, total in marks)))
     for name, total in marks:
         of["places"].append(row.entry)
         of["names"].append(name)
-        of["marks"].append(mark(total or 0))
-
-
-def _total(digest: str) -> int | None:
-    """The number that a digest in the ledger is, without its key; None for an older form, which has no key."""
-    key, _, total = digest.partition(":")
-    try:
-        return int(total, 16) if len(key) == _KEY_DIGITS else None
-    except ValueError:
-        return None
+        of["marks"].append(mark(total))
 
 
 @dataclass
 class IngestIndex:
     """The ingests of one input that were not undone, by the entries of their rows, which ascend.
 
-    ``numbers``: by entry. ``columns``: the lists of columns that their rows had, newest first, without those that no
-    record names. ``plus``: at least the sum of all insertions. ``unknown``: those with digests that cannot be compared.
+    ``numbers``: by entry. ``columns``: the lists of columns that their rows had, newest first.
+    ``plus``: at least the sum of all insertions.
     """
 
     numbers: dict[int, int] = field(default_factory=dict)
     columns: tuple[tuple[str, ...], ...] = ()
     plus: int = 0
     restatements: list[int] = field(default_factory=list)
-    unknown: set[int] = field(default_factory=set)
     _files: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -111,12 +97,8 @@ class IngestIndex:
             index.numbers.update({row[0]: row[1] for row in live})
             newest.update({tuple(one["columns"][place]): entry for place, entry in {r[4]: r[0] for r in live}.items()})
             index.plus += one["plus"]
-        index.columns = tuple(sorted(filter(None, newest), key=newest.__getitem__, reverse=True))
-        index.restatements, unknown = (
-            [entry for one in index._files for entry in one[name] if entry in index.numbers]
-            for name in ("restatements", "unknown")
-        )
-        index.unknown = set(unknown)
+        index.columns = tuple(sorted(newest, key=newest.__getitem__, reverse=True))
+        index.restatements = [e for one in index._files for e in one["restatements"] if e in index.numbers]
         return index
 
     def with_marks(self, marks: Iterable[str]) -> set[int]:
@@ -152,11 +134,11 @@ class IngestIndex:
 
     def named(self, names: Collection[str], columns: tuple[str, ...]) -> dict[str, list[tuple[int, str]]]:
         """By name the entries of the ingests of sources of these names, and the marks of those: of ingests whose rows
-        have these columns, or whose records name none.
+        have these columns.
         """
         ingests: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
         for one in self._files if names else ():
-            of_columns = {place for place, each in enumerate(one["columns"]) if tuple(each) in ((), columns)}
+            of_columns = {place for place, each in enumerate(one["columns"]) if tuple(each) == columns}
             entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
             for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
                 if name in ingests and entry in entries:

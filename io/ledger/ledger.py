@@ -73,10 +73,9 @@ from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["FORMAT", "OLDEST", "Ledger"]
+__all__ = ["FORMAT", "Ledger"]
 
 FORMAT = 1  # of the whole warehouse: docs/storage.md says when it rises
-OLDEST = 0  # the oldest format that is read, and upgraded by the first command that writes: without a number
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
@@ -148,16 +147,15 @@ class Ledger:
         self._rewrites = False  # whether the next record comes with all rows, in one file that has their index
         self._followed = False  # whether the rows are read from files that newer ones may be in
         self._unrecorded = 0  # the greatest number of a run of which tables hold a commit, and that has no record
-        self.format = FORMAT
         if head is not None or table is not None:
-            self.format = _format(warehouse.ledger, _description(table) if head is None else head.description)
+            _check_format(warehouse.ledger, _description(table) if head is None else head.description)
 
     @classmethod
     def load(cls, warehouse: Warehouse, *, refresh: bool = False) -> Ledger:
         """Read the ledger; an empty one where the table does not exist. Takes no lock. Reads a few rows, however many
         there are. ``refresh``: for a command that replaces state and outputs, whatever they hold now.
 
-        Raises StorageError where it cannot be read, where a newer ddcore wrote it, and where tables hold runs or
+        Raises StorageError where it cannot be read, where it has another format, and where tables hold runs or
         ingests without a record: then the ledger or its end was lost, or replaced by an older one, and the next command
         would remove their data as the leftovers of a crash.
         """
@@ -244,23 +242,6 @@ class Ledger:
             self._table = tables.open_table(folder)
             _keep_out(self._table)
 
-    def upgrade(self) -> bool:
-        """Give the ledger of an older format the number of this one, so that an older ddcore refuses what this one
-        writes; False if it has it. Nothing else differs between these formats. The caller holds the warehouse's lock.
-        """
-        if not self._exists or self.format == FORMAT:
-            return False
-        folder = self.warehouse.ledger
-        with reporting(folder, "write the ledger", tables.mend_hint(folder)):
-            tables.require_lock()
-            table, self._head = self._opened(), None
-            table.alter.set_table_description(f"{_DESCRIPTION}{FORMAT}")
-            _keep_out(table)  # the library may have opened a newer version
-            tables.settle(folder, table.version(), table.version())
-        self.format = FORMAT
-        failpoint("after-format")
-        return True
-
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
 
@@ -303,7 +284,7 @@ class Ledger:
 
     def ingest_index(self, input: str) -> IngestIndex:
         """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
-        of an older ddcore or of another program. The next record replaces them.
+        of another program. The next record replaces them.
         """
         notes = self._notes()
         return IngestIndex.of([index_of(self._range(0))] if notes is None else [note[0] for note in notes], input)
@@ -322,8 +303,8 @@ class Ledger:
         return [labels_of(self._range(0))] if notes is None else [note[1] for note in notes]
 
     def _notes(self) -> list[tuple[str, str]] | None:
-        """For each file, in the order of their rows, its index of ingests and its labels. None where a file of an older
-        ddcore or of another program has none, and where files were deleted since the ledger was read.
+        """For each file, in the order of their rows, its index of ingests and its labels. None where a file of
+        another program has none, and where files were deleted since the ledger was read.
         """
         folder, paths = self.warehouse.ledger, sorted(self._files)
         for path in paths:
@@ -352,8 +333,6 @@ class Ledger:
         for path in () if self._followed else self._files:
             notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
             right = _notes_of(rows[span[0] : span[1] + 1]) if span is not None else notes
-            if RUNS not in notes:  # as in files of earlier releases
-                right.pop(RUNS, None)
             if FOOTER in notes and notes != right:
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
 
@@ -609,11 +588,9 @@ class Ledger:
     def _open_ingests(self) -> Iterator[_Entry]:
         """The rows of ingests that may have a version that is not folded, oldest first."""
         now = self._summary
-        later = {row.entry: row for row in self._range(now.waiting)}
         if missing := sorted({*now.open} - self._rows.keys()):
             self._load_each(missing)
-        # Earlier releases noted rows in ``open`` that come after ``waiting``, and then noted them twice.
-        rows = [row for _, row in sorted(({entry: self._rows[entry] for entry in now.open} | later).items())]
+        rows = [*(self._rows[entry] for entry in now.open), *self._range(now.waiting)]
         undone = {row.number for row in rows if row.kind == "undo"}
         rows = [row for row in rows if row.kind == "ingest" and row.number not in undone]
         restatements = [row for row in rows if '"replaces":' in row.body]
@@ -634,7 +611,7 @@ class Ledger:
         self._load_each(range(first, last + 1))
 
     def _load_each(self, entries: Sequence[int]) -> None:
-        """The same for any rows, which ascend."""
+        """Load the rows of these numbers, which ascend."""
         while True:
             try:
                 self._load_from_files(entries)
@@ -977,23 +954,15 @@ def _description(table: DeltaTable | None) -> str:
     return "" if table is None else table.metadata().description or ""
 
 
-def _format(folder: Place, description: str) -> int:
-    """The number of the warehouse's format, 0 without one. Raises StorageError for formats that are not read."""
+def _check_format(folder: Place, description: str) -> None:
+    """Raise StorageError for a warehouse of another format."""
     text = description.removeprefix(_DESCRIPTION)
-    number = int(text) if _FORMAT_NUMBER.fullmatch(text) else 0
-    if number > FORMAT:
+    if text != str(FORMAT):
+        number = text if _FORMAT_NUMBER.fullmatch(text) else "without a number"
         raise StorageError(
-            f"{folder.parent} has the warehouse format {number}, of a newer ddcore; this one, {__version__}, reads "
-            f"formats up to {FORMAT}",
-            "upgrade ddcore here; nothing was changed",
+            f"{folder.parent} has the warehouse format {number}; this ddcore, {__version__}, reads format {FORMAT}",
+            "use the ddcore that wrote it, or ingest the sources into a new warehouse; nothing was changed",
         )
-    if number < OLDEST:
-        raise StorageError(
-            f"{folder.parent} has the warehouse format {number}; this ddcore, {__version__}, reads formats from "
-            f"{OLDEST} on",
-            "a run or ingest of an older ddcore upgrades it; or ingest the sources into a new warehouse",
-        )
-    return number
 
 
 def _damaged(folder: Place, why: str) -> StorageError:

@@ -79,7 +79,7 @@ class HeatRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRecord:
-    """What a run's operators did, in the order of ``dd plan``. Runs of earlier releases have none.
+    """What a run's operators did, in the order of ``dd plan``.
 
     ``compiling``: the seconds in which kernels were compiled, which no operator's time has.
     """
@@ -103,11 +103,11 @@ NO_PROFILE = ProfileRecord()
 
 
 def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
-    """The profile that :meth:`ProfileRecord.to_json` wrote. Fields of later releases are left out."""
-    heat = _known(HeatRecord, body.get("heat", {}))
+    """The profile that :meth:`ProfileRecord.to_json` wrote."""
+    heat = body.get("heat", {})
     return ProfileRecord(
-        tuple(OperatorRecord(**_known(OperatorRecord, each)) for each in body.get("operators", ())),
-        tuple(LoopRecord(**_known(LoopRecord, each)) for each in body.get("loops", ())),
+        tuple(OperatorRecord(**_tuples(each)) for each in body.get("operators", ())),
+        tuple(LoopRecord(**_tuples(each)) for each in body.get("loops", ())),
         HeatRecord(**{**heat, "cells": tuple(tuple(cell) for cell in heat.get("cells", ()))}),
         float(body.get("compiling", 0)),
     )
@@ -118,6 +118,5 @@ def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(record).items() if value != defaults[name]}
 
 
-def _known(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(kind)}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in body.items() if name in names}
+def _tuples(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in body.items()}

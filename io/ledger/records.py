@@ -165,8 +165,8 @@ class RunRecord:
     """Run ``run`` folded versions ``first``..``last``: what it read and wrote, and all tables that are live after it.
 
     ``tables`` has all live tables, also those that this run did not change, by name as in ``Warehouse.relative``.
-    ``inputs`` and ``outputs`` count rows per version, ``took`` is in seconds. Only earlier releases wrote ``quantiles``
-    of key codes. ``program_inputs`` are all inputs of the program, also those without rows.
+    ``inputs`` and ``outputs`` count rows per version, ``took`` is in seconds.
+    ``program_inputs`` are all inputs of the program, also those without rows.
 
     With several time dimensions ``lower`` and ``upper`` are the frontiers before and after the run; every time at or
     before ``last`` is complete, and ``first`` has the least coordinates of ``lower``. With one both are empty.
@@ -196,7 +196,6 @@ class RunRecord:
     inputs: Mapping[str, Counts]
     outputs: Mapping[str, Counts]
     tables: Mapping[str, TableState]
-    quantiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     refresh: bool = False
     at: datetime = field(default_factory=_now)
     program_inputs: tuple[str, ...] = ()
@@ -244,7 +243,7 @@ class CompactRecord:
 
     @property
     def first(self) -> Time:
-        """As ``last``: every record has both."""
+        """The version ``last``: every record has both."""
         return self.last
 
 
@@ -259,7 +258,7 @@ _SELDOM = (
     "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
     "broken", "left_out",
 )  # fmt: skip
-_CODES = ("quantiles", "large", "noted")  # key codes by the fingerprint of an arrangement
+_CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
 _RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
 
@@ -327,8 +326,6 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
             body[name] = frontier_from_json(body[name])
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
-        if "width" in body:  # the name in warehouses written before 2026-11-22
-            body["parallelism"] = body.pop("width")
     if kind in ("intent", "failure"):
         record: IntentRecord | FailureRecord = _RUNS[kind](**body)
         return record

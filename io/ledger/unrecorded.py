@@ -114,7 +114,7 @@ def _record(info: Mapping[str, object]) -> IngestRecord | UndoRecord | None:
     try:
         carried = json.loads(str(info[_KEY]))
         record = from_json(carried["kind"], carried["body"])
-    except (KeyError, TypeError, ValueError):  # the commit of an older ddcore, or of another program
+    except (KeyError, TypeError, ValueError):  # the commit of another program
         return None
     return record if isinstance(record, IngestRecord | UndoRecord) else None
 

@@ -102,7 +102,7 @@ class ChangeLog:
         return tables.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
     def write_table(self, stem: str, table: pa.Table) -> AddedFile:
-        """As :meth:`write`, for what :meth:`table` returned. Needs no memory but Arrow's."""
+        """Write a file of what :meth:`table` returned. Needs no memory but Arrow's."""
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
         return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=_ROW_GROUP)
 
@@ -274,7 +274,7 @@ class ChangeLog:
         return self.narrowed(self.collect(sums)).select(*rows, "diff")
 
     def narrowed(self, sums: pl.DataFrame) -> pl.DataFrame:
-        """The same with ``diff`` as int64. Raises DiffOverflow for a sum beyond that."""
+        """The sums with ``diff`` as int64. Raises DiffOverflow for a sum beyond that."""
         beyond = sums.filter((pl.col("diff") < _LEAST) | (pl.col("diff") > _GREATEST))
         if len(beyond):
             row = beyond.row(0, named=True)

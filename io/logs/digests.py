@@ -1,9 +1,9 @@
 """Digests of updates: by them a source is recognised when it comes again.
 
-The digest of a multiset of updates is a sum of keyed hashes, one for each (row, time). A hash is SipHash of a message
-that says which values are null, then what each column holds. For columns of given types different rows are different
-messages: a number is one word, a text its length and its bytes. So without the key nobody can construct other rows of
-the same digest.
+The digest of a multiset of updates is a sum of keyed hashes, one for each (row, time). A hash is SipHash (sources:
+Aumasson 2012) of a message that says which values are null, then what each column holds. For columns of given types
+different rows are different messages: a number is one word, a text its length and its bytes. So without the key
+nobody can construct other rows of the same digest.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
-    """The same updates with one per (row, time) and no diff of 0, sorted by time, then row.
+    """These updates with one per (row, time) and no diff of 0, sorted by time, then row.
 
     Nulls are equal to each other, as are NaNs. The order of the result depends on the contents alone.
     O(n log n). Raises DataError when the diffs of one row at one time add up beyond int64.
@@ -58,9 +58,9 @@ def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
 
 
 def consolidate_hashed(updates: pl.DataFrame, dims: Sequence[str], hashes: np.ndarray) -> pl.DataFrame:
-    """The same in another order, where ``hashes`` has 64 bits for each (row, time), uint64[n], equal for equal ones.
+    """These updates added up, unsorted. ``hashes`` has 64 bits for each (row, time), uint64[n], equal for equal ones.
 
-    Rows whose hash no other has come first, in their order. Only the others are compared, and sorted as there.
+    Rows whose hash no other has come first, in their order. Only the others are compared and sorted.
     O(n), and O(n log n) for rows that repeat.
     """
     twice = repeats(hashes)

@@ -86,7 +86,7 @@ class FoldedLog:
         return self.log.between(start, end, self.table)
 
     def rows(self, start: Time | None, end: Time, where: Condition | None = None, by: Sequence[str] = ()) -> SortedRows:
-        """The same in order, by ``by`` and then all columns, and in pieces; those that meet a condition."""
+        """The rows in order, by ``by`` and then all columns, in pieces; those that meet a condition."""
         from ddcore.io.reading.sorted_rows import SortedRows
 
         self.check(end if start is None else greatest([start, end]))

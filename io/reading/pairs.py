@@ -57,7 +57,7 @@ def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows:
 
 
 def _by_key(pieces: Iterable[pl.DataFrame], keys: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of which none ends within a key."""
+    """These rows in frames of which none ends within a key."""
     left: pl.DataFrame | None = None
     for piece in pieces:
         rows = piece if left is None else left.vstack(piece)

@@ -42,7 +42,7 @@ class Envelopes(Events):
         return source.as_texts()
 
     def fit(self, source: Source) -> Layout:
-        """As that of other events."""
+        """How the source is read: the layout of its envelopes."""
         types = source.columns()
         columns = self._columns(source, types)
         kinds, text = self._flat(types if len(columns) > 1 else _fields(types, columns[0]))
@@ -86,7 +86,7 @@ class Envelopes(Events):
         return {**rest, **source, **row}, False
 
     def read(self, frame: pl.DataFrame, layout: Layout, number: int, first_row: int | None) -> pl.DataFrame:
-        """As that of other events. Without a key, an event is the row before it and the row after it."""
+        """The events of a frame. Without a key, an event is the row before it and the row after it."""
         import polars as pl
 
         envelope = self._envelope(frame, layout, first_row)

@@ -103,7 +103,7 @@ class DeltaFeed(DeltaTable):
             raise self.explain(error) from error
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
-        """The same, as Spark reads it."""
+        """The changes of the feed, as Spark reads them."""
         import numpy as np
         from pyspark.sql import functions as F
 

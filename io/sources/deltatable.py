@@ -73,7 +73,7 @@ class DeltaTable(Source):
         return date_of(milliseconds / 1000) if isinstance(milliseconds, int) else None
 
     def fingerprint(self) -> str:
-        """The same, because a version never changes."""
+        """The stamp, because a version never changes."""
         return self.stamp()
 
     def is_at(self, position: str) -> bool:

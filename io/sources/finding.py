@@ -107,12 +107,12 @@ def _place(place: str) -> Place:
 
 
 def _path_of(place: str) -> str:
-    """The same as the absolute path of a source."""
+    """The absolute path, or the URL, that a source at this place has."""
     return str(address_at(place)) if _is_remote(place) else _absolute(_local_path(place))
 
 
 def _matches_in_store(url: str) -> list[tuple[str, list[Source]]]:
-    """As :func:`_matches`, for a URL."""
+    """The sources that a URL matches, by what was given (:func:`_matches`)."""
     place = address_at(url)
     if not _GLOB & set(place.key) or store.exists(place):
         return [(url, _sources_in_store(place, url))]

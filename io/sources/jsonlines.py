@@ -257,7 +257,7 @@ class JsonTexts(JsonLines):
         yield from (batch for _, batch in self.numbered(columns))
 
     def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
-        """The same, each with the number of its first line."""
+        """The blocks, each with the number of its first line."""
         import polars as pl
 
         for number, block in self._blocks():

@@ -107,8 +107,7 @@ def digest_key(records: Iterable[IngestRecord]) -> bytes:
     """The key of the digests of these ingests, or a new random one."""
     for record in records:
         for source in record.sources:
-            if parsed := _parse(source.digest):
-                return parsed[0]
+            return _parse(source.digest)[0]
     return secrets.token_bytes(_KEY_BYTES)
 
 
@@ -117,15 +116,10 @@ def stored(digest: Digest, key: bytes) -> str:
     return f"{key.hex()}:{digest}"
 
 
-def _parse(text: str) -> tuple[bytes, Digest] | None:
-    """The key and the digest in a text of the ledger; None for an older form, which cannot be compared."""
-    key, colon, digest = text.partition(":")
-    if not colon or len(key) != 2 * _KEY_BYTES:
-        return None
-    try:
-        return bytes.fromhex(key), Digest.parse(digest)
-    except ValueError:
-        return None
+def _parse(text: str) -> tuple[bytes, Digest]:
+    """The key and the digest in a text of the ledger."""
+    key, _, digest = text.partition(":")
+    return bytes.fromhex(key), Digest.parse(digest)
 
 
 # --- finding the ingests to compare with ------------------------------------------------------------------------------
@@ -145,7 +139,7 @@ def find_earlier(
 
 def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:
     wholes = [source.whole for source in sources]
-    marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set(index.unknown)
+    marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set[int]()
     for source in sources:
         if any(isinstance(time, int) for time in source.digests):
             marks.update(mark(part.total) for part in _beginnings(source))
@@ -219,17 +213,13 @@ class Earlier:
         self._places = Places(root)
         self._times: dict[int, frozenset[Time]] = {}  # of an ingest and of those it rests on
         self._replaced_by: dict[int, int] = {}
-        self.unknown: list[int] = []  # ingests with digests of an older form, whose sources cannot be recognised
         for record in records:
             rests = (self._times.get(number, frozenset()) for number in record.rests_on)
             self._times[record.number] = frozenset(record.all_counts).union(*rests)
             self._replaced_by[record.number] = record.replaced_by
-            if columns and record.columns and record.columns != columns:
+            if columns and record.columns != columns:
                 continue
-            texts = [_parse(source.digest) for source in record.sources]
-            if None in texts:
-                self.unknown.append(record.number)
-            digests = [Digest() if parsed is None else parsed[1] for parsed in texts]
+            digests = [_parse(source.digest)[1] for source in record.sources]
             for one in (*digests, sum(digests, Digest())):
                 self._ingest_of.setdefault(one, record.number)
             for before, one in zip(record.sources, digests, strict=True):

@@ -54,7 +54,7 @@ def picked(frame: pl.DataFrame, paths: Collection[str]) -> pl.DataFrame:
 
 
 def spark_columns(frame: DataFrame, paths: Iterable[str]) -> list[Column]:
-    """The same, as columns of a frame of Spark, whose names are numbers: :func:`named_again` has those of the paths.
+    """Columns of a frame of Spark at these paths, named by numbers; :func:`named_again` gives them their names.
 
     ``mapInArrow`` resolves names once more, and takes a dot in them for a path.
     """

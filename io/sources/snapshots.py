@@ -55,19 +55,19 @@ class Snapshot:
         return self.path if is_url(self.path) else os.path.realpath(self.path)
 
     def stamp(self) -> str:
-        """As that of a source, over all parts."""
+        """The stamps of all parts, as one."""
         return self._over_parts(lambda part: part.stamp())
 
     def date(self) -> datetime | None:
-        """As that of a source, of its newest part."""
+        """The date of the newest part."""
         return max((date for part in self.parts if (date := part.date()) is not None), default=None)
 
     def fingerprint(self) -> str:
-        """As that of a source, over all parts."""
+        """The fingerprints of all parts, as one."""
         return self._over_parts(lambda part: part.fingerprint())
 
     def is_at(self, position: str) -> bool:
-        """As that of a source, over all parts."""
+        """Whether all parts are as at this position."""
         if len(self.parts) == 1:
             return self.parts[0].is_at(position)
         return is_at(self, position)

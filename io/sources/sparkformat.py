@@ -70,7 +70,7 @@ class SparkFormat(Source):
         return hashlib.blake2b("\0".join(found).encode(), digest_size=16).hexdigest()
 
     def fingerprint(self) -> str:
-        """The same."""
+        """The stamp: what it reads has no other mark of its content."""
         return self.stamp()
 
     def is_at(self, position: str) -> bool:

@@ -96,7 +96,7 @@ def _bounds(column: np.ndarray, kind: Type) -> tuple[int, int]:
 def write_pieces(
     folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *, narrow: Collection[str]
 ) -> AddedFile:
-    """The same for a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
+    """Write a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
     all fit into 32 bits.
     """
     written: list[run_writer.Written] = []

@@ -34,7 +34,6 @@ PLACES = {
     "after-warehouse": "the warehouse's folder was created",
     "after-lock": "the lock was taken, and its file names the process",
     "after-begin": "the ledger's table was created",
-    "after-format": "the ledger of an older format got the number of this one",
     "after-folder": "the folder of a new table was created",
     "after-create": "a table was created, or emptied because its columns changed",
     "after-write": "a data file was written under its temporary name",

@@ -57,7 +57,7 @@ def check_file(path: Path, place: str) -> None:
 
 
 def check_folder(folder: Path, place: str) -> None:
-    """As :func:`check_file`, for a folder, all folders in it and each of their files."""
+    """Check (:func:`check_file`) a folder, all folders in it and each of their files."""
 
     def refuse(error: OSError) -> None:
         path = Path(error.filename)

@@ -1,9 +1,9 @@
 """The lock of a warehouse in an object store: it expires, and whoever takes it over fences off the process before.
 
 Each holder has a *token*, a number greater than all before it, and an object ``.lock/TOKEN`` with its name. A process
-takes the lock by creating the object of the next token; the store lets one of several succeed. Only the greatest token
-counts. The holder rewrites its own object again and again. One that was not rewritten for as long as it says has
-expired: then another process takes the next token.
+takes the lock by creating the object of the next token; the store lets one of several succeed. Only the greatest
+token counts (sources: Gray 1989). The holder rewrites its own object again and again. One that was not
+rewritten for as long as it says has expired: then another process takes the next token.
 
 A process that lost its lock may not know it, and may still send requests. Nothing that it sends becomes visible: its
 token is in the ledger's commits, and :meth:`ddcore.io.ledger.ledger.Ledger.load` says how that keeps it out. So no

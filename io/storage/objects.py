@@ -320,7 +320,7 @@ class Parts:
 
 
 class Whole:
-    """The same for an object that is read once, as a whole."""
+    """An object that is read once, as a whole."""
 
     __slots__ = ("_bytes", "size")
 

@@ -359,7 +359,7 @@ class Warehouse:
 
     @contextmanager
     def _lock_file_errors(self, doing: str) -> Iterator[None]:
-        """As :func:`reporting`, for opening the lock file; a link in its place has its own message."""
+        """Report errors (:func:`reporting`) of opening the lock file; a link in its place has its own message."""
         try:
             yield
         except FileNotFoundError:

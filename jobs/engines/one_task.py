@@ -40,7 +40,7 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
 
 
 def fold_in_session(session: SparkSession, fold: Fold) -> tuple[Gained, int]:
-    """The same in a session, which may be one of Spark Connect."""
+    """Fold in one task of a session, which may be one of Spark Connect."""
     job = session.range(0, 1, 1, 1).mapInArrow(functools.partial(_fold_rows, pickled(fold)), "piece binary")
     pieces = run_job(job.toArrow)["piece"].to_pylist()
     return _gained(pickle.loads(b"".join(pieces)))

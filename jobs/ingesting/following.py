@@ -7,95 +7,109 @@ an error and never a gap.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from ddcore.base.errors import DataError, UsageError
-from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.times import Time, coordinates
+from ddcore.io.logs.digests import Digest
+from ddcore.io.project.times import Time, coordinates, is_open
 from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path_of, read_commits
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
-from ddcore.io.sources.intake import fitted
+from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.positions import Position, last_positions
-from ddcore.io.sources.row_checks import Layout, Rules
+from ddcore.io.sources.row_checks import Rules
 from ddcore.io.sources.source import Source, date_of
+from ddcore.jobs.ingesting.engines import Layouts
+from ddcore.jobs.ingesting.snapshots import next_version
+from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["Followed", "follow"]
+__all__ = ["TableReader"]
 
 _SNAPSHOT = "to go on from what the table holds now, as one difference: ddcore ingest INPUT TABLE --snapshot"
 _SWITCH_ON = "ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 _BY_SPARK = "which only Spark reads from a change data feed"
 
 
-@dataclass(frozen=True)
-class Followed:
-    """The tables of a command: those that are ``new``, or have new commits, each with the sources of its new rows; and
-    the number of ``known`` ones, whose last ingest is ``ingest``. The new ones rest on the ingests ``rests_on``.
+@dataclass(eq=False, kw_only=True)
+class TableReader(Reader):
+    """Reads what is new in Delta tables: their changes, or rows to insert. ``at_next``: all of it at the next version.
+
+    ``new``: the tables that are new, or have new commits, each with the sources of its new rows.
     """
 
-    new: tuple[tuple[DeltaTable, tuple[tuple[Source, Layout], ...]], ...]
-    known: int
-    ingest: int
-    rests_on: tuple[int, ...]
-    notes: tuple[str, ...]
+    tables: Sequence[DeltaTable]
+    at_next: bool = False
+    new: Sequence[tuple[DeltaTable, Layouts]] = ()
 
-    @property
-    def layouts(self) -> list[tuple[Source, Layout]]:
-        """All sources of new rows."""
-        return [one for _, parts in self.new for one in parts]
-
-    def dates(self, times: Iterable[Time], rules: Rules) -> dict[Time, datetime]:
-        """When the commits of these versions were made; if versions are not commits, the last one the newest commit."""
-        versions = [time for time in times if isinstance(time, int)]
-        dates: dict[Time, datetime] = {}
-        for table, parts in self.new:
-            of = {max(versions): table.date()} if versions else {}
-            for source, _ in parts:
-                if isinstance(source, DeltaFeed) and rules.time is None:
-                    by_commit = rules.rename.get(rules.dims[0]) == COMMIT
-                    of = {v: date_of(t / 1000) for v, t in source.commit_times().items() if by_commit and v in versions}
-            for version, date in of.items():
-                if date is not None:
-                    dates[version] = max(date, dates.get(version, date))
-        return dates
-
-
-def follow(
-    ledger: Ledger | None, name: str, tables: Sequence[DeltaTable], rules: Rules, root: Path, *, feed: bool
-) -> Followed:
-    """What is new in these tables for the input ``name``: with ``feed`` their changes, otherwise rows to insert.
-
-    Reads the commits that are new. DataError where some are lost, and for a table in the place of another one.
-    """
-    index = IngestIndex() if ledger is None else ledger.ingest_index(name)
-    places = [None] * len(tables) if ledger is None else last_positions(ledger, index, tables, root)
-    known = [place for table, place in zip(tables, places, strict=True) if place and _is_taken(table, place)]
-    new, notes = [], [] if feed else ["every row counts as inserted"]
-    for table, place in zip(tables, places, strict=True):
-        if place not in known:
+    def look(self, ledger: Ledger) -> None:
+        """Find what is new in the tables. Reads their new commits. DataError where some are lost, and for a table in
+        the place of another one.
+        """
+        feed, index = self.settings.form == "feed", ledger.ingest_index(self.name)
+        places = last_positions(ledger, index, self.tables, self.project.root)
+        known = [place for table, place in zip(self.tables, places, strict=True) if place and _is_taken(table, place)]
+        new, self.notes = [], [] if feed else ["every row counts as inserted"]
+        for table, place in zip(self.tables, places, strict=True):
+            if place in known:
+                continue
             start = None if place is None else _taken(table, place) + 1
             source: Sequence[Source]
             if feed:
                 source, note = _changes(table, start, place)
-                notes += [note] if note else []
-                _check_order(table, start, place, rules)
-                new.append((table, tuple(fitted(source, rules))))
+                self.notes += [note] if note else []
+                _check_order(table, start, place, self.rules)
+                new.append((table, fitted(source, self.rules)))
             else:
                 source = [table] if start is None or place is None else _added(table, start, place)
                 absent = frozenset() if start is None else frozenset(name for name, _ in table.fields())
-                new.append((table, tuple(fitted(source, replace(rules, added=rules.added | absent)))))
-    return Followed(
-        tuple(new),
-        len(known),
-        max((place.ingest for place in known), default=0),
-        tuple(sorted({place.ingest for place in places if place is not None and place not in known})),
-        tuple(notes),
-    )
+                new.append((table, fitted(source, replace(self.rules, added=self.rules.added | absent))))
+        self.new, self.layouts, self.is_new = new, [one for _, parts in new for one in parts], bool(new)
+        self.ingest = max((place.ingest for place in known), default=0)
+        self.rests_on = tuple(sorted({place.ingest for place in places if place is not None and place not in known}))
+
+    def update_rules(self, ledger: Ledger) -> Rules:
+        """The rules, with the version of rows that have none."""
+        after = (next_version(ledger, self.name),) if len(self.rules.dims) == 1 else None
+        if self.at_next:
+            return replace(self.rules, time=after)
+        return self.rules if self.rules.fallback is None else replace(self.rules, fallback=after)
+
+    def read(self, work: Work) -> Part:
+        """Read the new rows; how far the tables were read is kept also if they change nothing."""
+        part, rules, upper = work.take(self.layouts, [table for table, _ in self.new]), work.rules, work.judgement.upper
+        if not part.counts and len(rules.dims) == 1:
+            (time,) = rules.time or rules.fallback or (max(table.version for table, _ in self.new),)
+            part.counts = {time: (0, 0)} if upper is None or is_open(time, upper) else {}
+        self.is_new = bool(part.counts)
+        return part
+
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+        """When the commits of these versions were made; if versions are not commits, the last one the newest commit."""
+        versions = [time for time in part.counts if isinstance(time, int)]
+        dates: dict[Time, datetime] = {}
+        for table, parts in self.new:
+            of = {max(versions): table.date()} if versions else {}
+            for source, _ in parts:
+                if isinstance(source, DeltaFeed) and self.rules.time is None:
+                    by_commit = self.rules.rename.get(self.rules.dims[0]) == COMMIT
+                    of = {v: date_of(t / 1000) for v, t in source.commit_times().items() if by_commit and v in versions}
+            for version, date in of.items():
+                if date is not None:
+                    dates[version] = max(date, dates.get(version, date))
+        return dates, ()
+
+    def digests(self, part: Part) -> Sequence[Digest]:
+        """Those of all new rows of each table."""
+        of = [
+            [each for source, _ in parts for each in part.digests.get(source.name, {}).values()]
+            for _, parts in self.new
+        ]
+        return [sum(each, Digest()) for each in of]
 
 
 # --- positions --------------------------------------------------------------------------------------------------------

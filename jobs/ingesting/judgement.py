@@ -19,7 +19,7 @@ from ddcore.io.project.times import Frontier, Time, coordinates, is_open, least,
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts
-from ddcore.jobs.ingesting.options import Options
+from ddcore.jobs.ingesting.settings import IngestSettings
 
 __all__ = ["Judgement", "Listener"]
 
@@ -32,17 +32,19 @@ _SCANNED, _SCANNED_EACH = 4 << 20, 16
 
 
 class Judgement:
-    """What the log, the ledger and the options say about the updates of one ingest.
+    """What the log, the ledger and the settings say about the updates of one ingest.
 
     Afterwards: ``replacement`` and ``changes``, if history is restated; ``restates``, the least closed times that
     change; ``repeated``, how many rows now count more than once where none did before, and the first. ``repeats``:
-    whether rows did before. ``plus``: at least the sum of all insertions before.
+    whether rows did before. ``plus``: at least the sum of all insertions before. ``key``: the
+    columns of the input's key.
     """
 
     def __init__(
-        self, ledger: Ledger, log: ChangeLog, options: Options, tell: Listener, *, repeats: bool, plus: int
-    ) -> None:
-        self.ledger, self.log, self.options, self.tell = ledger, log, options, tell
+        self, ledger: Ledger, log: ChangeLog, settings: IngestSettings, tell: Listener, *, key: tuple[str, ...],
+        repeats: bool, plus: int,
+    ) -> None:  # fmt: skip
+        self.ledger, self.log, self.settings, self.tell, self.key = ledger, log, settings, tell, key
         self.name, self.dims = log.folder.name, log.dims
         self.base, self.upper = ledger.input_table(self.name), ledger.open_from(self.name)
         self.repeats, self.plus = repeats, plus
@@ -59,7 +61,7 @@ class Judgement:
         ``checks_counts``: the counts of rows need a check, as what a snapshot changes does not. ``has_key``: columns
         in which no two rows are equal by construction.
         """
-        if part.first_late is not None and self.options.late == "refuse":
+        if part.first_late is not None and self.settings.late == "refuse":
             time, where, row = part.first_late
             following = "version" if isinstance(time, int) else "time"
             raise LateUpdate(
@@ -68,12 +70,12 @@ class Judgement:
                 f"leave them out, take them in at the next open {following} with: --late move; or at their own, and "
                 "fold again from there, with: --late restate",
             )
-        if not self.options.allow_gap:
+        if not self.settings.allow_gap:
             self._refuse_gap(part)
         self._find_restated(part)
         if checks_counts:
             self._check_counts(part, layouts, intake)
-        if self.options.key and set(self.options.key) != set(has_key):
+        if self.key and set(self.key) != set(has_key):
             self._check_key(part)
 
     def _check_counts(self, part: Part, layouts: Layouts, intake: Intake) -> None:
@@ -104,9 +106,9 @@ class Judgement:
         touched = [self.log.scan_files(part.files).filter(pl.col(DIFF) > 0)]
         touched += [self.log.scan_files(removed).filter(pl.col(DIFF) < 0, replaced.beyond)] if replaced else []
         self.tell("checking the key")
-        rows = repeated_key(self.log, self.options.key, [*kept, *rest, *part.files], pl.concat(touched))
+        rows = repeated_key(self.log, self.key, [*kept, *rest, *part.files], pl.concat(touched))
         if rows:
-            raise repeated_key_error(", ".join(part.digests), self.name, self.options.key, rows, self.dims)
+            raise repeated_key_error(", ".join(part.digests), self.name, self.key, rows, self.dims)
 
     def replace(self, part: Part, number: int) -> None:
         """Find what the restatement replaces, and write what it leaves of files that it removes.
@@ -114,7 +116,7 @@ class Judgement:
         UsageError, DataError.
         """
         dims = self.dims
-        start = least(part.counts) if isinstance(self.options.restate, str) else self.options.restate
+        start = least(part.counts) if isinstance(self.settings.restate, str) else self.settings.restate
         assert start is not None
         option = f"--restate {spelled_time(start, dims)}"
         latest = self.ledger.latest_ingested([self.name])
@@ -158,7 +160,7 @@ class Judgement:
 
     def _find_restated(self, part: Part) -> None:
         """Note the least closed times whose contents change. LateUpdate while an unfinished run has read them."""
-        if self.options.late == "restate" and part.late:
+        if self.settings.late == "restate" and part.late:
             added, since = self.log.scan_files(part.files), self.ledger.since()
             self.changes = Changes(self.log, added.clear(), added)
             if since and not self.log.collect(added.select(is_beyond(self.dims, since).all())).item():

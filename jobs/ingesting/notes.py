@@ -12,10 +12,9 @@ from ddcore.io.sources.known import Known, Rows
 from ddcore.io.sources.row_checks import Layout, listed_names
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.engines import Layouts
-from ddcore.jobs.ingesting.snapshots import Snapshots
 
 __all__ = [
-    "empty", "ignored_notes", "known_notes", "left_out", "repeat_note", "replaced_notes", "series_notes", "shown_count",
+    "empty", "ignored_notes", "known_notes", "left_out", "repeat_note", "replaced_notes", "shown_count",
     "shown_part", "sweep_note",
 ]  # fmt: skip
 
@@ -38,14 +37,6 @@ def ignored_notes(layouts: Layouts, ignore: Sequence[str] = ()) -> list[str]:
         if columns := _spare(source, layout, ignore):
             by_columns.setdefault(columns, []).append(source.name)
     return [f"{_shorten(names)}: columns left out: {listed_names(columns)}" for columns, names in by_columns.items()]
-
-
-def series_notes(found: Snapshots) -> list[str]:
-    """A note on the snapshots that are left out."""
-    if not found.known:
-        return []
-    are = "snapshot was" if found.known == 1 else "snapshots were"
-    return [f"{found.known} {are} taken in before and {'is' if found.known == 1 else 'are'} left out"]
 
 
 def sweep_note(transaction: int | None, number: int) -> str:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from ddcore.base.errors import DataError, LateUpdate, UsageError
-from ddcore.io.delta.tables import TableState
-from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.digests import Digest
 from ddcore.io.project.times import Time, coordinates, is_open, named, time_of
 from ddcore.io.project.times import shown as spelled_time
-from ddcore.io.sources.intake import fitted
-from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.intake import Part, fitted
+from ddcore.io.sources.positions import Position, last_positions
 from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
+from ddcore.jobs.ingesting.labels import snapshot_names
+from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["Snapshots", "new_snapshots", "next_version"]
+__all__ = ["SnapshotReader", "next_version"]
 
 _NAMED = 3
 
@@ -27,69 +28,77 @@ _NAMED = 3
 Parts = tuple[tuple[Source, Layout], ...]
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """The snapshots of a command: the layouts of the parts of each that is ``new``, and how many are ``known``, the
-    last of them taken in by ``ingest``.
-    """
+@dataclass(eq=False, kw_only=True)
+class SnapshotReader(Reader):
+    """Reads the snapshots that are ``new``, at ``times``, as what each changes in the content before it."""
 
-    new: Mapping[Snapshot, Parts]
-    known: int
-    ingest: int
+    snapshots: Sequence[Snapshot]
+    checks_counts: bool = False
+    new: Mapping[Snapshot, Parts] = field(default_factory=dict)
+    times: Sequence[Time] = ()
 
-    @property
-    def parts(self) -> list[tuple[Source, Layout]]:
-        """The parts of all new ones."""
-        return [part for parts in self.new.values() for part in parts]
+    def look(self, ledger: Ledger) -> None:
+        """Find the snapshots that the input has not taken in; for a restatement all of them.
 
-    def series(
-        self, log: ChangeLog, state: TableState | None, rules: Rules, times: Sequence[Time], restated: Time | None
-    ) -> Series:
-        """The new ones as a source of updates of ``log``, at these times: against its content at ``state``, with
-        ``restated`` only that before.
+        A snapshot is known if the last ingest from its place took in the same content. DataError for a new one before a
+        known one, because the versions of snapshots follow each other, and for one without rows.
         """
-        until = coordinates(times[0]) if restated is None else (coordinates(restated)[0] - 1,)
+        snapshots, index = self.snapshots, ledger.ingest_index(self.name)
+        unknown: list[Position | None] = [None] * len(snapshots)
+        places = unknown if self.again else last_positions(ledger, index, snapshots, self.project.root)
+        known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
+        last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
+        for number, is_known in enumerate(known[: last + 1]):
+            if not is_known:
+                before, place = places[number], places[last]
+                assert place is not None
+                what = "is new" if before is None else "has changed since it was taken in"
+                raise DataError(
+                    f"{snapshots[number].name}: {what}, and comes before {snapshots[last].name}, which ingest "
+                    f"{place[0]} took in",
+                    "snapshots follow each other: name only those after it; or restate the history from its version on "
+                    "with all snapshots from there: --restate V",
+                )
+        self.new = {
+            each: self.new.get(each) or _fitted(each, self.rules)
+            for each, is_known in zip(snapshots, known, strict=True)
+            if not is_known
+        }
+        self.layouts, self.is_new = [part for parts in self.new.values() for part in parts], bool(self.new)
+        self.ingest = max((p[0] for p, is_known in zip(places, known, strict=True) if is_known and p), default=0)
+        are, out = ("snapshot was", "is") if sum(known) == 1 else ("snapshots were", "are")
+        self.notes = [f"{sum(known)} {are} taken in before and {out} left out"] if any(known) else []
+
+    def read(self, work: Work) -> Part:
+        """Compare the new ones, each with the one before it."""
+        restated, dims = work.restated(), self.rules.dims
+        time = None if self.rules.time is None else time_of(self.rules.time)
+        self.times = times_of(work.ledger, self.name, len(self.new), time, restated=restated, dims=dims)
+        series = self._series(work, restated)
+        layout = Layout(series.name, {name: name for name in work.rules.columns}, {}, False, ())
+        part = work.take([(series, layout)], [*self.new])
+        part.counts = {**dict.fromkeys(self.times, (0, 0)), **part.counts}
+        return part
+
+    def _series(self, work: Work, restated: Time | None) -> Series:
+        """The new ones as a source of updates: against the content of the log, with ``restated`` only that before."""
+        until = coordinates(self.times[0]) if restated is None else (coordinates(restated)[0] - 1,)
         first, *others = self.new
         name = (
             ", ".join(each.name for each in self.new) if len(others) < _NAMED else f"{first.name} .. {others[-1].name}"
         )
-        each = tuple((coordinates(time), parts) for time, parts in zip(times, self.new.values(), strict=True))
-        return Series(name, first.path, log=log, state=state, until=until, rules=rules, snapshots=each)
+        each = tuple((coordinates(time), parts) for time, parts in zip(self.times, self.new.values(), strict=True))
+        return Series(name, first.path, log=work.log, state=work.base, until=until, rules=self.rules, snapshots=each)
 
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+        """Their dates, and those in the names of their files."""
+        del part
+        return snapshot_names(list(self.new), self.times)
 
-def new_snapshots(
-    ledger: Ledger | None, name: str, snapshots: Sequence[Snapshot], rules: Rules, root: Path, *, again: bool,
-    fits: Mapping[Snapshot, Parts] | None = None,
-) -> Snapshots:  # fmt: skip
-    """The snapshots that the input ``name`` has not taken in; with ``again`` all of them, for a restatement.
-
-    A snapshot is known if the last ingest from its place took in the same content. ``fits``: layouts from before.
-    DataError for a new one before a known one, because the versions of snapshots follow each other, and for one without
-    rows.
-    """
-    index = IngestIndex() if ledger is None else ledger.ingest_index(name)
-    places = [None] * len(snapshots) if ledger is None or again else last_positions(ledger, index, snapshots, root)
-    known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
-    last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
-    for number, is_known in enumerate(known[: last + 1]):
-        if not is_known:
-            before, place = places[number], places[last]
-            assert place is not None
-            what = "is new" if before is None else "has changed since it was taken in"
-            raise DataError(
-                f"{snapshots[number].name}: {what}, and comes before {snapshots[last].name}, which ingest {place[0]} "
-                "took in",
-                "snapshots follow each other: name only those after it; or restate the history from its version on "
-                "with all snapshots from there: --restate V",
-            )
-    fits = fits or {}
-    new = {
-        each: fits.get(each) or _fitted(each, rules)
-        for each, is_known in zip(snapshots, known, strict=True)
-        if not is_known
-    }
-    ingests = [place[0] for place, is_known in zip(places, known, strict=True) if is_known and place is not None]
-    return Snapshots(new, sum(known), max(ingests, default=0))
+    def digests(self, part: Part) -> Sequence[Digest]:
+        """Those of what each changes."""
+        digests = next(iter(part.digests.values()), {})
+        return [digests.get(time, Digest()) for time in self.times]
 
 
 def _fitted(snapshot: Snapshot, rules: Rules) -> Parts:

@@ -4,101 +4,138 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from datetime import datetime
 
 from ddcore.base.errors import DataError, UsageError
 from ddcore.base.lattice import le
-from ddcore.io.delta.tables import TableState
-from ddcore.io.ledger.ingest_index import IngestIndex
+from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.digests import Digest
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, coordinates, named, time_of
 from ddcore.io.project.times import example as example_time
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
-from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.intake import Part
+from ddcore.io.sources.positions import Position, last_positions
 from ddcore.io.sources.row_checks import Layout, Rules
 from ddcore.io.sources.source import Source
-from ddcore.io.sources.upserts import ABSENT, REDELIVERED, SKIPPED, EventLog
+from ddcore.io.sources.upserts import ABSENT, REDELIVERED, ROWS, SKIPPED, EventLog
+from ddcore.jobs.ingesting.engines import Layouts
+from ddcore.jobs.ingesting.labels import source_dates
+from ddcore.jobs.ingesting.notes import empty
+from ddcore.jobs.ingesting.settings import IngestSettings
 from ddcore.jobs.ingesting.snapshots import next_version
+from ddcore.jobs.ingesting.work import Reader, Work
 from ddcore.text.wording import listed, meant
 
-__all__ = ["EVENT_FORMS", "EventOptions", "EventSources", "events_of", "find_events", "tally_notes"]
-
-EVENT_FORMS = ("upsert", "op", "debezium")
-
-Layouts = tuple[tuple[Source, Layout], ...]
+__all__ = ["EventReader", "events_of", "tally_notes"]
 
 
-@dataclass(frozen=True)
-class EventOptions:
-    """How the rows of sources are events: see :class:`ddcore.io.sources.events.Events`. ``key``: without columns, that
-    of dd.toml.
+@dataclass(eq=False, kw_only=True)
+class EventReader(Reader):
+    """Reads the events of sources that are new, as what they change in the input's log. All new events get one time, if
+    the sources do not say it.
     """
 
-    key: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    op: str | None = None
-    words: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EventSources:
-    """The sources of a command: those that are ``new``, and how many are ``known``, the last of them taken in by
-    ``ingest``; ``others`` are ingests that took in other events from the place of a new one.
-    """
-
+    sources: Sequence[Source]
     events: Events
-    new: Layouts
-    known: int
-    ingest: int
-    others: Mapping[str, int]
+    _all: Layouts = field(default_factory=list)
 
-    def log(self, log: ChangeLog, state: TableState | None, time: Time | None, restated: Time | None) -> EventLog:
-        """The new ones as a source of updates of ``log``; with ``restated`` against its content before."""
-        names = [source.name for source, _ in self.new]
-        name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        at = None if time is None else coordinates(time)
-        events = replace(self.events, rules=replace(self.events.rules, fallback=at))
-        return EventLog(
-            name, self.new[0][0].path, log=log, state=state, events=events, parts=self.new, time=at,
-            before=None if restated is None else coordinates(restated)[0],
-        )  # fmt: skip
+    def look(self, ledger: Ledger) -> None:
+        """Find the sources that the input has not taken in as they are now; for a restatement all of them."""
+        self._all = self._all or self._fitted()
+        index, root = ledger.ingest_index(self.name), self.project.root
+        unknown: list[Position | None] = [None] * len(self._all)
+        places = unknown if self.again else last_positions(ledger, index, [source for source, _ in self._all], root)
+        self.layouts, self.notes, ingests, others = [], [], [0], []
+        for one, place in zip(self._all, places, strict=True):
+            if place is not None and one[0].is_at(place[1]):
+                ingests.append(place[0])
+                continue
+            self.layouts.append(one)
+            if place is not None and not self.events.key:
+                took = f"ingest {place[0]} took in other events under that name; all of its events are added"
+                others.append(f"{one[0].name}: {took}")
+        self.ingest, known, self.is_new = max(ingests), len(ingests) - 1, bool(self.layouts)
+        are = "source was" if known == 1 else "sources were"
+        self.notes = [*([f"{known} {are} taken in before and left out"] if known else []), *others]
 
-    def notes(self) -> list[str]:
-        """Notes on the sources that are left out, and without a key on those that have changed."""
-        are = "source was" if self.known == 1 else "sources were"
-        notes = [f"{self.known} {are} taken in before and left out"] if self.known else []
-        if not self.events.key:
-            notes += [
-                f"{name}: ingest {number} took in other events under that name; all of its events are added"
-                for name, number in self.others.items()
-            ]
-        return notes
+    def _fitted(self) -> Layouts:
+        """The sources with their layouts. DataError for one that does not fit, and where only some have versions."""
+        declared = [self.events.declared(source) for source in self.sources]
+        layouts = [(source, self.events.fit(source)) for source in declared]
+        timed = [_has_time(layout, self.rules) for _, layout in layouts]
+        if any(timed) and not all(timed):
+            without, one = (layouts[timed.index(each)][0].name for each in (False, True))
+            raise DataError(
+                f"{without}: has no version column, but {one} has",
+                "ingest them one after the other",
+            )
+        return layouts
 
-    def time(self, ledger: Ledger, name: str, restated: Time | None) -> Time | None:
+    def read(self, work: Work) -> Part:
+        """Compare the events with the log."""
+        restated = work.restated()
+        source = self._log(work, self._time(work.ledger, restated), restated)
+        part = work.take([(source, source.layout())], [one for one, _ in self.layouts])
+        part.rows = part.tallies.get(ROWS, 0)
+        if not part.rows:
+            raise empty(self.places)
+        work.notes += tally_notes(part.tallies, self.events.order)
+        if self.again:
+            part.counts = {**({} if restated is None else {restated: (0, 0)}), **part.counts}
+        elif not part.files:
+            self.is_new, self.ingest = False, 0
+        return part
+
+    def _time(self, ledger: Ledger, restated: Time | None) -> Time | None:
         """The time of all events; None if the sources say it. UsageError where it may not be."""
-        rules = self.events.rules
-        if any(set(rules.dims) & {*layout.source_columns, *layout.folders} for _, layout in self.new):
+        rules = self.rules
+        if any(_has_time(layout, rules) for _, layout in self.layouts):
             return None
         if rules.time is None:
-            return next_version(ledger, name) if restated is None else restated
-        time, latest = time_of(rules.time), ledger.latest_ingested([name])
+            return next_version(ledger, self.name) if restated is None else restated
+        time, latest = time_of(rules.time), ledger.latest_ingested([self.name])
         if len(rules.dims) > 1 and latest is not None and not le(coordinates(latest), rules.time):
             raise UsageError(
-                f"--version {spelled_time(time, rules.dims)}: the input {name} has rows up to "
+                f"--version {spelled_time(time, rules.dims)}: the input {self.name} has rows up to "
                 f"{named(latest, rules.dims)}, and with several time dimensions events come at or after all of them",
                 "name a time at or beyond that",
             )
         return time
 
+    def _log(self, work: Work, time: Time | None, restated: Time | None) -> EventLog:
+        """The new sources as one of updates; with ``restated`` against the log's content before."""
+        names = [source.name for source, _ in self.layouts]
+        name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        at = None if time is None else coordinates(time)
+        events = replace(self.events, rules=replace(self.rules, fallback=at))
+        return EventLog(
+            name, self.layouts[0][0].path, log=work.log, state=work.base, events=events, parts=tuple(self.layouts),
+            time=at, before=None if restated is None else coordinates(restated)[0],
+        )  # fmt: skip
 
-def events_of(project: Project, name: str, form: str, options: EventOptions, rules: Rules, *, again: bool) -> Events:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+        """The dates of the files."""
+        sources = [source for source, _ in self.layouts]
+        return source_dates(sources, {source.name: part.counts for source in sources}), ()
+
+    def digests(self, part: Part) -> Sequence[Digest]:
+        """None: events are recognised by their files."""
+        del part
+        return [Digest()] * len(self.layouts)
+
+
+def _has_time(layout: Layout, rules: Rules) -> bool:
+    return any(dim in layout.source_columns or dim in layout.folders for dim in rules.dims)
+
+
+def events_of(project: Project, name: str, settings: IngestSettings, rules: Rules) -> Events:
     """How the events of an ingest are read. UsageError for a key, an order or a version that cannot be."""
-    key = options.key or project.keys.get(name, ())
-    for option, columns in (("--key", key), ("--order-by", options.order)):
+    form, key, order = settings.form, settings.key or tuple(project.keys.get(name, ())), settings.order_by
+    for option, columns in (("--key", key), ("--order-by", order)):
         for column in columns:
             if column not in rules.schema:
                 raise UsageError(
@@ -109,19 +146,19 @@ def events_of(project: Project, name: str, form: str, options: EventOptions, rul
                 raise UsageError(f"{option} {column}: the column is a list or struct", "name columns of plain types")
         if len(set(columns)) < len(columns):
             raise UsageError(f"{option} {','.join(columns)}: names a column twice", "name each column once")
-    if both := [column for column in key if column in options.order]:
+    if both := [column for column in key if column in order]:
         raise UsageError(f"--order-by {both[0]}: is a column of the key", "the order tells values of one key apart")
-    if options.order and not key:
+    if order and not key:
         raise UsageError("--order-by without a key", "say which columns tell rows apart: --key COLUMN,...")
     one = len(rules.dims) == 1
-    if not one and (rules.time is None or again):
+    if not one and (rules.time is None or settings.restate is not None):
         raise UsageError(
             f"--{form} with the time dimensions {', '.join(rules.dims)}: all events get one time, without --restate",
             f"say which: --version {example_time(rules.dims)}",
         )
     rules = replace(rules, events=True, fallback=(0,) if one and rules.time is None else None)
     how = Envelopes if form == "debezium" else Events
-    events = how(rules, tuple(key), options.order, options.op if form == "op" else None, options.words)
+    events = how(rules, key, order, settings.op if form == "op" else None, settings.op_values)
     if form == "upsert" and not key:
         raise UsageError(f"--upsert: the input {name} has no key", f"say: --key COLUMN,..., or write key = [...] under "
                          f"[inputs.{name}] in dd.toml")  # fmt: skip
@@ -131,38 +168,6 @@ def events_of(project: Project, name: str, form: str, options: EventOptions, rul
             "name the column that says it: --op COLUMN",
         )
     return events
-
-
-def find_events(events: Events, sources: Sequence[Source]) -> Layouts:
-    """The sources with their layouts. DataError for one that does not fit, and where only some have versions."""
-    declared = [events.declared(source) for source in sources]
-    layouts = tuple((source, events.fit(source)) for source in declared)
-    dims = set(events.rules.dims)
-    timed = [bool(dims & {*layout.source_columns, *layout.folders}) for _, layout in layouts]
-    if any(timed) and not all(timed):
-        without, one = (layouts[timed.index(each)][0].name for each in (False, True))
-        raise DataError(
-            f"{without}: has no version column, but {one} has",
-            "ingest them one after the other",
-        )
-    return layouts
-
-
-def new_events(ledger: Ledger, name: str, events: Events, layouts: Layouts, root: Path, *, again: bool) -> EventSources:
-    """The sources that the input has not taken in as they are now; with ``again`` all of them, for a restatement."""
-    index = IngestIndex() if again else ledger.ingest_index(name)
-    sources = [source for source, _ in layouts]
-    places = [None] * len(sources) if again else last_positions(ledger, index, sources, root)
-    new: list[tuple[Source, Layout]] = []
-    ingests, others = [0], dict[str, int]()
-    for one, place in zip(layouts, places, strict=True):
-        if place is not None and one[0].is_at(place[1]):
-            ingests.append(place[0])
-            continue
-        new.append(one)
-        if place is not None:
-            others[one[0].name] = place[0]
-    return EventSources(events, tuple(new), len(ingests) - 1, max(ingests), others)
 
 
 def tally_notes(tallies: Mapping[str, int], order: Sequence[str]) -> list[str]:

@@ -11,21 +11,21 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import LARGEST_TIME, Time, coordinates, corners, is_open, parse
 from ddcore.io.storage.store import is_folder
 from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs.ingesting.settings import FIRST, Version
 
-__all__ = ["NEXT", "Version", "following", "version_of"]
+__all__ = ["NEXT", "following", "found_ledger", "start_of", "version_of"]
 
 NEXT = "next"  # the version after all that the input has; with several dimensions, the coordinate after all
-Version = Time | str | tuple[int | str, ...]
 
 
-def version_of(text: str | None, project: Project) -> Version | None:
+def version_of(version: Version | None, project: Project) -> Version | None:
     """What ``--version`` says: a time, ``next``, or with several dimensions coordinates of which some are ``next``.
 
     A name is a label that a version has: a date means no version near it, because rows are written there. UsageError.
     """
-    if text is None or text.strip() == NEXT:
-        return None if text is None else NEXT
-    names = VersionNames(project.dims, lambda: _labels(Warehouse(project.warehouse)))
+    if not isinstance(version, str) or version.strip() == NEXT:
+        return NEXT if isinstance(version, str) else version
+    names = VersionNames(project.dims, lambda: found_ledger(project).labels())
     new = set[int]()
 
     def by_name(part: str, place: int) -> int:
@@ -34,7 +34,7 @@ def version_of(text: str | None, project: Project) -> Version | None:
         new.add(place)
         return 0
 
-    time = parse(text, project.dims, "--version", by_name)
+    time = parse(version, project.dims, "--version", by_name)
     if not new:
         return time
     if isinstance(time, int):
@@ -42,8 +42,18 @@ def version_of(text: str | None, project: Project) -> Version | None:
     return tuple(NEXT if place in new else each for place, each in enumerate(time))
 
 
-def _labels(warehouse: Warehouse) -> list[str]:
-    return Ledger.load(warehouse).labels() if is_folder(warehouse.ledger) else []
+def start_of(start: Time | str | None, project: Project) -> Time | str | None:
+    """What ``--restate`` says, by numbers or names: a time, or ``first``. UsageError."""
+    if not isinstance(start, str) or start == FIRST:
+        return start
+    names = VersionNames(project.dims, lambda: Ledger.load(Warehouse(project.warehouse)).labels())
+    return names.time(start, "--restate", begins=True)
+
+
+def found_ledger(project: Project) -> Ledger:
+    """The ledger as it is now, without its lock; an empty one where there is no warehouse yet."""
+    warehouse = Warehouse(project.warehouse)
+    return Ledger.load(warehouse) if is_folder(warehouse.ledger) else Ledger(warehouse)
 
 
 def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> tuple[int, ...]:

@@ -153,7 +153,7 @@ class _Tested:
         return (int(version) for version in versions[np.cumsum(change)[:-1] > 0])
 
     def _on_grid(self, running: pl.DataFrame, history: pl.DataFrame) -> Iterator[Time]:
-        """The same with several: also at joins of times with rows."""
+        """The times to look at with several dimensions: also joins of times with rows."""
         inside = self.commits.upcoming.times.condition(self.dims) & (pl.col("_count") != 0)
         known = {time_of(time) for time in running.filter(inside).select(self.dims).unique().iter_rows()}
         return (time for time in ordered(known | {*self.times}) if time in known or len(self._at(history, time)))

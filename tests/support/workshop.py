@@ -20,7 +20,6 @@ import polars as pl
 from deltalake import write_deltalake
 from forks import Ended, Forks
 from places import local
-from warehouses import unnumbered
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import tables
@@ -383,10 +382,6 @@ def _restated(shop: Workshop, folder: Path) -> None:
     shop.done(folder, "ingest", "roads", "fixed.csv", "--restate", "2")
 
 
-def _unnumbered(_: Workshop, folder: Path) -> None:
-    unnumbered(folder / "warehouse")
-
-
 BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
@@ -403,7 +398,6 @@ BASES: dict[str, tuple[str, Build]] = {
     "half folded": ("times", _half_folded),
     "several runs": ("folded", _several_runs),
     "compacted": ("several runs", _compacted),
-    "unnumbered": ("folded", _unnumbered),
     "many runs": ("ingested", _many_runs),
 }
 
@@ -452,7 +446,6 @@ COMMANDS = {  # the project's state, and the command
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),
-    "run on a warehouse of an older format": ("unnumbered", "run"),
     "run from an earlier version": ("folded", "run", "--from-version", "1"),
     "run that appends corrections": ("folded", "run", "--from-version", "1", "--corrections", "append"),
     "run of a changed program": ("changed", "run"),

@@ -13,7 +13,6 @@ from programs import Case
 
 from ddcore import reference
 from ddcore.base.lattice import frontier
-from ddcore.io.delta import heads
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
@@ -51,8 +50,8 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     counts, upper = accumulate_counts(frame, dims), ledger.open_from(name)
     late = frontier(coordinates(time) for time in counts if upper is not None and not is_open(time, upper))
     record = IngestRecord(
-        number, name, (Source("test", str(number)),), least(counts), greatest(counts), len(frame), counts, (), table,
-        dims=dims if len(dims) > 1 else (), restates=late,
+        number, name, (Source("test", f"{0:032x}:{number:x}"),), least(counts), greatest(counts), len(frame), counts,
+        (), table, dims=dims if len(dims) > 1 else (), restates=late, columns=tuple(project.input_schema(name)),
     )  # fmt: skip
     ledger.append(record)
 
@@ -67,18 +66,3 @@ def log_of(project: Project, name: str, schema: Any) -> pl.DataFrame:
     warehouse = Warehouse(project.warehouse)
     log = ChangeLog(warehouse.output(name), schema, project.dims)
     return log.collect(log.scan(Ledger.load(warehouse).table(f"outputs/{name}")))
-
-
-def unnumbered(warehouse: Path) -> None:
-    """Make it a warehouse from before formats had numbers: its ledger was created without a description."""
-    commit = warehouse / "ledger" / "_delta_log" / f"{0:020d}.json"
-    actions = [json.loads(line) for line in commit.read_text().splitlines()]
-    (metadata,) = [action["metaData"] for action in actions if "metaData" in action]
-    assert metadata["description"].startswith("ledger of ddcore, format ")
-    metadata["description"] = None
-    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    for later in commit.parent.glob("*.json"):  # nor did commits carry the head of the table
-        actions = [json.loads(line) for line in later.read_text().splitlines()]
-        for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
-            info.pop(heads.NOTE, None)
-        later.write_text("".join(json.dumps(action) + "\n" for action in actions))

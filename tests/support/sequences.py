@@ -31,7 +31,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
-from ddcore.jobs.ingest import ingest
+from ddcore.jobs.ingest import IngestSettings, ingest
 from ddcore.jobs.undo import undo
 
 __all__ = ["Life", "Op", "lived", "ops_of", "smallest"]
@@ -594,8 +594,10 @@ def called(*words: str) -> Ended:
         elif words[0] == "ingest":
             restate = values.get("--restate")
             report = ingest(
-                project, words[1], [words[2]], engine="inline", late=values.get("--late", "refuse"),
-                restate=restate if restate in (None, "first") else number["--restate"],
+                project, words[1], [words[2]],
+                IngestSettings(late=values.get("--late", "refuse"),
+                               restate=restate if restate in (None, "first") else number["--restate"]),
+                engine="inline",
             )  # fmt: skip
             out = [json.dumps({"nothing_new": report.nothing_new})]
         elif words[0] == "compact":

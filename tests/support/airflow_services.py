@@ -1,7 +1,7 @@
 """Airflow's API server, scheduler and DAG processor as processes of a test, with SQLite, and its REST API.
 
-They are installed once, from ``tests/airflow_requirements.txt``, into an environment of their own: Airflow's libraries
-are not those of the project. That needs the network, as `make setup` does.
+They are installed once, from ``tests/support/airflow_requirements.txt``, into an environment of their own: Airflow's
+libraries are not those of the project. That needs the network, as `make setup` does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-TOP = Path(__file__).resolve().parent.parent
-REQUIREMENTS = TOP / "tests" / "airflow_requirements.txt"
+TOP = Path(__file__).resolve().parent.parent.parent
+REQUIREMENTS = TOP / "tests" / "support" / "airflow_requirements.txt"
 SERVICES = ("api-server", "scheduler", "dag-processor")
 
 

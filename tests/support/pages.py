@@ -16,7 +16,7 @@ from trams import Command
 
 __all__ = ["DOCS", "blocks_of", "follow"]
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
 def blocks_of(page: str) -> list[str]:

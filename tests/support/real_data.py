@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 DATA = REPOSITORY / "sample_data"
 
 

@@ -11,12 +11,13 @@ from places import local
 
 from ddcore.base.schema import parse_schema
 from ddcore.io.delta.deltalog import named_files
+from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingest import IngestReport, ingest
+from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 
 EDGES = {"src": "int64", "dst": "int64"}
 
@@ -53,8 +54,11 @@ class Desk:
             frame.write_parquet(path)
         return str(path)
 
-    def ingest(self, *sources: str, **asked: Any) -> IngestReport:
-        return ingest(self.project, "edges", list(sources), **{"engine": self.engine, **asked})
+    def ingest(self, *sources: str, engine: str = "", labels: Labels = (), **settings: Any) -> IngestReport:
+        """Ingest with these settings; a listener is none of them."""
+        listener, engine = settings.pop("listener", None), engine or self.engine
+        how = IngestSettings(**settings)
+        return ingest(self.project, "edges", list(sources), how, engine=engine, labels=labels, listener=listener)
 
     @property
     def ledger(self) -> Ledger:

@@ -1,0 +1,151 @@
+"""Change logs, and rows to insert: an ingest recognises them by their rows, under any name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from ddcore.base.errors import DataError
+from ddcore.io.ledger.labels import Labels
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import Source as TakenSource
+from ddcore.io.project.times import Time
+from ddcore.io.sources.intake import Part, fitted
+from ddcore.io.sources.known import Earlier, Known, Rows, Seen, find_earlier, identity, stored
+from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.row_checks import Rules, check_complete
+from ddcore.io.sources.source import Source
+from ddcore.jobs.ingesting.labels import source_dates
+from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part
+from ddcore.jobs.ingesting.snapshots import next_version
+from ddcore.jobs.ingesting.work import Reader, Work
+
+__all__ = ["UpdateReader"]
+
+
+@dataclass(eq=False, kw_only=True)
+class UpdateReader(Reader):
+    """Reads updates, or rows that are inserted."""
+
+    sources: Sequence[Source]
+    keeps_positions: bool = False
+    _seen: list[Seen] = field(default_factory=list)
+
+    def look(self, ledger: Ledger) -> None:
+        """Find the layouts. What is new is known when the rows are read."""
+        if self.layouts:
+            return
+        try:
+            self.layouts = fitted(self.sources, self.rules)
+        except DataError:
+            former = ledger.ingest_index(self.name).former_columns(self.rules.schema)
+            if not former:
+                raise
+            self.rules = replace(self.rules, added=frozenset(self.rules.schema).difference(*former))
+            self.layouts = fitted(self.sources, self.rules)
+        if all(source.row_count() == 0 for source, _ in self.layouts):
+            raise empty(self.places)
+
+    def update_rules(self, ledger: Ledger) -> Rules:
+        """The rules, with the version of rows that have none."""
+        if self.rules.fallback is None:
+            return self.rules
+        return replace(self.rules, fallback=(next_version(ledger, self.name),))
+
+    def read(self, work: Work) -> Part:
+        """Read all rows, and again without those that the log holds, if there are any."""
+        if self.rules.appends:
+            work.notes.append("every row counts as inserted")
+            work.intake = replace(work.intake, grown=self._appended_to(work))
+        part = work.take(self.layouts)
+        if not part.rows:
+            raise empty(self.places)
+        known, earlier = self._recognise(work, part)
+        fresh = [(source, layout) for source, layout in self.layouts if not _is_complete(known.get(source.name))]
+        if not any(part.digests.get(source.name) for source, _ in fresh):
+            work.notes += replaced_notes(known, self.name)
+            self.is_new, self.ingest = False, max((one.number for one in known.values()), default=0)
+            return part
+        for _, layout in fresh:
+            check_complete(layout)
+        if known:
+            work.notes += [*known_notes(known), *replaced_notes(known, self.name)]
+            work.sweep()
+            grown = {name: one.part for name, one in known.items() if one.part is not None}
+            work.intake, self.layouts = replace(work.intake, known=grown), fresh
+            part = work.take(fresh)
+        self._seen = self._identities(work, part)
+        for one in self._seen:
+            work.notes += _overlap_notes(work, earlier, one) if one.name not in known else ()
+        self.rests_on = tuple(sorted({one.number for one in known.values() if one.part is not None}))
+        if not part.files and not self.again:
+            work.notes.append("its updates cancel out at each version: nothing changes")
+            self.is_new = False
+        return part
+
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+        """The dates of the files."""
+        return source_dates((source for source, _ in self.layouts), part.digests), ()
+
+    def taken(self, work: Work, part: Part) -> tuple[TakenSource, ...]:
+        """The sources with the digests of all their rows; of rows without times the number of the last one."""
+        ends = {name: f"rows-{last}" for name, last in part.ends.items() if last is not None}
+        return tuple(
+            TakenSource(one.identity, stored(one.whole, work.intake.key), ends.get(one.name, "")) for one in self._seen
+        )
+
+    def _appended_to(self, work: Work) -> dict[str, int]:
+        """The sources to which rows may have been appended, and the number of the last row that was taken in."""
+        sources = [source for source, _ in self.layouts]
+        taken = zip(sources, last_positions(work.ledger, work.index, sources, self.project.root), strict=True)
+        return {source.name: int(place[1][5:]) for source, place in taken if place and place[1].startswith("rows-")}
+
+    def _identities(self, work: Work, part: Part, former: int | None = None) -> list[Seen]:
+        """The sources as the ledger names them: by paths relative to the project, from any working folder.
+
+        ``former``: with digests over columns that the input had before, by their place in the intake.
+        """
+        digests = part.digests if former is None else part.former[former]
+        grown, begun = work.intake.grown, part.beginnings
+        return [
+            Seen(
+                source.name,
+                identity(source, self.project.root),
+                source.member,
+                digests.get(source.name, {}),
+                (Rows(grown[source.name]), begun[source.name]) if begun.get(source.name) and former is None else None,
+            )
+            for source, _ in self.layouts
+        ]
+
+    def _recognise(self, work: Work, part: Part) -> tuple[dict[str, Known], Earlier]:
+        """The sources that the log holds, or parts of them, by name: also those of before the input got columns. And
+        the earlier ingests with its present columns.
+        """
+        number, root = work.intake.number, self.project.root
+        sources = self._identities(work, part)
+        earlier = find_earlier(work.ledger, work.index, sources, root, tuple(self.rules.schema))
+        known = earlier.recognise(sources, number)
+        for place, columns in enumerate(work.former):
+            rest = [one for one in self._identities(work, part, place) if one.name not in known]
+            if rest:
+                seen = find_earlier(work.ledger, work.index, rest, root, columns).recognise(rest, number)
+                known |= {name: one for name, one in seen.items() if one.number != number}
+        return known, earlier
+
+
+def _overlap_notes(work: Work, earlier: Earlier, source: Seen) -> Iterator[str]:
+    """A note if rows of a source may be in the log already, and are added all the same."""
+    if before := earlier.other_rows(source):
+        yield f"{source.name}: ingest {before} took in other rows under that name; all of its rows are added"
+    elif one := earlier.beginning(source):
+        yield (
+            f"{source.name}: begins with the rows that ingest {one.number} took in from another place, "
+            f"{shown_part(one)}; all of its rows are added. If it is that file, moved, take this back with: "
+            f"ddcore ingest --undo {work.intake.number}"
+        )
+
+
+def _is_complete(known: Known | None) -> bool:
+    return known is not None and known.part is None
