@@ -13,7 +13,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -278,13 +277,6 @@ def _loaded(text: str) -> _Json:
     return outer[0][0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Bound(Foreign):
-    """What :func:`share` has made of its values."""
-
-    value: Tree
-
-
 class _Reader:
     """Reads JSON. ``has_shared``: whether parts may be shared, see :func:`share`; they are in all places that name
     them.
@@ -326,7 +318,7 @@ class _Reader:
             case {"Field": [str(name)]} if name in self._shared:
                 return self._shared[name]
             case {"StructEval": {"evaluation": [_]}} if self._has_shared:
-                return _Bound("StructEval", node["StructEval"], "struct_eval", parts[1])
+                return Foreign("StructEval", parts[1], "struct_eval")
             case {"NonFinite": str(text)}:
                 return Literal("Float64", float(text))
             case "Element":
@@ -341,15 +333,16 @@ class _Reader:
 
     def _call(self, node: _Json, function: _Json, parts: list[Tree]) -> Tree:
         name, options = _named(function)
-        if (name, options) == ("StructExpr.FieldByName", "=") and isinstance(parts[0], _Bound):
-            return parts[0].value
         match name, parts:
+            case "StructExpr.FieldByName", [Foreign("StructEval", value)] if options == "=" and self._has_shared:
+                bound: Tree = value
+                return bound
             case "Boolean.IsIn" | "Sql.IsIn", [value, Literal("Series") as listed]:
                 # Membership in a series is membership in a list of its values; Polars stores both alike.
                 if name == "Sql.IsIn":  # its list comes as a series with one row
                     (values,) = syntax.values(listed)
                     return Call("Boolean.IsIn", (value, read(pl.lit(values.to_list(), pl.List(values.dtype)))), options)
-                return Call(name, (value, replace(listed, dtype="List")), options)
+                return Call(name, (value, listed._replace(dtype="List")), options)
         return Call(name, tuple(parts), options) if name else _foreign(node)
 
     def _eval(self, body: _Json, value: Tree) -> Tree:
