@@ -54,7 +54,14 @@ def several(*kinds: Kind) -> tuple[Kind, ...]:
 
 
 class inline:
-    """A small helper of kernels, compiled into each of them."""
+    """A small helper of kernels, compiled into each place that calls it.
+
+    LLVM itself leaves such a function apart, because an array is some ten arguments to it. Each call of one then passes
+    them in memory and counts references to its arrays by locked instructions, which takes longer than the few rows of a
+    key.
+    """
+
+    forced = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
@@ -66,11 +73,19 @@ class inline:
     @cached_property
     def dispatcher(self) -> Any:
         """What numba compiles where a kernel calls the helper."""
-        return _jit(self.py_func)
+        return _jit(self.py_func, inlined=self.forced)
 
 
-def _jit(function: Callable[..., Any], *signatures: Any) -> Any:
-    return _numba().njit(*signatures, nogil=True, error_model="numpy", inline="never")(function)
+class apart(inline):
+    """A helper that is long, or seldom called: one function that its callers share."""
+
+    forced = False
+
+
+def _jit(function: Callable[..., Any], *signatures: Any, inlined: bool = False) -> Any:
+    """``inlined``: LLVM compiles it into its callers, however long it is."""
+    options = {"nogil": True, "error_model": "numpy", "inline": "never", "forceinline": inlined}
+    return _numba().njit(*signatures, **options)(function)
 
 
 @functools.lru_cache(maxsize=1)
