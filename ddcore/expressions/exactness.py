@@ -16,7 +16,7 @@ every batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
@@ -206,7 +206,7 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
             f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
         )
     inside = types.inside(element)
-    result = replace(tree, part=_element(tree, tree.part, inside))
+    result = tree._replace(part=_element(tree, tree.part, inside))
     if polars_json.own_depth(result, []) > polars_json.DEEPEST:  # a part of it cannot become a column
         raise polars_json.too_deep(tree)
     return result
