@@ -20,7 +20,7 @@ from ddcore.jobs.setup import compile_kernels
 SCHEMA = {"dependencies": {"package": "string", "dependency": "string"}}
 
 
-def main(log_file: str, *, each: bool) -> None:
+def main(log_file: str, *, each: bool = False) -> None:
     """Fold once, or each version by itself; print the figures."""
     example, log = example_function("packages", "program"), pl.read_parquet(log_file)
     compile_kernels()

@@ -7,7 +7,7 @@ has them: its components take edges as they are, where :mod:`ddcore.algorithms` 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,7 +68,7 @@ WORKLOADS: dict[str, Callable[..., dict[str, dd.Collection]]] = {
 }
 
 
-def main(workload: str, edges_file: Path, changes_file: Path, nodes: int) -> None:
+def main(workload: str, edges_file: Path, changes_file: Path, nodes: int, *, threads: int = 1) -> None:
     """Load version 0, replay the others, print the figures."""
     program = WORKLOADS[workload]
     inputs, schemas = {"edges": read_edges(edges_file)}, {"edges": {"src": "int64", "dst": "int64"}}
@@ -77,7 +77,7 @@ def main(workload: str, edges_file: Path, changes_file: Path, nodes: int) -> Non
         inputs["nodes"] = own.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64))
         schemas["nodes"] = {"node": "int64"}
     changes = read_changes(changes_file)
-    measure(program, schemas, inputs, changes, _checksum)
+    measure(program, schemas, inputs, changes, _checksum, threads=threads)
 
 
 def _checksum(log: pl.DataFrame) -> int:
@@ -87,4 +87,10 @@ def _checksum(log: pl.DataFrame) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    parser = argparse.ArgumentParser(prog="python -m bench.graph_engine")
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("edges_file", type=Path)
+    parser.add_argument("changes_file", type=Path)
+    parser.add_argument("nodes", type=int)
+    parser.add_argument("--threads", type=int, default=1)
+    main(**vars(parser.parse_args()))

@@ -1,6 +1,7 @@
 """In-process engine against the Rust crate: components plain and prioritised, triangles per node, degrees.
 
 Ratios are of processor time: one thread of ours against one worker of the crate, which also holds on a busy machine.
+Those of components with two threads against two workers are by the clock.
 """
 
 from __future__ import annotations
@@ -45,6 +46,32 @@ def run(rounds: int, size: Mapping[str, int] = SIZE) -> Iterator[Result]:
     for what, figure in (("load", "load"), ("replay of 100 versions", "replay")):
         name = f"components, prioritised, {what}"
         yield _compared(name, "ours, without a priority", figure, both, rounds)
+    yield from _two_threads(files, rounds)
+
+
+def _two_threads(files: rust_peer.GraphFiles, rounds: int) -> Iterator[Result]:
+    """Components. The least of the runs counts: two workers spin while they wait for each other."""
+    name, options = PEERS["components"]
+    arguments = ("components", files.edges, files.changes, files.nodes, "--threads", 2)
+    sides: dict[str, Side] = {
+        "ours": partial(engine, "graph_engine", *arguments, environment=SINGLE),
+        "crate": partial(rust_peer.figures, files, name, options, 2),
+    }
+    least = in_turn(sides, rounds, least=[*sides])
+    agree(least, "changes", "checksum")
+    ours, theirs = least["ours"], least["crate"]
+    for what, figure in (("load", "load"), ("replay of 100 versions", "replay")):
+        yield Result(
+            f"components, {what}, 2 threads",
+            ours[f"{figure}_s"],
+            "crate, 2 workers",
+            theirs[f"{figure}_s"],
+            rounds,
+            ours_cpu_s=ours[f"{figure}_cpu_s"],
+            peer_cpu_s=theirs[f"{figure}_cpu_s"],
+            ours_peak_mib=ours["peak_mib"],
+            peer_peak_mib=theirs["peak_mib"],
+        )
 
 
 def _compared(name: str, peer: str, figure: str, both: tuple[Figures, Figures], rounds: int) -> Result:

@@ -1,4 +1,6 @@
-"""The Rust crate differential-dataflow as a peer: ``bench/peers/ddpeer``, built once into the cache folder."""
+"""Peers in Rust, each built once into the cache folder: ``bench/peers/ddpeer`` on the crate differential-dataflow, and
+``bench/peers/dbsppeer`` on the crate dbsp.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from bench.measure import Failed, Figures, Skipped, prompt_to_prompt
 from bench.peers import generate
 from ddcore.base.cache import cache_folder
 
-SOURCE = Path(__file__).resolve().parent / "peers" / "ddpeer"
+PEERS = Path(__file__).resolve().parent / "peers"
 
 
 @dataclass(frozen=True)
@@ -26,25 +28,22 @@ class GraphFiles:
     nodes: int
 
 
-def binary() -> Path:
-    """The built peer. Building takes cargo, its crates and 2-3 minutes, once per state of the source; raises Skipped
+def binary(peer: str = "ddpeer", duration: str = "2-3 minutes") -> Path:
+    """The built peer. Building takes cargo, its crates and that long, once per state of the source; raises Skipped
     without them.
     """
-    folder = cache_folder() / "bench" / "ddpeer"
-    program = folder / "target" / "release" / "ddpeer"
-    files = (SOURCE / "Cargo.toml", *SOURCE.glob("src/*.rs"))
-    changed = [file for file in files if not _is_copied(file, folder)]
+    program, changed = _state(peer)
     if program.exists() and not changed:
         return program
     cargo = shutil.which("cargo")
     if cargo is None:
         raise Skipped("the Rust peer has to be built, and there is no cargo on PATH")
-    print("building the Rust peer, once: 2-3 minutes", file=sys.stderr, flush=True)
+    print(f"building the Rust peer {peer}, once: {duration}", file=sys.stderr, flush=True)
     program.unlink(missing_ok=True)  # else a build that fails would leave the old one
-    for file in changed:
-        copy = folder / file.relative_to(SOURCE)
+    for file, copy in changed.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(file.read_bytes())
+    folder = _folder(peer)
     if error := _cargo(cargo, "fetch", folder):
         raise Skipped(f"the Rust peer cannot be built: {' '.join(error.split())[-300:]}")
     if error := _cargo(cargo, "build", folder, "--release"):
@@ -52,9 +51,24 @@ def binary() -> Path:
     return program
 
 
-def _is_copied(file: Path, folder: Path) -> bool:
-    copy = folder / file.relative_to(SOURCE)
-    return copy.exists() and copy.read_bytes() == file.read_bytes()
+def is_built(peer: str) -> bool:
+    """Whether the peer need not be built any more."""
+    program, changed = _state(peer)
+    return program.exists() and not changed
+
+
+def _folder(peer: str) -> Path:
+    return cache_folder() / "bench" / peer
+
+
+def _state(peer: str) -> tuple[Path, dict[Path, Path]]:
+    """The program, and the files of its source that were not built, with the copies that cargo reads."""
+    source, folder = PEERS / peer, _folder(peer)
+    copies = {file: folder / file.relative_to(source) for file in (source / "Cargo.toml", *source.glob("src/*.rs"))}
+    changed = {
+        file: copy for file, copy in copies.items() if not copy.exists() or copy.read_bytes() != file.read_bytes()
+    }
+    return folder / "target" / "release" / peer, changed
 
 
 def _cargo(cargo: str, command: str, folder: Path, *options: str) -> str:

@@ -239,6 +239,57 @@ def test_peers_that_cannot_be_had_are_named(bench: Any, tmp_path: Path, monkeypa
     assert not [*tmp_path.rglob("bin")], "nothing half-installed is left"
 
 
+def test_the_closure_is_measured_without_the_peers_that_are_not_there(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer on dbsp is built only when asked for: a program of another state of the source is none."""
+    closure, measure, rust = bench("package_closure"), bench("measure"), bench("rust_peer")
+    monkeypatch.setenv("DDCORE_CACHE", str(tmp_path))
+    built = tmp_path / "bench" / "dbsppeer"
+    for file in ("target/release/dbsppeer", "Cargo.toml", "src/main.rs"):
+        assert not rust.is_built("dbsppeer")
+        (built / file).parent.mkdir(parents=True, exist_ok=True)
+        (built / file).write_bytes((rust.PEERS / "dbsppeer" / file).read_bytes() if "target" not in file else b"")
+    assert rust.is_built("dbsppeer")
+    (built / "src" / "main.rs").write_text("fn main() {}")
+
+    def without(*_: Any) -> None:
+        raise measure.Skipped("no Pathway")
+
+    monkeypatch.setattr(bench("pathway_peer"), "python", without)
+    monkeypatch.setattr(
+        closure, "engine", lambda *_, **__: {"s": 1, "cpu_s": 1, "peak_mib": 1, "changes": 1, "checksum": 1}
+    )
+    results = []
+    with pytest.raises(
+        measure.Skipped, match=r"^no Pathway; .*python -m bench\.dbsp_peer builds it, once: 12 min"
+    ) as skipped:
+        results.extend(closure.run(1))
+    assert "\n" not in str(skipped.value)
+
+
+def test_the_closure_of_dbsp_is_that_of_plain_python(
+    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the peer is built: also a version in which much comes, and one in which all of it goes."""
+    peer, closures = bench("dbsp_peer"), bench("peers.closures")
+    if not bench("rust_peer").is_built(peer.PEER):
+        pytest.skip("the peer on dbsp is not built: python -m bench.dbsp_peer")
+    chain = pl.DataFrame(
+        {"package": [f"p{n:03}" for n in range(200)], "dependency": [f"p{n + 1:03}" for n in range(200)]}
+    )
+    moves = ((0, 1, chain), (1, 2, chain[:1]), (2, -1, chain[100:101]), (7, -1, chain[:100]))
+    log = tmp_path / "log.parquet"
+    pl.concat(
+        rows.with_columns(version=pl.lit(version, pl.Int64), diff=pl.lit(diff, pl.Int64))
+        for version, diff, rows in moves
+    ).write_parquet(log)
+    closures.main(str(log))
+    plain, theirs = json.loads(capsys.readouterr().out), peer.closure(log)
+    assert (theirs["changes"], theirs["checksum"]) == (plain["changes"], plain["checksum"])
+    assert theirs["changes"] > 30_000 and theirs["cpu_s"] > 0 and theirs["peak_mib"] > 1
+
+
 def test_a_benchmark_without_cargo_says_so_in_one_line(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path), "DDCORE_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
@@ -266,7 +317,8 @@ def test_nothing_is_read_from_beside_the_repository(bench: Any) -> None:
                 assert not pattern.search(text), Path(folder, name)
     project, peer = bench("project"), bench("rust_peer")
     assert project.package_set().is_relative_to(TOP) and project.package_set().exists()
-    assert peer.SOURCE.is_relative_to(TOP) and (peer.SOURCE / "src" / "main.rs").exists()
+    assert peer.PEERS.is_relative_to(TOP)
+    assert all((peer.PEERS / name / "src" / "main.rs").exists() for name in ("ddpeer", "dbsppeer"))
 
 
 def test_the_readme_of_the_sample_data_names_every_folder_with_its_licence() -> None:

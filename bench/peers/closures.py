@@ -57,13 +57,17 @@ def reached(package: str, needs: dict[str, set[str]], known: dict[str, set[str]]
 
 def report(changes: Iterable[Change], seconds: float, cpu_seconds: float) -> None:
     """Print the figures of one side: its times, its peak memory so far, and what it computed."""
-    peak = peak_mib()
+    figures = {"s": seconds, "cpu_s": cpu_seconds, "peak_mib": peak_mib()}
+    print(json.dumps({**figures, **outcome(changes)}))
+
+
+def outcome(changes: Iterable[Change]) -> dict[str, int]:
+    """What a side computed: the number of differences, and a checksum over them."""
     count = checksum = 0
     for package, dependency, version, diff in changes:
         count += 1
         checksum += diff * zlib.crc32(f"{package} {dependency} {version}".encode())
-    figures = {"s": seconds, "cpu_s": cpu_seconds, "peak_mib": peak, "changes": count, "checksum": checksum}
-    print(json.dumps(figures))
+    return {"changes": count, "checksum": checksum}
 
 
 def main(log_file: str) -> None:
