@@ -133,7 +133,7 @@ def test_what_was_unpacked_before_is_used_only_if_it_is_what_the_zip_holds(
     assert unpacked(archive) == target and Path(target).stat().st_ino == first, "used as it is"
     content = init_file(target).read_bytes()
     if damage == "changed":
-        init_file(target).write_bytes(content.replace(b"0.1.0", b"6.6.6"))
+        init_file(target).write_bytes(content.replace(b"import", b"export"))
     elif damage == "missing":
         init_file(target).unlink()
     elif damage == "added":

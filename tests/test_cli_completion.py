@@ -16,9 +16,6 @@ import pytest
 from test_cli_main import HEAVY
 from trams import Command
 
-from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.storage.warehouse import Warehouse
-
 _CODE = f"""
 import atexit, json, sys
 atexit.register(lambda: print(json.dumps([name for name in sys.modules if name in {HEAVY!r}]), file=sys.stderr))
@@ -107,19 +104,6 @@ def test_runs_of_a_ledger_whose_files_are_merged(mine: Path, dd: Command) -> Non
         old.unlink()  # merged before: kept for readers only
     assert complete("dd report ", mine) == [str(run) for run in range(9, 0, -1)]
     assert dd("verify", "-q")[0] == 0
-
-
-def test_runs_of_a_ledger_of_an_earlier_release(fresh: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files have no such note: nothing is offered for them, and they are not taken for damaged."""
-    for name in ("links", "starts"):
-        assert dd("ingest", name, f"data/{name}.csv", "-q")[0] == 0
-    with monkeypatch.context() as earlier:
-        earlier.setattr("ddcore.io.ledger.ledger.runs_of", lambda rows: "")
-        assert dd("run", "--to-version", "1", "-q")[0] == 0
-    assert complete("dd report ", fresh) == []
-    assert dd("run", "-q")[0] == 0
-    assert complete("dd report ", fresh) == ["2"]
-    Ledger.load(Warehouse(fresh / "warehouse")).check()
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])

@@ -20,9 +20,27 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["PartialAggregation", "tree"]
+__all__ = ["PartialAggregation", "TreeAggregation", "tree"]
 
 _DISTINCT = "count_distinct"
+
+
+@dataclass(frozen=True, eq=False)
+class TreeAggregation(Aggregation):
+    """An aggregation whose large groups have a tree of partial results."""
+
+    def tree(self, source: Schema) -> Tree | None:
+        """Partial aggregates."""
+        return tree(self, source)
+
+    def step(self, plan: Dataflow, block: Block) -> Step:
+        """The work of an aggregation from rows, and of large groups from their partial results."""
+        step = AggregationStep(self, plan, block)
+        if len(block.ports) > 1:
+            whole = self.tree(plan.arrangements[block.ports[0]].collection)
+            assert whole is not None and isinstance(whole.root, Aggregation)
+            step.of_large = AggregationStep(whole.root, plan, block, 1)
+        return step
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from ddcore.data import encoding
 from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultStep
 from ddcore.operators.base import Linear, Operator
+from ddcore.operators.partial import TreeAggregation
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Targets
 from ddcore.traces.batch import Batch
 from ddcore.traces.trace import Rows
@@ -154,7 +155,7 @@ class Values(Distinct):
 
 
 @dataclass(frozen=True, eq=False)
-class Picks(Aggregation):
+class Picks(TreeAggregation):
     """The aggregates of a group that pick a value."""
 
     name = "agg"

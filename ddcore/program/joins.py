@@ -48,8 +48,8 @@ def keys_once(rows: C, pairs: Mapping[str, str]) -> tuple[C, dict[str, str]]:
     first = {theirs: mine for mine, theirs in reversed([*pairs.items()])}
     once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
     if len(once) < len(pairs):
-        equal = [equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
-        rows = rows.where(*equal)
+        conditions = [equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        rows = rows.where(*conditions)
     return rows, once
 
 
