@@ -115,7 +115,7 @@ def test_the_page_reads_and_streams_with_spark(mine: Path, dd: Command, query: s
         for block in blocks("python")
         if "spark" in block
     ]
-    read, stream, feed, alter = with_spark
+    read, stream, feed = with_spark
     names = execute(read, spark=spark, query=query)
     assert {tuple(row) for row in names["rows"].collect()} == shown(dd, 3)
     execute(stream, spark=spark)
@@ -123,7 +123,6 @@ def test_the_page_reads_and_streams_with_spark(mine: Path, dd: Command, query: s
     log = Counter(pl.read_delta(TABLE).rows())
     assert Counter(pl.read_delta("copy").rows()) == log
     assert Counter(pl.read_delta("feed").select(pl.exclude("^_.*$")).rows()) == log
-    execute(alter, spark=spark)
     assert dd("run")[0] == dd("show", "journeys")[0] == 0
 
 

@@ -301,7 +301,7 @@ def a_job_of_spark_that_fails(patch: pytest.MonkeyPatch) -> Iterator[None]:
 def no_memory(patch: pytest.MonkeyPatch) -> Iterator[None]:
     from ddcore.jobs.engines import inline
 
-    def refuse(*_: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise MemoryError("32 GiB")
 
     with patch.context() as inside:
