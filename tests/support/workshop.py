@@ -247,11 +247,17 @@ class Workshop:
     def placed(project: Path, arguments: Sequence[str]) -> list[str]:
         return [str(project / each) if each.endswith((".csv", ".delta")) else each for each in arguments]
 
+    def temporary(self, folder: Path) -> set[str]:
+        """The temporary files in a project's warehouse."""
+        files = store.entries(self.warehouse(folder).root)
+        return {str(file.place) for file in files if file.place.name.endswith(".tmp")}
+
     def disturb(self, name: str, place: str, n: int, action: str) -> None:
         """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
         scenario, where = self.scenario(name), f"{name}: {place}:{n}={action}"
         folder = self.copy(scenario.base)
         project, arguments = self.project(folder), self.placed(folder, scenario.arguments)
+        left = self.temporary(folder)  # by the killed commands that made the scenario
         ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}={action}")
         is_finished = action.startswith("full") and (place, n) in scenario.later  # what fails is only its compaction
         codes = {0 if is_finished else CODES[action]}
@@ -275,8 +281,7 @@ class Workshop:
         warehouse = self.warehouse(folder)
         assert Ledger.load(warehouse).open_intent() is None, where
         assert not store.is_folder(warehouse.staging), where
-        temporary = [file for file in store.entries(warehouse.root) if file.place.name.endswith(".tmp")]
-        assert not temporary or action == "kill", where
+        assert self.temporary(folder) <= left or action == "kill", where
         self.remove(folder)
 
 
