@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ddcore.base.errors import UsageError
@@ -82,7 +82,7 @@ def ingest(
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
-        reader, found = _reader(project, input_name, sources, settings, rules), found_ledger(project)
+        reader, found = _reader(project, input_name, sources, settings, rules), cache(partial(found_ledger, project))
         reader.look(found)
         if version == NEXT:
             reader.refuse_times()
@@ -95,8 +95,9 @@ def ingest(
             stale_lock = predecessor.tell(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
-            if ledger.last_entry != found.last_entry:  # a command wrote in between, or this one finished another
-                reader.look(ledger)
+            is_looked_up = found.cache_info().currsize > 0
+            if is_looked_up and ledger.last_entry != found().last_entry:
+                reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
             if isinstance(version, tuple) and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
             work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)

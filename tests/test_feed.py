@@ -531,7 +531,7 @@ def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
         project=it.project, name="edges", settings=IngestSettings(form="feed"), places=(table.path,),
         rules=Rules(it.schema, rename={"version": "_commit_version"}), tables=[delta_table(table.path, "t")],
     )  # fmt: skip
-    reader.look(it.ledger)
+    reader.look(lambda: it.ledger)
     source = reader.layouts[0][0]
     assert isinstance(source, DeltaFeed)
     history = {entry["version"]: entry["timestamp"] for entry in DeltaTable(table.path).history()}

@@ -7,7 +7,7 @@ an error and never a gap.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -46,12 +46,13 @@ class TableReader(Reader):
     at_next: bool = False
     new: Sequence[tuple[DeltaTable, Layouts]] = ()
 
-    def look(self, ledger: Ledger) -> None:
+    def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find what is new in the tables. Reads their new commits. DataError where some are lost, and for a table in
         the place of another one.
         """
-        feed, index = self.settings.form == "feed", ledger.ingest_index(self.name)
-        places = last_positions(ledger, index, self.tables, self.project.root)
+        feed, known_by = self.settings.form == "feed", ledger()
+        index = known_by.ingest_index(self.name)
+        places = last_positions(known_by, index, self.tables, self.project.root)
         known = [place for table, place in zip(self.tables, places, strict=True) if place and _is_taken(table, place)]
         new, self.notes = [], [] if feed else ["every row counts as inserted"]
         for table, place in zip(self.tables, places, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -37,15 +37,16 @@ class SnapshotReader(Reader):
     new: Mapping[Snapshot, Parts] = field(default_factory=dict)
     times: Sequence[Time] = ()
 
-    def look(self, ledger: Ledger) -> None:
+    def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find the snapshots that the input has not taken in; for a restatement all of them.
 
         A snapshot is known if the last ingest from its place took in the same content. DataError for a new one before a
         known one, because the versions of snapshots follow each other, and for one without rows.
         """
-        snapshots, index = self.snapshots, ledger.ingest_index(self.name)
+        snapshots, known_by = self.snapshots, ledger()
+        index = known_by.ingest_index(self.name)
         unknown: list[Position | None] = [None] * len(snapshots)
-        places = unknown if self.again else last_positions(ledger, index, snapshots, self.project.root)
+        places = unknown if self.again else last_positions(known_by, index, snapshots, self.project.root)
         known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
         last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
         for number, is_known in enumerate(known[: last + 1]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -32,14 +32,14 @@ class UpdateReader(Reader):
     keeps_positions: bool = False
     _seen: list[Seen] = field(default_factory=list)
 
-    def look(self, ledger: Ledger) -> None:
+    def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find the layouts. What is new is known when the rows are read."""
         if self.layouts:
             return
         try:
             self.layouts = fitted(self.sources, self.rules)
         except DataError:
-            former = ledger.ingest_index(self.name).former_columns(self.rules.schema)
+            former = ledger().ingest_index(self.name).former_columns(self.rules.schema)
             if not former:
                 raise
             self.rules = replace(self.rules, added=frozenset(self.rules.schema).difference(*former))

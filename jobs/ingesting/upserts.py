@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -43,12 +43,13 @@ class EventReader(Reader):
     events: Events
     _all: Layouts = field(default_factory=list)
 
-    def look(self, ledger: Ledger) -> None:
+    def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find the sources that the input has not taken in as they are now; for a restatement all of them."""
         self._all = self._all or self._fitted()
-        index, root = ledger.ingest_index(self.name), self.project.root
+        known_by, root = ledger(), self.project.root
+        index = known_by.ingest_index(self.name)
         unknown: list[Position | None] = [None] * len(self._all)
-        places = unknown if self.again else last_positions(ledger, index, [source for source, _ in self._all], root)
+        places = unknown if self.again else last_positions(known_by, index, [source for source, _ in self._all], root)
         self.layouts, self.notes, ingests, others = [], [], [0], []
         for one, place in zip(self._all, places, strict=True):
             if place is not None and one[0].is_at(place[1]):

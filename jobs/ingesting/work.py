@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -88,8 +88,10 @@ class Reader(ABC):
         return Rules(self.rules.schema, self.rules.dims)
 
     @abstractmethod
-    def look(self, ledger: Ledger) -> None:
-        """Find what of the sources is new for the input. Takes no lock. DataError for what cannot be taken in."""
+    def look(self, ledger: Callable[[], Ledger]) -> None:
+        """Find what of the sources is new for the input, by the ledger if that is needed. Takes no lock. DataError for
+        what cannot be taken in.
+        """
 
     @abstractmethod
     def read(self, work: Work) -> Part:
