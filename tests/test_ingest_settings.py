@@ -99,7 +99,8 @@ def test_what_another_command_took_in_before_the_lock_is_not_taken_in_again(
 ) -> None:
     """Sources are found before the lock is held, and again only if the ledger has changed until then."""
     desk = Desk(tmp_path)
-    source, how = tmp_path / "a.csv", {"key": ("src",)} if form == "upsert" else {}
+    source = tmp_path / "a.csv"
+    how: dict[str, Any] = {"key": ("src",)} if form == "upsert" else {}
     source.write_text("src,dst\n1,2\n")
     assert desk.ingest(str(source), form=form, **how).plus == 1
 
