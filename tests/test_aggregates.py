@@ -357,7 +357,7 @@ def test_a_remainder_beyond_all_digits() -> None:
     number = (2**180 - 1) // middle  # so 1 / number is middle * 2**-180 and a little more
     digits = np.zeros(means.DIGITS, dtype=np.int64)
     one = np.int64(0), np.uint64(0), np.uint64(1)
-    mean = means.mean_of_integers._dispatcher  # compiled: unsigned words wrap around
+    mean = means.mean_of_integers.dispatcher  # compiled: unsigned words wrap around
     for factor, expected in ((1, 1 / number), (-1, -1 / number)):
         high, low = np.int64(factor * number >> 64), np.uint64(factor * number & (2**64 - 1))
         word = mean(*one, np.int64(1), high, low, digits)

@@ -163,6 +163,43 @@ def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     compare(drawn, "compacted by itself", folding.by_reference(drawn.program, **drawn.frames), actual)
 
 
+def test_a_run_takes_up_small_files_before_they_are_many(tmp_path: Path) -> None:
+    """A table of state has few files without any compaction; rows keep their times, and older runs can be continued."""
+    drawn = counted(14)
+    project = with_retention(project_of(tmp_path / "project", drawn), versions=14)
+    fold(project, range(14))
+    ledger = ledger_of(project)
+    state = {name: table for name, table in ledger.tables().items() if name.startswith("state/")}
+    assert state
+    assert all(table.files <= 5 for table in state.values()), state
+    assert not list(ledger.compactions())
+    expected = logs_of(project, load_plan(project).outputs)
+    compare(drawn, "taken up", folding.by_reference(drawn.program, **drawn.frames), expected)
+    report = replay.run(project, engine="inline", first=time_of(6))
+    assert report.first == time_of(6), "the files of that run are still there"
+    assert logs_of(project, load_plan(project).outputs) == expected
+
+
+@pytest.mark.parametrize("place", ["after-file:3", "after-table", "after-table:3"])
+def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> None:
+    """The next run finishes it: nothing is missing or twice."""
+    drawn = counted(7)
+    project = with_retention(project_of(tmp_path / "project", drawn))
+    fold(project, range(4))
+    ended = subprocess.run(
+        [sys.executable, "-c", "from ddcore.cli.main import main; main()", "run", "--engine", "inline",
+         "--project", str(project.root), "--to-version", "4"],
+        env={**os.environ, "DDCORE_FAILPOINT": place}, check=False,
+    )  # fmt: skip
+    assert ended.returncode == -9, "the place is reached"
+    fold(project, range(4, 7))
+    state = [table for name, table in ledger_of(project).tables().items() if name.startswith("state/")]
+    assert any(table.files < 5 for table in state)
+    compare(
+        drawn, place, folding.by_reference(drawn.program, **drawn.frames), logs_of(project, load_plan(project).outputs)
+    )
+
+
 def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
     drawn = counted(30)
     project = with_retention(project_of(tmp_path / "project", drawn), versions=5)

@@ -37,7 +37,6 @@ PLACES = {
     "ddcore/base/source_line.py compile": "IPython's list of cells, asked for the name of one",
     "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
     "ddcore/kernels/__init__.py import_module": "the same, for its kernels",
-    "ddcore/kernels/compiling.py compile": "numba, on the package's own functions",
     "ddcore/expressions/polars_json.py deserialize": "expressions, from JSON that this process made of them",
     "ddcore/base/lazy.py import_module": "libraries, by the fixed names in that file",
     "ddcore/text/notebook.py import_module": "a module of the package, by a fixed name",

@@ -108,5 +108,6 @@ def test_what_another_command_took_in_before_the_lock_is_not_taken_in_again(
         return Ledger(Warehouse(desk.project.warehouse))
 
     monkeypatch.setattr(job, "found_ledger", before)
-    assert desk.ingest(str(source), form=form, **how).nothing_new
+    again = desk.ingest(str(source), form=form, **how)
+    assert (again.nothing_new, again.ingest) == (True, 1)
     assert desk.updates() == [(1, 2, 0, 1)]

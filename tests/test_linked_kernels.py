@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def code_of(function: Any, returns: Any, *arguments: Any) -> Code:
-    return _compiled(function, returns, arguments)[0]
+    return _compiled(function, returns, arguments)
 
 
 def linked_together(**codes: Code) -> dict[str, Any]:

@@ -314,7 +314,7 @@ def test_digests_tell_values_apart_and_nothing_else(seed: int) -> None:
     frame = pl.DataFrame({"v": series, "version": 0, "diff": 1})
 
     def digests_of(updates: pl.DataFrame) -> dict[Any, Digest]:
-        return digests(updates, ["version"], row_hashes(updates, key))
+        return digests(updates, ["version"], row_hashes(updates, ["version"], key))
 
     single = [digests_of(frame[i : i + 1]) for i in range(len(frame))]
     by_value = {(one(value), str([*digest.values()])) for value, digest in zip(series.to_list(), single, strict=True)}

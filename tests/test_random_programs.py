@@ -41,7 +41,7 @@ PARTS = (
     (queues, "_NARROW_FROM"),
     (trace, "_FEW"),
     (trace, "_MANY"),
-    (consolidation, "_HANDFUL"),
+    (trace, "_ENOUGH"),
     (sorted_batch, "_ONE_BUCKET"),
     (worker, "_PORTION"),
     (sorted_batch, "_PORTION"),

@@ -219,10 +219,10 @@ def test_a_block_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return real(words, numbers, *rest)
 
     monkeypatch.setattr(blocks, "digests", counted)
-    stored.columns()
+    stored.read_columns()
     assert sum(verified) > 0
     verified.clear()
-    stored.columns()
+    stored.read_columns()
     assert verified == []
 
 

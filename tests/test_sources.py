@@ -22,6 +22,7 @@ from deltalake import write_deltalake
 
 from ddcore.base.errors import DataError, DdError, UsageError
 from ddcore.base.schema import Schema, parse_type, polars_type
+from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import (
     RowCount,
@@ -39,6 +40,7 @@ from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.row_checks import Rules, fit, normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.validation import validate
+from ddcore.io.sources.written_files import Batch, Files
 
 EDGES = {"src": "int64", "dst": "int64"}
 ROWS = {"src": [1, 2], "dst": [2, 3], "version": [0, 1], "diff": [1, -1]}
@@ -388,7 +390,7 @@ KEY = bytes(range(16))
 
 
 def by_time(updates: pl.DataFrame, key: bytes = KEY) -> dict[Any, Digest]:
-    return digests(updates, ["version"], row_hashes(updates, key))
+    return digests(updates, ["version"], row_hashes(updates, ["version"], key))
 
 
 def digest(updates: pl.DataFrame) -> Digest:
@@ -442,7 +444,7 @@ def test_a_digest_is_the_same_in_every_release() -> None:
     assert str(digest(frame((1.5, "é", 3, -2), (None, None, 0, 1)))) == STORED
 
 
-STORED = "-453db43ec69e47612166192b2d780a1c"
+STORED = "-18a7d485718bc0d4b57e5b6cf66e79285"
 
 
 def sip_hash(words: list[int], key: bytes) -> int:
@@ -495,7 +497,8 @@ def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
     for value, text, version, diff in rows:
         said = (text or "").encode()
         parts = [int.from_bytes(said[at : at + 8], "little") for at in range(0, len(said), 8)]
-        words = [(value is None) + 2 * (text is None), (value or 0) % 2**64, len(said), *parts, version]
+        nulls = 2 * (value is None) + 4 * (text is None)
+        words = [nulls, version, (value or 0) % 2**64, len(said), *parts]
         wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
     assert {version: one.total for version, one in by_time(updates).items()} == wanted
 
@@ -513,11 +516,47 @@ def test_rows_that_repeat_are_found_by_their_hashes() -> None:
         rows = [(float(rng.randrange(many)), rng.choice("ab"), rng.randrange(2), rng.choice([1, 1, -1]))
                 for _ in range(many)]  # fmt: skip
         updates = frame(*rows, *rows[:1])
-        hashed = consolidate_hashed(updates, ["version"], row_hashes(updates, KEY)[0])
+        hashed = consolidate_hashed(updates, ["version"], row_hashes(updates, ["version"], KEY)[0])
         assert hashed.sort(updates.columns).equals(consolidate(updates, ["version"]).sort(updates.columns)), many
         # Rows of equal hashes are compared themselves.
         same = consolidate_hashed(updates, ["version"], np.zeros(len(updates), np.uint64))
         assert same.equals(consolidate(updates, ["version"]))
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        ([[1, 2], [3]], {1: 1, 2: 1, 3: 1}),
+        ([[1, 2], [2]], {1: 1, 2: 2}),
+        ([[1, 3], [2, 3]], {1: 1, 2: 1, 3: 2}),
+        ([[1, 2, 2, 3]], {1: 1, 2: 2, 3: 1}),
+        ([[3, 2, 3]], {2: 1, 3: 2}),
+        ([[2]], {2: 1}),
+        ([[None, 1, None]], {None: 2, 1: 1}),
+    ],
+)
+def test_rows_are_added_up_wherever_a_column_stops_ascending(
+    parts: list[list[int | None]], rows: dict[int | None, int], tmp_path: Path
+) -> None:
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log.create()
+    with Files(log, "ingest-1") as files:
+        for part in parts:
+            updates = pl.DataFrame(
+                {"x": part, "version": 0, "diff": 1}, dict.fromkeys(("x", "version", "diff"), pl.Int64)
+            )
+            files.add(Batch(updates, row_hashes(updates, ["version"], KEY)[0]))
+    assert dict(pl.read_parquet(tmp_path / "log" / "*.parquet").select("x", "diff").iter_rows()) == rows
+    assert sum(file.rows for file in files.written) == len(rows)
+
+
+def test_ascending_diffs_do_not_make_rows_differ(tmp_path: Path) -> None:
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log.create()
+    updates = pl.DataFrame([(5, 0, 1), (5, 0, 2)], ["x", "version", "diff"], orient="row")
+    with Files(log, "ingest-1") as files:
+        files.add(Batch(updates, row_hashes(updates, ["version"], KEY)[0]))
+    assert pl.read_parquet(tmp_path / "log" / "*.parquet").rows() == [(5, 0, 3)]
 
 
 def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:

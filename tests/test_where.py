@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from choices import Choices
 from notation import dims_of
@@ -22,12 +23,13 @@ from trams import Command, records
 
 import ddcore
 from ddcore import reference
-from ddcore.base.errors import ExpressionError, UsageError
+from ddcore.base.errors import ExpressionError, StorageError, UsageError
 from ddcore.base.schema import Schema, parse_schema, type_of
 from ddcore.cli import diff, show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
 from ddcore.io.delta.tables import TableState
+from ddcore.io.logs import changelog
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, time_of
@@ -80,6 +82,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(sorted_rows, "PIECE", 8)
     monkeypatch.setattr(sorted_rows, "SAMPLE", 8)
     monkeypatch.setattr(sorted_rows, "LEAST_BLOCK", 1)
+    monkeypatch.setattr(changelog, "_SORTED_GROUP", 3)
     return lengths
 
 
@@ -228,13 +231,13 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
         frame = pl.DataFrame({"k": [version * 10, version * 10 + 5], "s": ["a", "b"], "version": version, "diff": 1})
         state = log.append(frame, version, base=state)
     opened: list[str] = []
-    verify = datafile.verify
+    places = datafile.rows_that_may_meet
 
-    def watched(path: Path, hint: str) -> None:
+    def watched(path: Path, hint: str, may_meet: datafile.MayMeet) -> list[tuple[int, int]] | None:
         opened.append(path.name[:6])
-        verify(path, hint)
+        return places(path, hint, may_meet)
 
-    monkeypatch.setattr(datafile, "verify", watched)
+    monkeypatch.setattr(datafile, "rows_that_may_meet", watched)
 
     def files(condition: Any) -> list[str]:
         opened.clear()
@@ -249,6 +252,39 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
     assert files("k > 99") == []
     assert files("k > 99 OR s = 'a'") == ["000000", "000001", "000002", "000003"]
     assert files("k + 1 > 99") == ["000000", "000001", "000002", "000003"]
+
+
+def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path, small: list[int]) -> None:
+    del small
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+    keys = [None, None, None, *range(7)]  # in row groups of three: nulls, 0 to 2, 3 to 5, 6
+    schema = dict.fromkeys(("k", "version", "diff"), pl.Int64()) | {"s": pl.String()}
+    state = log.append(pl.DataFrame({"k": keys, "version": 0, "diff": 1, "s": "abc"}, schema), 0, base=None)
+    (path,) = tmp_path.glob("log/*.parquet")
+    asked: list[tuple[Any, Any]] = []
+
+    def is_there(lower: Any, upper: Any) -> bool:
+        asked.append((lower["k"], upper["k"]))
+        return lower["k"] is not None and lower["k"] <= 4 <= upper["k"]
+
+    assert datafile.rows_that_may_meet(path, "", is_there) == [(6, 3)]
+    assert asked == [(None, None), (0, 2), (3, 5), (6, 6)]
+    assert datafile.rows_that_may_meet(path, "", lambda *_: True) is None
+    assert datafile.rows_that_may_meet(path, "", lambda *_: False) == []
+
+    def rows(condition: str) -> list[Any]:
+        found = SortedRows(log, state, None, time_of(0), where=Condition(condition, log.schema, "where"))
+        return [row for piece in found for row in piece["k"]]
+
+    conditions = {"k = 4": [4], "k < 2": [0, 1], "k >= 5": [5, 6], "k > 9": [], "k < 1 OR k > 5": [0, 6]}
+    assert {condition: rows(condition) for condition in conditions} == conditions
+    whole = path.read_bytes()
+    place = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset + 20
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    assert rows("k < 2") == [0, 1]  # nothing damaged is used
+    for condition in ("k = 4", "k IS NULL", "s = 'abc'"):
+        with pytest.raises(StorageError, match="damaged"):
+            rows(condition)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ddcore.base.cache import (
     OWN_FOLDER,
@@ -32,7 +33,7 @@ from ddcore.base.cache import (
 from ddcore.compiling import compilation
 from ddcore.compiling.native import Code
 
-__all__ = ["announce", "current_kernels", "load", "processor", "store"]
+__all__ = ["announce", "current_kernels", "load", "processor", "store", "target"]
 
 _DIGEST = 32  # bytes at the head of a file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
@@ -65,10 +66,10 @@ def _note_use() -> None:
     note_use(kernel_folder())
 
 
-def store(name: str, processor: tuple[str, str, str], code: Code) -> None:
+def store(name: str, code: Code) -> None:
     """Keep the kernel that was compiled. If the folder cannot be used, warn once and continue."""
     compilation.end()
-    file, payload = kernel_folder() / f"{name}.{processor_digest(*processor)}", code.packed()
+    file, payload = kernel_folder() / f"{name}.{processor()}", code.packed()
     content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
     try:
         make_private(file.parent)
@@ -102,21 +103,29 @@ def _draw(done: int, total: int, *, going_on: bool) -> None:
     print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-@functools.lru_cache(maxsize=1)
 def processor() -> str:
-    """A digest of the processor that numba compiles for: its name and features."""
+    """A digest of the processor that kernels are compiled for."""
+    return processor_digest(*target())
+
+
+@functools.lru_cache(maxsize=1)
+def target() -> tuple[str, str, str]:
+    """What numba compiles for, as LLVM names it: the system, the processor, and its features."""
     from llvmlite import binding
 
-    is_plain = not any(os.environ.get(name) for name in _SETTINGS) and not os.path.exists(".numba_config.yaml")
-    if is_plain and (name := binding.get_host_cpu_name()) not in _WITHOUT_AVX:
-        try:
-            features = binding.get_host_cpu_features().flatten()
-        except RuntimeError:  # LLVM knows no features of this processor
-            features = ""
-        return processor_digest(binding.get_process_triple(), name, features)
-    from numba.core.registry import cpu_target
+    name, wanted, has_avx = binding.get_host_cpu_name(), None, True
+    if any(map(os.environ.get, _SETTINGS)) or os.path.exists(".numba_config.yaml") or name in _WITHOUT_AVX:
+        import numba
 
-    return processor_digest(*cpu_target.target_context.codegen().magic_tuple())
+        config: Any = numba.config
+        name, wanted, has_avx = config.CPU_NAME or name, config.CPU_FEATURES, config.ENABLE_AVX
+    try:
+        known = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM knows no features of this processor
+        known = binding.FeatureMap()
+    if not has_avx:
+        known.update({feature: False for feature in known if feature.startswith("avx")})
+    return binding.get_process_triple(), name, known.flatten() if wanted is None else wanted
 
 
 def _code(file: Path) -> Code | None:

@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import pickle
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ddcore.compiling.linking import Entry
 
-__all__ = ["Array", "Code", "function_at", "function_of", "linked", "symbols"]
+__all__ = ["Array", "Code", "function_at", "function_of", "linked", "symbols", "symbols_in"]
 
 _READ, _WRITTEN = 0x0001 | 0x0100, 0x0400  # numpy's flags: rows one after another and aligned; writeable
 _linking = threading.Lock()
@@ -95,6 +96,12 @@ def _check(array: Any, what: str, flags: int, dtype: Any, dims: int) -> None:
         order = ("" if array.flags.c_contiguous else ", strided") + ("" if array.flags.writeable else ", read-only")
         kind = f"{array.dtype} of {array.ndim} dimensions{order}"
         raise TypeError(f"{what} is {kind}; it takes {dtype} of {dims} dimensions")
+
+
+def symbols_in(llvm: str) -> tuple[str, str]:
+    """The symbols of a kernel in numba's LLVM code: what Python calls, and where the pointer to its environment is."""
+    (rest,) = re.findall(r'^define .*@"?_ZN7cpython([^"( ]+)"?\([^\n]*$', llvm, flags=re.MULTILINE)
+    return f"_ZN7cpython{rest}", f"_ZN08NumbaEnv{rest}"
 
 
 def linked(name: str, code: Code) -> Callable[..., Any]:

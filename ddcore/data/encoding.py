@@ -23,6 +23,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data import nested
+from ddcore.data.arrow import series_of
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.pools import Pool, Sequences, Strings, Words
 
@@ -238,6 +239,4 @@ def _decimal(unscaled: np.ndarray, kind: Type) -> pl.Series:
     wide = np.empty((len(unscaled), 2), dtype=np.int64)
     wide[:, 0], wide[:, 1] = unscaled, unscaled >> 63
     buffers = [None, pa.py_buffer(wide)]
-    series = pl.from_arrow(pa.Array.from_buffers(kind.arrow, len(unscaled), buffers))
-    assert isinstance(series, pl.Series)
-    return series
+    return series_of(pa.Array.from_buffers(kind.arrow, len(unscaled), buffers))

@@ -103,15 +103,14 @@ class Forwarding:
         Updates past the last allowed round go to the border, which raises Diverged, before any operator of the body
         can drop them. A loop that returns at its limit drops them here.
         """
-        border, past = self._plan.arrangements[loop.borders[variable]], round_of(batch.times[-1]) >= loop.max_rounds
-        if loop.returns and past.any():
-            batch = batch.take(np.flatnonzero(~past))
-            past = np.zeros(len(batch), dtype=bool)
+        border, past = self._plan.arrangements[loop.borders[variable]], _past(loop, batch)
+        if loop.returns and past is not None:
+            batch, past = batch.take(np.flatnonzero(~past)), None
         if loop.consolidates[variable]:
             self._meter.entered(loop.variables[variable], len(batch), 0)
             arrived += self.deliveries(border, batch)
             return
-        if past.any():
+        if past is not None:
             arrived += self.deliveries(border, batch.take(np.flatnonzero(past)))
             batch = batch.take(np.flatnonzero(~past))
         self._meter.entered(loop.variables[variable], len(batch), len(batch))
@@ -156,6 +155,15 @@ def _apply(operator: Linear, batch: Batch, place: str) -> Batch:
         if len(updates) == len(batch):
             raise
         return operator.apply(Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), place)
+
+
+def _past(loop: Loop, batch: Batch) -> np.ndarray | None:
+    """Which updates are past the last allowed round: bool[n]; None where none is."""
+    coordinates = batch.times[-1]
+    if len(batch) == 0 or coordinates.max() < loop.max_rounds:  # with a priority a coordinate is more than its round
+        return None
+    past: np.ndarray = round_of(coordinates) >= loop.max_rounds
+    return past if past.any() else None
 
 
 def _next_round(batch: Batch) -> Batch:

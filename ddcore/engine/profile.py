@@ -6,7 +6,7 @@ engine: the driver of a fold on Spark uses this module.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
 
@@ -38,12 +38,9 @@ class Cost:
 
     def add(self, other: Cost) -> None:
         """Add what the same operator did elsewhere."""
-        *mine, keys = astuple(self)
-        *theirs, more = astuple(other)
-        for name, a, b in zip(self.__slots__, mine, theirs, strict=False):
-            setattr(self, name, a + b)
-        self.keys = keys
-        for key, rows in more.items():
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for key, rows in [*other.keys.items()]:
             self.note(key, rows)
 
     def note(self, key: str, rows: int) -> None:
@@ -51,6 +48,9 @@ class Cost:
         self.keys[key] = self.keys.get(key, 0) + rows
         if len(self.keys) > _CANDIDATES:
             del self.keys[min(self.keys, key=self.keys.__getitem__)]
+
+
+_NUMBERS = [name for name in Cost.__slots__ if name != "keys"]
 
 
 @dataclass(slots=True)

@@ -360,6 +360,10 @@ class Worker:
         known = self._frontiers.get(rounds)
         if known is not None:
             return known
+        if len(rounds) < 2:  # the only element, in fewer calls
+            frontier = np.array([*self._lower.tolist(), *rounds], dtype=np.int64).reshape(-1, 1)
+            self._frontiers = {rounds: frontier}
+            return frontier
         elements = [
             rounds,
             *((*rounds[:at], rounds[at] + 1, *(0 for _ in rounds[at + 1 :])) for at in range(len(rounds) - 1)),

@@ -16,7 +16,7 @@ every batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
@@ -25,8 +25,8 @@ from ddcore.base.errors import ProgramError
 from ddcore.expressions import decimals, polars_json, syntax, temporal
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Interval, Term
 
-Interval = tuple[int, int]
 Intervals = Mapping[str, Interval]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -60,26 +60,6 @@ class Types(Protocol):
     def inside(self, dtype: pl.DataType) -> Types:
         """The types for trees over the elements of a list, which are a column whose name is empty."""
         ...
-
-
-@dataclass(slots=True)
-class Term:
-    """A node with its type. ``op`` is what it does to integers, or empty where it does no integer arithmetic.
-
-    ``interval`` bounds the values of an integer that is not computed by ``op``; a column's comes with the batch.
-    """
-
-    tree: Tree
-    dtype: pl.DataType
-    op: str = ""
-    parts: list[Term] = field(default_factory=list)
-    interval: Interval | None = None
-    computes: bool = False
-
-    @property
-    def is_int(self) -> bool:
-        """Whether the values are integers (a bare null counts as one)."""
-        return self.dtype.is_integer() or self.dtype == pl.Null()
 
 
 class Overflow(Exception):
@@ -226,7 +206,7 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
             f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
         )
     inside = types.inside(element)
-    result = replace(tree, part=_element(tree, tree.part, inside))
+    result = tree._replace(part=_element(tree, tree.part, inside))
     if polars_json.own_depth(result, []) > polars_json.DEEPEST:  # a part of it cannot become a column
         raise polars_json.too_deep(tree)
     return result

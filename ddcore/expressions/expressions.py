@@ -28,10 +28,11 @@ from ddcore.base.schema import Schema, Type, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
 from ddcore.expressions import decimals, exactness, polars_json, stages, syntax, temporal, vocabulary
-from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow, Term
+from ddcore.expressions.exactness import GREATEST, LEAST, Bounds, Overflow
 from ddcore.expressions.stages import Staged
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
+from ddcore.expressions.terms import Term
 from ddcore.expressions.words import Steps, steps_of
 from ddcore.text.wording import brief, meant
 

@@ -13,7 +13,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -33,10 +32,6 @@ DEEPEST = 110
 """How many brackets deep the JSON of an expression may be: Polars reads 127, and options of functions need some."""
 _NUMBERS = count()  # of shared parts: those of two expressions that become one must differ
 _TOKENS = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"|[^][{},:"\s]+')
-_FAMILIES = {
-    "StringExpr", "TemporalExpr", "ListExpr", "BinaryExpr", "ArrayExpr", "StructExpr", "Sql", "Bitwise", "Business",
-    "Pow", "Boolean", "Range", "Trigonometry",
-}  # fmt: skip
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _NULL_FLOATS = ('"Float":null', '"Float64":null')
 _SQL_OPERATORS = {"Plus", "Minus", "Mul", "Div", "IntDiv", "Rem", "Eq", "EqMissing", "Lt", "LtEq", "Gt", "GtEq"}
@@ -95,8 +90,7 @@ def own_depth(node: Tree, parts: list[int]) -> int:
     """How deep a node is, from the depths of its children."""
     if isinstance(node, Eval):
         parts = [*parts, depth(node.part) + (3 if node.whole else 0)]
-    is_function = isinstance(node, Call) and node.name not in syntax.OPERATORS
-    return max(parts) + (3 if is_function else 2) if parts else 5
+    return max(parts) + (3 if syntax.is_function(node) else 2) if parts else 5
 
 
 # -- expressions that are written with Polars' own methods -------------------------------------------------------------
@@ -186,7 +180,7 @@ def _json(tree: Tree, parts: list[_Json]) -> _Json:  # noqa: PLR0911  (one case,
             return {"Column": tree.name}
         case Literal():
             return _literal_json(tree)
-        case Call() if tree.name in syntax.OPERATORS:
+        case Call() if syntax.is_operator(tree):
             return {"BinaryExpr": {"left": parts[0], "op": tree.name, "right": parts[1]}}
         case Call():
             return {"Function": {"input": parts, "function": _function_json(tree.name, tree.options)}}
@@ -283,13 +277,6 @@ def _loaded(text: str) -> _Json:
     return outer[0][0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Bound(Foreign):
-    """What :func:`share` has made of its values."""
-
-    value: Tree
-
-
 class _Reader:
     """Reads JSON. ``has_shared``: whether parts may be shared, see :func:`share`; they are in all places that name
     them.
@@ -331,7 +318,7 @@ class _Reader:
             case {"Field": [str(name)]} if name in self._shared:
                 return self._shared[name]
             case {"StructEval": {"evaluation": [_]}} if self._has_shared:
-                return _Bound("StructEval", node["StructEval"], "struct_eval", parts[1])
+                return Foreign("StructEval", parts[1], "struct_eval")
             case {"NonFinite": str(text)}:
                 return Literal("Float64", float(text))
             case "Element":
@@ -346,15 +333,16 @@ class _Reader:
 
     def _call(self, node: _Json, function: _Json, parts: list[Tree]) -> Tree:
         name, options = _named(function)
-        if (name, options) == ("StructExpr.FieldByName", "=") and isinstance(parts[0], _Bound):
-            return parts[0].value
         match name, parts:
+            case "StructExpr.FieldByName", [Foreign("StructEval", value)] if options == "=" and self._has_shared:
+                bound: Tree = value
+                return bound
             case "Boolean.IsIn" | "Sql.IsIn", [value, Literal("Series") as listed]:
                 # Membership in a series is membership in a list of its values; Polars stores both alike.
                 if name == "Sql.IsIn":  # its list comes as a series with one row
                     (values,) = syntax.values(listed)
                     return Call("Boolean.IsIn", (value, read(pl.lit(values.to_list(), pl.List(values.dtype)))), options)
-                return Call(name, (value, replace(listed, dtype="List")), options)
+                return Call(name, (value, listed._replace(dtype="List")), options)
         return Call(name, tuple(parts), options) if name else _foreign(node)
 
     def _eval(self, body: _Json, value: Tree) -> Tree:
@@ -369,7 +357,7 @@ def _named(function: _Json) -> tuple[str, Any]:
     if len(function) != 1:
         return "", ()
     family, rest = next(iter(function.items()))
-    if family not in _FAMILIES:
+    if family not in syntax.FAMILIES:
         return family, rest
     if isinstance(rest, str):
         return f"{family}.{rest}", ()

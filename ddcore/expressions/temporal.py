@@ -22,7 +22,7 @@ from ddcore.expressions.stages import scopes
 from ddcore.expressions.syntax import Tree
 
 if TYPE_CHECKING:
-    from ddcore.expressions.exactness import Term
+    from ddcore.expressions.terms import Term
 
 _DAYS = 36_525_000
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, apart, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.sorting import add, multiply, same, sort_rows
@@ -111,7 +111,7 @@ def sum_of(heads, m, words, c, counts):  # type: ignore[no-untyped-def]
     return total, enough
 
 
-@inline
+@apart
 def add_floats(order, n, words, c, times, diffs, e_times, e, heads, m, counts, small, limbs):  # type: ignore[no-untyped-def]
     """Add value times count to the limbs; returns their range, and the word of a sum that is not finite or 0."""
     positive, negative, undefined = 0, 0, 0
@@ -250,7 +250,7 @@ def _by_version(order, n, times):  # type: ignore[no-untyped-def]
     return versions, turn
 
 
-@inline
+@apart
 def _sweep(  # type: ignore[no-untyped-def]
     kind, unit, order, n, member, heads, m, counts, highs, words, times, diffs, e_times, e0, e1, allow, linear,
     limbs, digits, results, present, error,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.compiling.native import Array
-from ddcore.kernels.compiling import IN1, INT, OUT1, VOID, inline, kernel
+from ddcore.kernels.compiling import IN1, INT, OUT1, VOID, apart, inline, kernel
 
 _P1 = np.uint64(11400714785074694791)
 _P2 = np.uint64(14029467366897019727)
@@ -31,7 +31,7 @@ def _merged(digest, lane):  # type: ignore[no-untyped-def]
     return (digest ^ _round(_ZERO, lane)) * _P1 + _P4
 
 
-@inline
+@apart
 def _digest(words, start, stop):  # type: ignore[no-untyped-def]
     i, digest = start, _P5
     if stop - start >= 4:

@@ -7,6 +7,7 @@ imports numba.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ddcore.compiling import kernel_cache, linked_kernels
-from ddcore.compiling.native import Array, Code, function_of, linked
+from ddcore.compiling.native import Array, Code, function_of, linked, symbols_in
 
 INT, BOOL, VOID = "int64", "boolean", "void"
 # Inputs are read-only so that read-only Arrow buffers can be passed.
@@ -37,8 +38,8 @@ def kernel(returns: Kind | Sequence[Kind], *arguments: Kind) -> Callable[[Callab
             code = kernel_cache.load(name)
             if code is None:
                 kernel_cache.announce()
-                code, processor = _compiled(function, returns, arguments)
-                kernel_cache.store(name, processor, code)
+                code = _compiled(function, returns, arguments)
+                kernel_cache.store(name, code)
             native = linked(name, code)
         loaded: Any = function_of(name, native, arguments)
         loaded.py_func = function
@@ -53,7 +54,14 @@ def several(*kinds: Kind) -> tuple[Kind, ...]:
 
 
 class inline:
-    """A small helper of kernels, compiled into each of them."""
+    """A small helper of kernels, compiled into each place that calls it.
+
+    LLVM itself leaves such a function apart, because an array is some ten arguments to it. Each call of one then passes
+    them in memory and counts references to its arrays by locked instructions, which takes longer than the few rows of a
+    key.
+    """
+
+    forced = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
@@ -62,39 +70,52 @@ class inline:
         """Call it without compiling it."""
         return self.py_func(*arguments)
 
-    @property
-    def _numba_type_(self) -> Any:
-        """What numba takes this for, where it compiles a kernel that calls it: a function that it compiles as well."""
-        return self._dispatcher._numba_type_
-
     @cached_property
-    def _dispatcher(self) -> Any:
-        return _dispatcher(self.py_func)
+    def dispatcher(self) -> Any:
+        """What numba compiles where a kernel calls the helper."""
+        return _jit(self.py_func, inlined=self.forced)
 
 
-def _dispatcher(function: Callable[..., Any]) -> Any:
+class apart(inline):
+    """A helper that is long, or seldom called: one function that its callers share."""
+
+    forced = False
+
+
+def _jit(function: Callable[..., Any], *signatures: Any, inlined: bool = False) -> Any:
+    """``inlined``: LLVM compiles it into its callers, however long it is."""
+    options = {"nogil": True, "error_model": "numpy", "inline": "never", "forceinline": inlined}
+    return _numba().njit(*signatures, **options)(function)
+
+
+@functools.lru_cache(maxsize=1)
+def _numba() -> Any:
+    """numba, which knows from then on what a helper is."""
     import numba
+    from numba.extending import typeof_impl
 
-    return numba.njit(nogil=True, error_model="numpy", inline="never")(function)
+    typeof: Any = numba.typeof
+    typeof_impl.register(inline)(lambda helper, _: typeof(helper.dispatcher))
+    return numba
 
 
-def _compiled(
-    function: Callable[..., Any], returns: Kind | Sequence[Kind], arguments: Sequence[Kind]
-) -> tuple[Code, tuple[str, str, str]]:
-    """A compiled kernel, and the processor that numba has compiled it for."""
-    from numba.core import typeinfer
+def _compiled(function: Callable[..., Any], returns: Kind | Sequence[Kind], arguments: Sequence[Kind]) -> Code:
+    """A compiled kernel: numba's LLVM code, as an object file for this processor."""
+    from llvmlite import binding
 
     result: Any = _numba_type(returns)
-    dispatcher = _dispatcher(function)
-    with typeinfer.register_dispatcher(dispatcher), _plain_loops():
-        dispatcher.compile(result(*map(_numba_type, arguments)))
-    (compiled,) = dispatcher.overloads.values()
-    context, description = compiled.target_context, compiled.fndesc
-    _, _, (objects, _) = compiled.library.serialize_using_object_code()
-    environments = {context.get_env_name(description): compiled.environment}
-    environments |= {each.env_name: each for each in compiled._find_referenced_environments() if each.consts}
-    constants = {name: [str(constant) for constant in each.consts] for name, each in environments.items()}
-    return Code(description.llvm_cpython_wrapper_name, constants, objects), context.codegen().magic_tuple()
+    with _plain_loops():
+        dispatcher = _jit(function, result(*map(_numba_type, arguments)))
+    (text,) = dispatcher.inspect_llvm().values()
+    triple, name, features = kernel_cache.target()
+    machine = binding.Target.from_triple(triple).create_target_machine(
+        cpu=name, features=features, opt=3, reloc="static" if triple.startswith("x86") else "default",
+        codemodel="jitdefault", jit=True,
+    )  # fmt: skip
+    entry, environment = symbols_in(text)
+    results = [returns] if isinstance(returns, Array) else [kind for kind in returns if isinstance(kind, Array)]
+    constants = dict.fromkeys(kind.dtype for kind in results)
+    return Code(entry, {environment: [*constants]}, machine.emit_object(binding.parse_assembly(text)))
 
 
 @contextmanager

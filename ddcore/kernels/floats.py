@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import inline
+from ddcore.kernels.compiling import apart, inline
 from ddcore.kernels.wide import product_unsigned
 
 LIMBS = 72  # 2,046 bits of exponents, 53 of a float, 64 of a count, 64 for the number of rows: 2,227 of 2,304
@@ -38,7 +38,7 @@ def special_sum(positive, negative, undefined):  # type: ignore[no-untyped-def]
     return ~INFINITY if negative > 0 else np.int64(0)
 
 
-@inline
+@apart
 def limbs_of(word, count):  # type: ignore[no-untyped-def]
     """``count`` times the finite float of a word: the first of five limbs, and what they hold."""
     bits = np.uint64(word if word >= 0 else ~word)
@@ -107,7 +107,7 @@ def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
     return rounded(digits, low, end, 0, negative)
 
 
-@inline
+@apart
 def rounded(digits, low, end, unit, negative):  # type: ignore[no-untyped-def]
     """The word of the float next to a number, ties to even: its ``digits[low:end]``, of which bit ``unit`` is 2**-1074.
 

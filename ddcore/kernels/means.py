@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import inline
+from ddcore.kernels.compiling import apart, inline
 from ddcore.kernels.floats import NAN, magnitude, rounded
 
 POINT = 8  # 256 bits: a quotient by a count of up to 127 bits and by 10**18 keeps 69, and a float has 53
@@ -45,7 +45,7 @@ def _write_triple(top, high, low, digits):  # type: ignore[no-untyped-def]
     return negative
 
 
-@inline
+@apart
 def _divide(digits, low, end, high, count):  # type: ignore[no-untyped-def]
     """Divide ``digits[low:end]`` by the number of two words, not 0, in place; returns whether there is a remainder."""
     rest_high, rest = np.uint64(0), np.uint64(0)
@@ -69,7 +69,7 @@ def _divide(digits, low, end, high, count):  # type: ignore[no-untyped-def]
     return rest != 0 or rest_high != 0
 
 
-@inline
+@apart
 def mean_of_integers(top, high, low, unit, count_high, count_low, digits):  # type: ignore[no-untyped-def]
     """The word of the float next to a triple divided by ``unit`` and by a pair that is not 0, ties to even."""
     negative, end = _write_triple(top, high, low, digits), POINT + _WHOLE
@@ -83,7 +83,7 @@ def mean_of_integers(top, high, low, unit, count_high, count_low, digits):  # ty
     return rounded(digits, 0, end, _UNIT, negative != minus)
 
 
-@inline
+@apart
 def mean_of_floats(limbs, low, high, special, count_high, count_low, digits):  # type: ignore[no-untyped-def]
     """The word of the float next to a sum of floats divided by a pair that is not 0, ties to even.
 

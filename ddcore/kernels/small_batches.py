@@ -1,5 +1,6 @@
 """Consolidation of few updates, for which each call from Python costs more than its work: columns to packed integers,
-which numpy sorts unless they are a handful, and the sorted integers to columns with sums.
+these sorted, and the sorted integers to columns with sums. What is sorted already, as two sorted batches one after the
+other, is merged; numpy sorts the rest, unless it is a handful.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ddcore.kernels.compiling import BOOL, IN2, INT, OUT2, inline, kernel, sever
 UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
 _WHOLE, _UPPER, _LOWER = 0, 1, 2  # which part of a column a field has
 _BITS = 63
+_HANDFUL = 64  # updates that are sorted here
 _LARGEST = 2.0**62
 
 
@@ -78,7 +80,9 @@ def _layout(columns):  # type: ignore[no-untyped-def]
 
 @inline
 def _packed(columns, first, frontier):  # type: ignore[no-untyped-def]
-    """As :func:`pack`."""
+    """The columns as an integer for each row, of which there are none where :func:`consolidate` says so, and the table
+    of their fields. Times are advanced in place before.
+    """
     _advance(columns, first, frontier)
     n, last = columns.shape[1], columns.shape[0] - 1
     table, total = _layout(columns)
@@ -133,14 +137,38 @@ def _sort(packed):  # type: ignore[no-untyped-def]
         packed[at] = row
 
 
-@kernel(several(UOUT1, OUT2), OUT2, INT, IN2)
-def pack(columns, first, frontier):  # type: ignore[no-untyped-def]
-    """The columns, of which the last has the diffs, as an integer for each row, and the table of their fields.
+@inline
+def _falls(packed, start):  # type: ignore[no-untyped-def]
+    """The first place after ``start`` at which the integers do not ascend, or their number."""
+    at = start + 1
+    while at < len(packed) and packed[at - 1] <= packed[at]:
+        at += 1
+    return at
 
-    Times are advanced to the frontier in place before. There are no integers if 63 bits are too few, or if the diffs
-    could add up to more than int64 holds.
-    """
-    return _packed(columns, first, frontier)
+
+@inline
+def _merged(packed, middle):  # type: ignore[no-untyped-def]
+    """Two ascending parts as one."""
+    n = len(packed)
+    merged = np.empty(n, dtype=np.uint64)
+    a, b = np.int64(0), np.int64(middle)
+    for i in range(n):  # without branches, as no processor can foresee which is less
+        first, second = packed[min(a, middle - 1)], packed[min(b, n - 1)]
+        takes = (b == n) | ((a < middle) & (first <= second))
+        merged[i] = first if takes else second
+        a += np.int64(takes)
+        b += np.int64(not takes)
+    return merged
+
+
+@inline
+def _together(a, b):  # type: ignore[no-untyped-def]
+    """The columns of two batches, of which the second may have no row and then no column."""
+    columns, n = np.empty((a.shape[0], a.shape[1] + b.shape[1]), dtype=np.int64), a.shape[1]
+    columns[:, :n] = a
+    for c in range(a.shape[0] if b.shape[1] else 0):
+        columns[c, n:] = b[c]
+    return columns
 
 
 @kernel(OUT2, UOUT1, OUT2)
@@ -152,11 +180,23 @@ def unpack(packed, table):  # type: ignore[no-untyped-def]
     return _unpacked(packed, table)
 
 
-@kernel(several(BOOL, OUT2), OUT2, INT, IN2)
-def consolidate(columns, first, frontier):  # type: ignore[no-untyped-def]
-    """Both in one, with an insertion sort between: for a handful of rows. False where there are no integers."""
-    packed, table = _packed(columns, first, frontier)
-    if len(packed) == 0:
-        return False, np.empty((0, 0), dtype=np.int64)
-    _sort(packed)
-    return True, _unpacked(packed, table)
+@kernel(several(BOOL, OUT2, UOUT1, OUT2), IN2, IN2, INT, IN2)
+def consolidate(a, b, first, frontier):  # type: ignore[no-untyped-def]
+    """The updates of two batches as one: whether that is done, and the columns, of which the last has the sums.
+
+    Where it is not, the updates are returned as integers, for :func:`unpack` once they are sorted, with the table of
+    their fields: there are none if 63 bits are too few, or if the diffs could add up to more than int64 holds. Times,
+    from column ``first`` on, become their representatives beyond the frontier (coordinates, elements).
+    """
+    packed, table = _packed(_together(a, b), first, frontier)
+    n = len(packed)
+    if n == 0:
+        return False, np.empty((0, 0), dtype=np.int64), packed, table
+    middle = _falls(packed, 0)
+    if middle < n and _falls(packed, middle) == n:
+        packed = _merged(packed, middle)
+    elif middle < n <= _HANDFUL:
+        _sort(packed)
+    elif middle < n:
+        return False, np.empty((0, 0), dtype=np.int64), packed, table
+    return True, _unpacked(packed, table), packed, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.compiling.native import Array
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, VOID, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, VOID, apart, inline, kernel, several
 from ddcore.kernels.wide import add_triple, triple_fits, triple_is_pair
 
 _SMALL = 24
@@ -172,7 +172,7 @@ def _sift(order, start, root, n, columns):  # type: ignore[no-untyped-def]
         root = child
 
 
-@inline
+@apart
 def sort_rows(order, start, stop, columns):  # type: ignore[no-untyped-def]
     """Sort ``order[start:stop]``, row numbers, by the columns: insertion for few or nearly sorted rows, else
     heapsort.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import inline
+from ddcore.kernels.compiling import apart, inline
 
 
-@inline
+@apart
 def grow(array, used):  # type: ignore[no-untyped-def]
     """A copy with twice the columns; the first ``used`` ones are filled."""
     bigger = np.empty((array.shape[0], 2 * array.shape[1]), dtype=np.int64)

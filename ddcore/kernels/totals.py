@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_SUM, MEAN, OVERFLOW, SUM
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, apart, inline, kernel, several
 from ddcore.kernels.floats import INFINITY, LIMBS, NAN, is_special, limbs_of, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.sorting import add, multiply, sort_rows
@@ -192,7 +192,7 @@ def _add_to_window(windows, g, at, limbs):  # type: ignore[no-untyped-def]
         windows[g, at + k] += limbs[k]
 
 
-@inline
+@apart
 def _put_floats(out, used, heads, q, n, numbers, words, diffs, highs):  # type: ignore[no-untyped-def]
     """What a column of floats adds to the sum of each group: few limbs at a time, as most have close exponents."""
     windows, firsts = np.zeros((len(heads), _WINDOW), dtype=np.int64), np.full(len(heads), -1, dtype=np.int64)
@@ -447,7 +447,7 @@ def aggregate(  # type: ignore[no-untyped-def]
     return results, present, error
 
 
-@inline
+@apart
 def of_few(quantities, kinds, firsts, nulls, units, words, heads, m, counts, totals, digits, result):  # type: ignore[no-untyped-def]
     """The aggregates of a group with few components, of integer quantities, to ``result``: 1 if the group is there, 0
     if not, -1 if a word may be too small for a total.

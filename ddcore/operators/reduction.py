@@ -311,6 +311,8 @@ class ReductionStep(Step):
 
     def _note_large(self, state: State, keys: Keys, history: Rows) -> None:
         """Note the keys with many distinct rows. O(n log n) for long histories, which may be of few rows."""
+        if history.offsets[-1] < tree.LARGE:
+            return
         large = [
             k
             for k in np.flatnonzero(np.diff(history.offsets) >= tree.LARGE)

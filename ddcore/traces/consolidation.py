@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
-_HANDFUL = 64  # updates that one kernel sorts and adds up
 _NO_FLOOR = -(2**63)
 
 __all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
@@ -80,7 +79,7 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     """
     are_few = len(a) + len(b) < FEW
     if are_few:
-        columns = _few([_columns(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
+        columns = _few([_whole(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
         if columns is not None:
             return _of_columns(columns, a.width)
     pieces = [] if are_few else [_columns(batch, frontier) for batch in (a, b) if len(batch)]
@@ -102,15 +101,15 @@ def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
         return _restored(batches[0])
     first = batches[0]
     width = first.words if isinstance(first, NarrowBatch) else first.width
+    are_few = sum(map(len, batches)) < FEW
+    few = _few([_whole(batch) for batch in batches if len(batch)]) if are_few else None
+    if few is not None:
+        return _of_columns(few, width)
     pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches if len(batch)]
     columns = [piece for piece in pieces if isinstance(piece, list)]
     if len(columns) > 1:  # of which there may be many, with few rows each
         together = [np.concatenate(each) for each in zip(*columns, strict=True)]
         pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
-    are_few = sum(map(len, batches)) < FEW
-    few = _few(pieces) if are_few else None
-    if few is not None:
-        return _of_columns(few, width)
     fields = packing.layout(pieces) if pieces and not are_few else None
     if fields is not None:
         return _batch(packing.consolidated(pieces, fields), width)
@@ -159,7 +158,7 @@ def _batch(summed: Summed, words: int) -> SortedBatch:
     return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], summed.diffs())
 
 
-def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+def _few(pieces: Sequence[Piece | np.ndarray], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
     """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
     and no :func:`packing.layout` either.
 
@@ -167,14 +166,17 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
     """
     if not pieces:
         return None
-    parts = [np.array(list(piece)) for piece in pieces]
-    columns = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    frontier = np.empty((0, 0), np.int64) if frontier is None else frontier
+    parts = [piece if isinstance(piece, np.ndarray) else np.array(list(piece)) for piece in pieces]
+    nothing = np.empty((0, 0), np.int64)
+    if len(parts) > 2:
+        parts = [np.concatenate(parts, axis=1)]
+    columns, others = parts if len(parts) == 2 else (parts[0], nothing)
     summed: np.ndarray
-    if columns.shape[1] <= _HANDFUL:
-        fits, summed = kernels.small_batches.consolidate(columns, first, frontier)
-        return summed if fits else None
-    packed, table = kernels.small_batches.pack(columns, first, frontier)
+    done, summed, packed, table = kernels.small_batches.consolidate(
+        columns, others, first, nothing if frontier is None else frontier
+    )
+    if done:
+        return summed
     if len(packed) == 0:
         return None
     packed, _ = sorts.stable(packed)
@@ -184,7 +186,9 @@ def _few(pieces: Sequence[Piece], first: int = 0, frontier: np.ndarray | None = 
 
 def _of_columns(columns: np.ndarray, words: int) -> SortedBatch:
     """A batch of columns: code, words, times, diffs."""
-    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words : -1], columns[-1])
+    batch = SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words : -1], columns[-1])
+    batch.columns = columns
+    return batch
 
 
 def _coded(columns: np.ndarray, diffs: np.ndarray, words: int, key: Sequence[Type]) -> SortedBatch:
@@ -291,6 +295,13 @@ def _columns(batch: SortedBatch, frontier: np.ndarray | None = None) -> Piece:
     if frontier.shape[1] > 1:
         return [batch.codes, *batch.words, *advance(times, frontier), batch.diffs]
     return [batch.codes, *batch.words, *map(_at_least, times, frontier[:, 0]), batch.diffs]
+
+
+def _whole(batch: SortedBatch | NarrowBatch) -> Piece | np.ndarray:
+    """The columns of a batch of few updates, as one array where they lie in one."""
+    if isinstance(batch, NarrowBatch):
+        return batch
+    return _columns(batch) if batch.columns is None else batch.columns
 
 
 def _at_least(column: np.ndarray, least: np.int64) -> np.ndarray:

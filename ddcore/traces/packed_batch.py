@@ -24,7 +24,7 @@ class PackedBatch(SortedBatch):
     __slots__ = ("_down", "_table", "_whole_table", "_width", "packed")
 
     def __init__(self, packed: Packed, width: int) -> None:
-        self.packed, self._width, self.high = packed, width, None
+        self.packed, self._width, self.high, self.columns = packed, width, None, None
         self._starts, self._least, self._shift = None, 0, 0
         self._down = sum(field.bits for field in packed.fields[1:])  # how far the code is shifted up in an integer
         self._table: tuple[int, np.ndarray] | None = None

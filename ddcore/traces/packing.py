@@ -231,6 +231,10 @@ def unpacked(parts: Sequence[np.ndarray], fields: Sequence[Field], columns: Sequ
 def _packed(pieces: Sequence[Piece], fields: Sequence[Field]) -> np.ndarray:
     starts = list(accumulate(map(rows_of, pieces), initial=0))
     packed = np.zeros(starts[-1], dtype=np.uint64)
+    if starts[-1] < _LEAST_ROWS:  # of a few pieces, too: to hand one over costs more than to pack it
+        for start, piece in zip(starts, pieces, strict=False):
+            _pack(packed, fields, (start, piece))
+        return packed
     for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
         pass
     return packed

@@ -20,10 +20,10 @@ class SortedBatch:
     The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
     otherwise the first words are the key's. Batches from this module are also sorted by words and times within a
     code, and consolidated. ``high`` is None unless some sum of diffs in :func:`arrange` exceeds int64; no
-    trace keeps such a batch.
+    trace keeps such a batch. ``columns`` is None, or one array in which codes, words, times and diffs lie.
     """
 
-    __slots__ = ("_codes", "_diffs", "_least", "_shift", "_starts", "_times", "_words", "high")
+    __slots__ = ("_codes", "_diffs", "_least", "_shift", "_starts", "_times", "_words", "columns", "high")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class SortedBatch:
         high: np.ndarray | None = None,
     ) -> None:
         self._codes, self._words, self._times, self._diffs, self.high = codes, words, times, diffs, high
+        self.columns: np.ndarray | None = None
         self._starts: np.ndarray | None = None
         self._least = self._shift = 0
 

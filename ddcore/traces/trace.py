@@ -19,6 +19,7 @@ from ddcore.traces.sorted_batch import SortedBatch
 _LONG = 16  # rows of a key
 _FEW = 1 << 9  # rows of batches that are merged whatever their sizes
 _MANY = 1 << 12  # rows of an original that is kept by itself
+_ENOUGH = 1 << 14  # rows of originals with fewer that become one together
 
 _Spans = tuple["np.ndarray", "np.ndarray"]
 """For each key the first of a batch's rows with its code, and the first after them."""
@@ -101,7 +102,7 @@ class Trace:
             return
         self._recent.append(batch)
         self._recent_rows += len(batch)
-        if self._recent_rows >= _MANY:
+        if self._recent_rows >= _ENOUGH:
             self._originals.append(narrow(union(self._recent)))
             self._recent, self._recent_rows = [], 0
 
@@ -231,4 +232,6 @@ def _collapsed(
 
 def _has_long_histories(counts: np.ndarray) -> bool:
     """Whether adding rows up pays: a quarter of all rows belongs to keys with many. Of few rows hardly any meet."""
+    if len(counts) == 0 or counts.max() < _LONG:
+        return False
     return 4 * int(counts[counts >= _LONG].sum()) > int(counts.sum())

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -526,9 +527,13 @@ def files_of(table: DeltaTable) -> list[LiveFile]:
     return _live(table)
 
 
-def scan(folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True) -> pl.LazyFrame:
+def scan(
+    folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True,
+    may_meet: datafile.MayMeet | None = None,
+) -> pl.LazyFrame:  # fmt: skip
     """The rows of some of a table's files, in file order, as a lazy frame.
 
+    ``may_meet``: rows that cannot meet it may be left out, with their row groups, which are neither checked nor read.
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     Columns that were added to the table after a file was written are null in its rows.
     """
@@ -541,14 +546,19 @@ def scan(folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *
     casts = pl.ScanCastOptions(
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
     )
-    paths = [folder / file.path for file in files]
+    paths, hint = [folder / file.path for file in files], mend_hint(folder)
+    ranges: dict[Place, list[tuple[int, int]]] = {}
     for path in paths if check else ():
-        if isinstance(path, Path):
-            datafile.verify(path, mend_hint(folder))
+        if isinstance(path, Path) and may_meet is not None:
+            places = datafile.rows_that_may_meet(path, hint, may_meet)
+            if places is not None:
+                ranges[path] = places
+        elif isinstance(path, Path):
+            datafile.verify(path, hint)
     # The statistics of files that other programs wrote may be wrong.
     trusted = all(datafile.has_digests(path) for path in paths)
-    return pl.scan_parquet(
-        sources(paths, mend_hint(folder)),
+    reader = partial(
+        pl.scan_parquet,
         schema=types,
         cast_options=casts,
         missing_columns="insert",
@@ -556,6 +566,13 @@ def scan(folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *
         hive_partitioning=False,
         use_statistics=trusted,
     )
+    if not ranges:
+        return reader(sources(paths, hint))
+    # A reader of a slice reads the row groups of the slice.
+    parts = [
+        reader(sources([path], hint)).slice(*place) for path in paths for place in ranges.get(path, [(0, None)])
+    ]  # fmt: skip
+    return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
 
 
 def exists(folder: Place) -> bool:

@@ -20,6 +20,7 @@ from ddcore.io.delta import tables
 from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
+from ddcore.io.parquet.datafile import MayMeet
 from ddcore.io.project.times import Time, Window, span
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
@@ -33,6 +34,7 @@ __all__ = ["ChangeLog", "Time"]
 _INT64 = Type("int64")
 _FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
 _ROW_GROUP = 1 << 20  # rows: a dictionary of values serves more rows than in small groups
+_SORTED_GROUP = 1 << 18  # rows, where they are sorted: a condition reads few row groups
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -91,7 +93,7 @@ class ChangeLog:
         The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
         another process. O(n log n), O(n) for updates in time order.
         """
-        return self.write_table(stem, self.table(updates.rechunk()))
+        return self.write_table(stem, self.table(updates.rechunk()), row_group=_SORTED_GROUP)
 
     def table(self, updates: pl.DataFrame) -> pa.Table:
         """Updates in Arrow, sorted by time. In the chunks that they come in, if they are at one time."""
@@ -101,10 +103,10 @@ class ChangeLog:
         chunks = updates.to_arrow()
         return tables.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
-    def write_table(self, stem: str, table: pa.Table) -> AddedFile:
-        """Write a file of what :meth:`table` returned. Needs no memory but Arrow's."""
+    def write_table(self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP) -> AddedFile:
+        """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
-        return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=_ROW_GROUP)
+        return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
@@ -164,10 +166,12 @@ class ChangeLog:
         files = [file for file in self.files(state) if window.may_meet(file.lower, file.upper, self.dims)]
         return self.scan_files(files).filter(window.condition(self.dims))
 
-    def scan_files(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-        """The updates of some of the table's files, in file order. Checks the digests of each whole file first."""
+    def scan_files(self, files: Sequence[AddedFile | LiveFile], may_meet: MayMeet | None = None) -> pl.LazyFrame:
+        """The updates of some of the table's files, in file order. Checks the digests of each whole file first; with
+        ``may_meet``, of row groups whose bounds may be those of such rows, and leaves the others out.
+        """
         try:
-            return tables.scan(self.folder, files, self.columns)
+            return tables.scan(self.folder, files, self.columns, may_meet=may_meet)
         except StorageError as error:
             raise self._lost(files) or error from None
 
@@ -201,15 +205,16 @@ class ChangeLog:
 
     def counted(
         self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None,
-        *, files: Sequence[LiveFile] | None = None,
+        *, files: Sequence[LiveFile] | None = None, may_meet: MayMeet | None = None,
     ) -> pl.LazyFrame:  # fmt: skip
         """The updates of which :meth:`between` is the sum, and maybe others with a ``diff`` of 0, as a lazy frame.
 
         ``diff`` says how often an update counts: it is an Int128, and the only column beside those of the row.
-        ``files``: those of :meth:`files_between` that can have such rows, if not all.
+        ``files``: those of :meth:`files_between` that can have such rows, if not all; ``may_meet``: the same of row
+        groups, by their bounds.
         """
         weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
-        updates = self.scan_files(self.files_between(a, b, state) if files is None else files)
+        updates = self.scan_files(self.files_between(a, b, state) if files is None else files, may_meet)
         for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
             updates = updates if condition is None else updates.filter(condition)
         return updates.select(*self.schema, diff=pl.col("diff") * weight)

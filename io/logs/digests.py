@@ -99,11 +99,14 @@ def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         rest, shift = rest >> _LIMB, shift + _LIMB
 
 
-def row_hashes(updates: pl.DataFrame, key: bytes) -> np.ndarray:
+def row_hashes(updates: pl.DataFrame, dims: Sequence[str], key: bytes) -> np.ndarray:
     """128 bits for each (row, time), uint64[2, n]: SipHash-1-3 of its message under ``key`` (16 bytes), the same in
     every process and release. O(bytes).
+
+    The times, which are in ``dims``, are the begin of the message, because they are the same for many rows.
     """
-    return _hashes([updates[name] for name in updates.columns if name != DIFF], key)
+    names = [*dims, *(name for name in updates.columns if name not in (*dims, DIFF))]
+    return _hashes([updates[name] for name in names], key)
 
 
 def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
@@ -112,8 +115,11 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
     parts = _parts_of(columns, key)
     words, count = sum(not isinstance(part, _Texts) for part in parts), len(columns[0])
     hashes = np.empty((2, count), dtype=np.uint64)
-    begin = np.zeros((5, _BLOCK), dtype=np.uint64)
-    begin[:4] = _start(key)
+    common, parts = _common(parts)
+    begin = _start(key)
+    for word in common:
+        siphash.absorb(begin, word)
+    begin = np.repeat(begin, _BLOCK, axis=1)
     state = np.empty_like(begin)
     for start in range(0, count, _BLOCK):
         stop = min(start + _BLOCK, count)
@@ -130,12 +136,24 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
     return hashes
 
 
+def _common(parts: list[np.ndarray | _Texts]) -> tuple[list[np.ndarray], list[np.ndarray | _Texts]]:
+    """The words with which all messages begin, each an array of one; and the other parts. So what is null nowhere and a
+    version of all rows are hashed once.
+    """
+    common = []
+    for part in parts:
+        if isinstance(part, _Texts) or not len(part) or part[0] != part[-1] or (part != part[0]).any():
+            break
+        common.append(np.ascontiguousarray(part[:1]))
+    return common, parts[len(common) :]
+
+
 def _start(key: bytes) -> np.ndarray:
     """The state before the first word."""
     low, high = (int.from_bytes(key[start : start + 8], "little") for start in (0, 8))
     words = (low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D ^ 0xEE, low ^ 0x6C7967656E657261,
              high ^ 0x7465646279746573)  # fmt: skip
-    return np.array(words, dtype=np.uint64)[:, None]
+    return np.array([*words, 0], dtype=np.uint64)[:, None]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bounds", "json_object"]
 
 _LONGEST = 32
-_FEW = 1024  # texts that are compared one by one
+_FEW = 1024  # values that are compared one by one
 _LAST_CHARACTER = "\U0010ffff"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -56,9 +56,9 @@ def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         chunks = [np.frombuffer(c.buffers()[1], plain, len(c), 8 * c.offset) for c in column.chunks if len(c)]
         least, greatest = min(chunk.min() for chunk in chunks), max(chunk.max() for chunk in chunks)
         return None if any(np.isnan(chunk.min()) for chunk in chunks) else (least.item(), greatest.item())
-    if pa.types.is_string(kind) and len(column) <= _FEW:
-        texts = [text for text in column.to_pylist() if text is not None]
-        return min(texts), max(texts)
+    if len(column) <= _FEW and not pa.types.is_floating(kind):
+        values = [value for value in column.to_pylist() if value is not None]
+        return min(values), max(values)
     import pyarrow.compute as pc
 
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():

@@ -52,8 +52,12 @@ class SortedRows:
     @cached_property
     def _updates(self) -> pl.LazyFrame:
         """The updates; the files are checked once."""
-        pushed = None if self._where is None else self._where.pushed
-        return self._log.counted(self._start, self._end, self._state, pushed, files=self._files)
+        where = self._where
+        if where is None:
+            return self._log.counted(self._start, self._end, self._state, files=self._files)
+        return self._log.counted(
+            self._start, self._end, self._state, where.pushed, files=self._files, may_meet=where.may_meet
+        )
 
     @cached_property
     def _files(self) -> list[LiveFile]:

@@ -31,6 +31,7 @@ class CsvFile(Source):
     kind = "CSV file"
     hint = "each row needs as many fields as the header; a field with a comma or a quote in it needs quotes"
     is_text = True
+    is_checked = True  # that texts are UTF-8: check_utf8 of Arrow's reader
 
     @property
     def first_row(self) -> int:
@@ -89,6 +90,7 @@ class CsvFile(Source):
                 convert_options=csv.ConvertOptions(
                     column_types=dict.fromkeys(columns, pa.string()),
                     include_columns=list(columns),
+                    check_utf8=True,
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,

@@ -80,7 +80,8 @@ class Rows:
             after = np.zeros(1, np.int64)
         if len(after):
             self._refuse_text(portion, begins, int(after[0]))
-        ends = np.flatnonzero((data == _NEWLINE) | (data == _RETURN) if b"\r" in portion else data == _NEWLINE)
+        has_returns = b"\r" in portion or self._last == _RETURN
+        lines = ends = np.flatnonzero((data == _NEWLINE) | (data == _RETURN) if b"\r" in portion else data == _NEWLINE)
         if len(quotes):
             ends = ends[(np.searchsorted(quotes, ends) + is_inside) % 2 == 0]
         elif is_inside:
@@ -94,8 +95,9 @@ class Rows:
         if state in (_QUOTED, _CLOSED) and len(begins):
             self._opened = self._line_at(portion, int(begins[-1]))
         self._state = state
-        self._check_lengths(portion, ends)
-        self._line, self._last = self._line_at(portion, len(portion)), int(data[-1])
+        self._check_lengths(portion, ends, None if has_returns else lines)
+        last = self._line_at(portion, len(portion)) if has_returns else self._line + len(lines)
+        self._line, self._last = last, int(data[-1])
 
     def _quotes(self, portion: bytes, data: npt.NDArray[np.uint8]) -> Places:
         """The quotes that open and close fields, in turn; two that stand for one close it and open it again."""
@@ -131,8 +133,8 @@ class Rows:
             before[0] = self._last
         return before
 
-    def _check_lengths(self, portion: bytes, ends: Places) -> None:
-        """Raise DataError for a row that is too long; ``ends`` are those of rows."""
+    def _check_lengths(self, portion: bytes, ends: Places, lines: Places | None) -> None:
+        """Raise DataError for a row that is too long; ``ends`` are those of rows, ``lines`` those of lines if known."""
         import numpy as np
 
         bounds = np.concatenate([[-self._row_bytes - 1], ends, [len(portion)]])
@@ -147,7 +149,11 @@ class Rows:
             )
         self._row_bytes = len(portion) - int(bounds[-2]) - 1
         if len(ends):
-            self._row_line = self._line_at(portion, int(ends[-1]) + 1)
+            begin = int(ends[-1]) + 1
+            if lines is None:
+                self._row_line = self._line_at(portion, begin)
+            else:
+                self._row_line = self._line + int(np.searchsorted(lines, begin))
 
     def _refuse_text(self, portion: bytes, begins: Places, place: int) -> None:
         begins = begins[begins < place]

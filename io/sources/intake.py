@@ -184,7 +184,7 @@ class Intake:
         ingest.
 
         The same frames give the same files, byte for byte. A file is written while the rows of the next one are read,
-        so some 8M updates are in memory at a time. Raises DataError, LateUpdate and StorageError; files written before
+        so some 4M updates are in memory at a time. Raises DataError, LateUpdate and StorageError; files written before
         that stay, invisible, until the next ingest deletes them.
         """
         part = Part(former=[{} for _ in self.former])
@@ -209,13 +209,13 @@ class Intake:
         # Rows without a time of their own are the same rows at whatever version they come in.
         has_times = self._has_times(layout)
         own = updates if has_times else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
-        hashes = row_hashes(own, self.key)
+        hashes = row_hashes(own, self.dims, self.key)
         if not has_times:
             self._note_rows(part, layout.where, own, hashes, first_row)
         _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, hashes))
         for columns, of in zip(self.former, part.former, strict=True):
             narrow = own.select(*columns, *self.dims, DIFF)
-            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, row_hashes(narrow, self.key)))
+            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, row_hashes(narrow, self.dims, self.key)))
         fresh = self._without_known(layout.where, updates, first_row)
         self._note_late(part, fresh, layout.where)
         moved = self._move_late(fresh)

@@ -328,6 +328,9 @@ def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | 
     """
     columns = []
     for name in rules.columns:
+        if name not in rules.schema and name not in layout.source_columns and name not in layout.folders:
+            columns.append(_given(name, layout, rules, len(frame)))
+            continue
         series, text = _source_values(frame, name, layout, rules)
         column = Column(layout.where, name, series.alias(name), first_row)
         if name in rules.schema:
@@ -343,11 +346,15 @@ def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules)
         return frame[layout.source_columns[name]], layout.text
     if name in layout.folders:
         return _constant(layout.folders[name], pl.String(), len(frame)), True
-    if name in layout.absent:
-        return _constant(None, rules.schema[name].polars, len(frame)), False
+    return _constant(None, rules.schema[name].polars, len(frame)), False
+
+
+def _given(name: str, layout: Layout, rules: Rules, count: int) -> pl.Series:
+    """A time or diff column that the source lacks: so many of the value that all rows have, checked once."""
     time = rules.time or rules.fallback or ()
     value = rules.diff if name == DIFF else time[rules.dims.index(name)]
-    return _constant(value, pl.Int64(), len(frame)), False
+    _time_or_diff(Column(layout.where, name, _constant(value, pl.Int64(), 1), None), text=False)
+    return _constant(value, pl.Int64(), count).alias(name)
 
 
 @lru_cache(maxsize=4)

@@ -44,6 +44,7 @@ class Source(ABC):
     kind: ClassVar[str]  # in messages: "CSV file"
     is_text: ClassVar[bool] = False  # whether text in it is parsed, where the input declares another type
     cancels: ClassVar[bool] = False  # whether many of its updates cancel each other, so that they are added up first
+    is_checked: ClassVar[bool] = False  # whether its library has checked the values of a batch
     is_table: ClassVar[bool] = False  # whether it is no file, and its rows have no order
     own: ClassVar[tuple[str, ...]] = ()  # columns that say something about its rows: nobody misses them in an input
 
@@ -191,16 +192,17 @@ class Source(ABC):
         """The rows, with these columns, batch by batch, each with the number of its first row.
 
         A column may be a path into a struct column: see :mod:`ddcore.io.sources.paths`.
-        Every batch is fully validated before it becomes a frame. Otherwise bytes that are not UTF-8, indices out of
-        range and decimals with too many digits would be stored as they are, and later readers would fail. Raises
-        DataError when the source is unreadable or has values that its types do not allow.
+        Every batch is fully validated before it becomes a frame, here or by its library. Otherwise bytes that are not
+        UTF-8, indices out of range and decimals with too many digits would be stored as they are, and later readers
+        would fail. Raises DataError when the source is unreadable or has values that its types do not allow.
         """
         import polars as pl
 
         whole = roots(self.columns(), columns) if any("." in name for name in columns) else columns
         try:
             for row, batch in self.numbered(whole):
-                validate(self.name, batch, row)
+                if not self.is_checked:
+                    validate(self.name, batch, row)
                 frame = pl.from_arrow(batch)
                 assert isinstance(frame, pl.DataFrame)
                 yield row, picked(frame, columns)

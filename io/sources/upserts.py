@@ -388,7 +388,7 @@ def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     from ddcore.io.logs.digests import row_hashes
     from ddcore.io.logs.updates import repeats
 
-    twice = repeats(row_hashes(frame.select(key), bytes(16))[0])
+    twice = repeats(row_hashes(frame.select(key), (), bytes(16))[0])
     return frame if twice is None else frame.filter(~twice)
 
 

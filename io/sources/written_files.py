@@ -6,7 +6,9 @@ rows of the next one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Files"]
 
 # Updates are kept in memory up to these sizes, then consolidated and written as one file.
-_MOST_ROWS = 4 << 20
+_MOST_ROWS = 2 << 20
 _MOST_BYTES = 512 << 20
 _SAMPLE = 1 << 16  # hashes of rows that are compared between files, at most twice as many
 
@@ -110,9 +112,32 @@ class Files:
         if len(known) < len(self._batches):
             self.distinct = False
             return consolidate(updates, self._log.dims)
-        hashes = known[0] if len(known) == 1 else np.concatenate(known)
-        self.distinct = self.distinct and self._sample.add(hashes)
-        return consolidate_hashed(updates, self._log.dims, hashes)
+        self.distinct = self.distinct and self._sample.add(known)
+        if self._ascends():
+            return updates
+        return consolidate_hashed(updates, self._log.dims, known[0] if len(known) == 1 else np.concatenate(known))
+
+    def _ascends(self) -> bool:
+        """Whether a column of numbers shows that no row repeats: each row has more than the one before. O(1) where not
+        even a batch's ends do.
+        """
+        frames = [batch.updates for batch in self._batches if len(batch.updates)]
+        return any(
+            kind.is_integer() and name != DIFF and _ascend([frame[name] for frame in frames])
+            for name, kind in self._batches[0].updates.schema.items()
+        )
+
+
+def _ascend(parts: Sequence[pl.Series]) -> bool:
+    """Whether of these values, one part after the other, each is greater than the one before."""
+    if any(part.null_count() for part in parts):
+        return False
+    values = [part.to_numpy() for part in parts]
+    if any(left[-1] >= right[0] for left, right in pairwise(values)):
+        return False
+    return all(len(part) == 1 or part[0] < part[-1] for part in values) and all(
+        (part[1:] > part[:-1]).all() for part in values
+    )
 
 
 class _Sample:
@@ -122,11 +147,11 @@ class _Sample:
         self._hashes: np.ndarray = np.empty(0, np.uint64)
         self._shift = 0
 
-    def add(self, hashes: np.ndarray) -> bool:
-        """Take in the hashes of another file; whether all are different."""
-        while len(hashes) >> self._shift > _SAMPLE:
+    def add(self, parts: Sequence[np.ndarray]) -> bool:
+        """Take in the hashes of another file, in parts; whether all are different."""
+        while sum(map(len, parts)) >> self._shift > _SAMPLE:
             self._shift += 1
-        both = np.sort(np.concatenate([self._below(self._hashes), self._below(hashes)]))
+        both = np.sort(np.concatenate([self._below(hashes) for hashes in (self._hashes, *parts)]))
         while len(both) > 2 * _SAMPLE:
             self._shift += 1
             both = self._below(both)

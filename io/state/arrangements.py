@@ -30,11 +30,23 @@ from ddcore.traces.consolidation import arrange
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["ADVANCED", "MERGED", "FileBatch", "commit", "is_exact", "open_runs", "write_pieces", "write_run"]
+__all__ = [
+    "ADVANCED",
+    "MERGED",
+    "FileBatch",
+    "commit",
+    "is_exact",
+    "merged_with",
+    "open_runs",
+    "small_files",
+    "write_pieces",
+    "write_run",
+]
 
 MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
 SMALL = 1024  # a file of at most so many rows is read whole
+_FILES = 4  # small files that a run of few rows takes up into its own
 _NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and found in memory from then on
 _READ = 1 << 18  # rows that are read at once where memory is limited
 _WORTH = 1 << 24  # bytes of arrays that are filled in a file where memory is limited
@@ -150,6 +162,22 @@ def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Sp
     return [run for run in runs if len(run)]
 
 
+def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch) -> list[LiveFile]:
+    """The small files of a table that a run of few rows is written together with, so that they are merged before they
+    are many; none while they are few. Only those that have every update at its own time.
+    """
+    small = [file for file in files if file.rows <= SMALL] if len(run) <= SMALL else []
+    if len(small) >= _FILES:
+        small = [file for file in small if is_exact(folder / file.path)]
+    return small if len(small) >= _FILES else []
+
+
+def merged_with(folder: Place, files: Sequence[LiveFile], run: SortedBatch, layout: Layout) -> SortedBatch:
+    """A run and the rows of some small files, with their own times."""
+    columns = np.concatenate([run.codes[None], run.words, run.times, run.diffs[None]])
+    return _in_memory([FileBatch(folder / file.path, layout) for file in files], [columns], layout)
+
+
 def _overlaps(file: LiveFile, span: Span) -> bool:
     lo, hi = span
     least, greatest = file.lower.get(CODE), file.upper.get(CODE)
@@ -159,7 +187,7 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
 def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout) -> SortedBatch:
     """Several small files, and columns of other rows, as one run in memory."""
     load_texts([file.file for file in small])
-    columns = np.concatenate([*(file.columns() for file in small), *others], axis=1)
+    columns = np.concatenate([*(file.read_columns() for file in small), *others], axis=1)
     words = len(layout.stored)
     batch = arrange(columns[0], list(columns[1 : 1 + words]), list(columns[1 + words : -1]), columns[-1])
     reads = [file.take_reads() for file in small]
@@ -206,7 +234,8 @@ class FileBatch(SortedBatch):
     )  # fmt: skip
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
-        self.path, self._layout, self._lock, self.high = path, layout, RLock(), None
+        self.path, self._layout, self._lock = path, layout, RLock()
+        self.high = self.columns = None
         self.file = RunFile(path, layout, REFRESH)
         self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
         self._rows = max(0, end - self._first)
@@ -260,7 +289,7 @@ class FileBatch(SortedBatch):
         """Have all rows in memory."""
         self.widen()
 
-    def columns(self) -> np.ndarray:
+    def read_columns(self) -> np.ndarray:
         """Codes, words, times and diffs of all rows, read anew: int64 (columns, n)."""
         self._rows_read += self._rows
         return self.file.columns(slice(self._first, self._first + self._rows))

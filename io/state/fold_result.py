@@ -41,11 +41,13 @@ class Stored:
 class Gained:
     """What one worker added in a fold.
 
-    ``files`` by table; ``outputs``: rows (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large
-    groups after the fold; ``profile``: what its operators did.
+    ``files`` by table; ``merged``: paths of earlier files, by table, whose rows are in those now; ``outputs``: rows
+    (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large groups after the fold; ``profile``:
+    what its operators did.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    merged: dict[str, list[str]] = field(default_factory=dict)
     outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
     rounds: int = 0
     groups: LargeGroups = field(default_factory=LargeGroups)
@@ -55,6 +57,8 @@ class Gained:
         """Add the gains of another worker of the same fold."""
         for table, files in other.files.items():
             self.files.setdefault(table, []).extend(files)
+        for table, paths in other.merged.items():
+            self.merged.setdefault(table, []).extend(paths)
         for name, counts in other.outputs.items():
             mine = self.outputs.setdefault(name, {})
             for time, (plus, minus) in counts.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ddcore.base.schema import Schema, Type, is_direct
@@ -82,14 +83,14 @@ def make_room(warehouse: Warehouse, names: Iterable[str]) -> None:
 
 def layout_of(arrangement: Arrangement) -> Layout:
     """The layout of an arrangement's table."""
-    return _layout(arrangement.schema, arrangement.key, arrangement.times)
+    return _laid_out(arrangement.schema, arrangement.key, arrangement.times)
 
 
 def pending_table(plan: Plan, block: Block) -> tuple[str, Layout]:
     """The table of a block's pending times: keys and times; every diff is 1."""
     assert block.output is not None
     port, output = plan.arrangements[block.ports[0]], plan.arrangements[block.output]
-    layout = _layout({name: port.schema[name] for name in port.key}, port.key, port.times)
+    layout = _laid_out({name: port.schema[name] for name in port.key}, port.key, port.times)
     return f"state/{output.fingerprint}_pending", layout
 
 
@@ -143,15 +144,20 @@ def _add(uses: dict[str, Use], arrangement: Arrangement, use: Use) -> None:
     uses.setdefault(held_table(arrangement)[0], replace(use, holds=f"{use.holds}, held back"))
 
 
-def _layout(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:
-    """A layout whose column names a table can have.
+def _laid_out(schema: Schema, key: tuple[str, ...], times: tuple[str, ...]) -> Layout:
+    return _layout(tuple(schema.items()), key, times)
+
+
+@lru_cache(maxsize=4096)
+def _layout(columns: tuple[tuple[str, Type], ...], key: tuple[str, ...], times: tuple[str, ...]) -> Layout:
+    """A layout whose column names a table can have. A run asks for each several times.
 
     A program may give an intermediate column any name: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column is named
     after its position instead.
     """
-    names = _plain_names(schema, (*times, "diff", "run"), "column")
-    columns = {names[name]: _plain_fields(kind) for name, kind in schema.items()}
-    return Layout(columns, tuple(names[name] for name in key), times)
+    names = _plain_names((name for name, _ in columns), (*times, "diff", "run"), "column")
+    plain = {names[name]: _plain_fields(kind) for name, kind in columns}
+    return Layout(plain, tuple(names[name] for name in key), times)
 
 
 def _plain_names(names: Iterable[str], taken: Iterable[str], noun: str) -> dict[str, str]:
@@ -168,5 +174,7 @@ def _plain_fields(kind: Type) -> Type:
     """The type with names of fields that a table can have: words do not depend on these names."""
     if kind.element is not None:
         return replace(kind, element=_plain_fields(kind.element))
+    if not kind.fields:
+        return kind
     names = _plain_names((name for name, _ in kind.fields), (), "field")
     return replace(kind, fields=tuple((names[name], _plain_fields(inner)) for name, inner in kind.fields))

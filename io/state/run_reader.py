@@ -15,6 +15,7 @@ import polars as pl
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
+from ddcore.data.arrow import series_of
 from ddcore.data.encoding import NULL, encode, words_of_floats
 from ddcore.io.parquet import datafile, pages
 from ddcore.io.parquet.checked import Checked
@@ -369,9 +370,8 @@ def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
     lengths, texts = (np.concatenate(each) if len(parts) > 1 else each[0] for each in zip(*parts, strict=True))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     of = pa.large_string() if kind.name == "string" else pa.large_binary()
-    series = pl.from_arrow(pa.Array.from_buffers(of, len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(texts)]))
-    assert isinstance(series, pl.Series)
-    return encode(series, kind)
+    array = pa.Array.from_buffers(of, len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
+    return encode(series_of(array), kind)
 
 
 def _deserialized(content: np.ndarray) -> pl.Series:

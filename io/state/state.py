@@ -103,22 +103,24 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Sorted
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
 
 
-def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
+def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> Gained:
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
-    No reader sees the files before they are committed.
+    No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
+    stored, so a table's small files are taken up into the new one where they have become several.
     """
     with tables.synced_together():
-        return _write_gains(plan, worker, stored, part)
+        return _write_gains(plan, worker, stored, part, merges=merges)
 
 
-def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str) -> Gained:
+def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool) -> Gained:
     gained = Gained(rounds=worker.rounds, groups=worker.groups)
     owner = worker.meter.owner
     logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
     for arrangement, run in worker.harvest():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
-        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
+        merged = gained.merged if merges else None
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, merged))
     for index, run in worker.pending.items():
         block = plan.blocks[index]
         place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
@@ -174,9 +176,17 @@ def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
             yield [batch.take(slice(start, start + spill.rows))]
 
 
-def _write_run(stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str) -> dict[str, list[AddedFile]]:
+def _write_run(
+    stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str, merged: dict[str, list[str]] | None = None
+) -> dict[str, list[AddedFile]]:
+    """Write a run; with the small files that are taken up into it, which are noted in ``merged``."""
     table, layout = place
-    return {table: [arrangements.write_run(stored.warehouse.table(table), stored.run, part, run, layout)]}
+    folder = stored.warehouse.table(table)
+    small = [] if merged is None else arrangements.small_files(folder, stored.files.get(table, ()), run)
+    if merged is not None and small:
+        merged[table] = [file.path for file in small]
+        run = arrangements.merged_with(folder, small, run, layout)
+    return {table: [arrangements.write_run(folder, stored.run, part, run, layout)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

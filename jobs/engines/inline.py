@@ -53,7 +53,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
                     reported_at = time.monotonic()
                     done, now = worker.handled, doing(fold.plan, worker.next_block, worker.rounds)
                     listener("fold", done, done + worker.waiting(), f"updates known so far; now {now}")
-            return write_gains(fold.plan, worker, fold.stored, "0"), 1
+            return write_gains(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
 
 
 def _open(fold: Fold) -> Worker:

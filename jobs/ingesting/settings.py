@@ -100,7 +100,8 @@ class IngestSettings:
                 f"--diff and --{self.form}: only one of them", f"--{self.form} says itself what each row adds"
             )
         if self.late not in LATE:
-            raise UsageError(f"--late: {self.late!r} is none of {', '.join(LATE)}", meant(self.late, LATE))
+            hint = meant(self.late, LATE) or "see: ddcore ingest --help"
+            raise UsageError(f"--late: {self.late!r} is none of {', '.join(LATE)}", hint)
         if self.restate is not None and self.late != "refuse":
             raise UsageError(
                 f"--late {self.late} and --restate: a restatement takes its rows in at their own versions",

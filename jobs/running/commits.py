@@ -177,7 +177,7 @@ class Commits:
         anew = self.anew  # before a commit changes what is live
         with tables.together() as overtaken:
             for name, columns, replaced in layout.tables_of(self.plan):
-                self._commit_state(name, columns, gained.files.get(name, []), replaced=replaced)
+                self._commit_state(name, columns, gained, replaced=replaced)
             for output, schema in self.plan.outputs.items():
                 log = ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
                 files = gained.files.get(f"outputs/{output}", [])
@@ -196,7 +196,7 @@ class Commits:
         self.live.update({name: state for name, state in before.items() if self.warehouse.table(name) in overtaken})
         for name, columns, replaced in layout.tables_of(self.plan):
             if self.warehouse.table(name) in overtaken:
-                self._commit_state(name, columns, gained.files.get(name, []), replaced=replaced)
+                self._commit_state(name, columns, gained, replaced=replaced)
         for output, schema in self.plan.outputs.items():
             log = ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
             files = gained.files.get(f"outputs/{output}", [])
@@ -218,14 +218,17 @@ class Commits:
         names = [name for name in self.plan.outputs if not is_test(name)]
         return {name: merge_counts([gained.outputs.get(name, {}), self.more.get(name, {})]) for name in names}
 
-    def _commit_state(self, name: str, columns: layout.Layout, files: Sequence[AddedFile], *, replaced: bool) -> None:
-        live, folder = self.live, self.warehouse.table(name)
+    def _commit_state(self, name: str, columns: layout.Layout, gained: Gained, *, replaced: bool) -> None:
+        files, live, folder = gained.files.get(name, []), self.live, self.warehouse.table(name)
         if not files and not (replaced and name in live):
             return
         if name not in live:
             layout.create(folder, columns, replace=True)
         self.begun = True
-        live[name] = tables.commit(folder, files, self.upcoming.number, base=live.get(name), overwrite=replaced)
+        live[name] = tables.commit(
+            folder, files, self.upcoming.number, base=live.get(name), overwrite=replaced,
+            without=gained.merged.get(name, ()),
+        )  # fmt: skip
 
     def _commit_output(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> None:
         """Commit an output's new updates and waiting corrections, unless an earlier attempt of this run did."""

@@ -1,0 +1,29 @@
+"""Arrow's arrays as series of Polars.
+
+``polars.from_arrow`` imports ``pyarrow.compute`` for any array of PyArrow's, which takes longer than all look-ups of a
+small run. Taken in by Arrow's C interface an array is the same series, and nothing is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+__all__ = ["series_of"]
+
+
+class _Exported:
+    """An array that shows its C interface only."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """The capsules of the array's type and of the array."""
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+def series_of(array: Any) -> pl.Series:
+    """The series of an array of PyArrow's that is in one piece. No value is copied where Polars has the same form."""
+    return pl.Series(_Exported(array))

@@ -1,0 +1,82 @@
+"""Few updates, consolidated and merged by the kernels for few: sorted already, in two sorted parts, or neither."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddcore import kernels
+from ddcore.base import lattice
+from ddcore.traces import consolidation
+from ddcore.traces.consolidation import arrange_all, merge, union
+from ddcore.traces.sorted_batch import SortedBatch
+
+WIDTH = 2
+SIZES = (1, 2, 63, 64, 65, 300, 2_000)
+FRONTIERS: tuple[Any, ...] = (None, [[1, 2]], [[3, 1]], [[0, 3], [2, 0]])
+
+
+def columns_of(rng: np.random.Generator, n: int) -> list[np.ndarray]:
+    """Code, two words, two coordinates and diffs; with wide codes, one column is packed in halves."""
+    code = rng.integers(0, rng.choice([2, 50, 2**40]), n) + rng.choice([-(2**61), -3, 0])
+    words = [rng.integers(-3, rng.choice([-2, 4, 90]), n), np.full(n, rng.choice([-(2**63), 0, 7]))]
+    return [code, *words, rng.integers(0, 5, n), rng.integers(0, 5, n), rng.integers(-1, 3, n)]
+
+
+def rows_of(columns: list[np.ndarray], frontier: Any) -> Counter[Any]:
+    times = np.stack(columns[3:5])
+    if frontier is not None:
+        times = lattice.advance(times, np.array(frontier, dtype=np.int64).T.copy())
+    total: Counter[Any] = Counter()
+    for *row, diff in np.stack([*columns[:3], *times, columns[5]]).T.tolist():
+        total[tuple(row)] += diff
+    return Counter({row: diff for row, diff in total.items() if diff})
+
+
+def updates_of(batch: SortedBatch) -> Counter[Any]:
+    rows = [tuple(row) for row in np.stack([batch.codes, *batch.words, *batch.times]).T.tolist()]
+    assert rows == sorted(set(rows))
+    return Counter(dict(zip(rows, batch.diffs.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", SIZES)
+def test_updates_are_consolidated(seed: int, size: int) -> None:
+    columns = columns_of(np.random.default_rng(seed), size)
+    assert updates_of(arrange_all([columns], WIDTH)) == rows_of(columns, None)
+
+
+@pytest.mark.parametrize("frontier", FRONTIERS)
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", SIZES)
+def test_batches_are_merged_beyond_a_frontier(seed: int, size: int, frontier: Any) -> None:
+    rng = np.random.default_rng(seed)
+    both = columns_of(rng, size), columns_of(rng, size // 2)
+    a, b = (arrange_all([columns], WIDTH) if len(columns[0]) else _empty() for columns in both)
+    before = updates_of(a), updates_of(b)
+    together = [np.concatenate(pair) for pair in zip(*both, strict=True)]
+    bound = None if frontier is None else np.array(frontier, dtype=np.int64).T.copy()
+    assert updates_of(merge(a, b, bound)) == rows_of(together, frontier)
+    assert updates_of(union([a, b, a])) == rows_of(
+        [np.concatenate([x, y]) for x, y in zip(together, both[0], strict=True)], None
+    )
+    assert (updates_of(a), updates_of(b)) == before, "a batch that others may hold was changed"
+
+
+def _empty() -> SortedBatch:
+    return SortedBatch(*(np.empty(shape, np.int64) for shape in (0, (WIDTH, 0), (2, 0), 0)))
+
+
+@pytest.mark.parametrize(("parts", "is_done"), [(1, True), (2, True), (3, False)])
+def test_numpy_sorts_only_what_is_not_in_two_parts(parts: int, is_done: bool) -> None:
+    code = np.concatenate([np.arange(50) for _ in range(parts)])
+    columns, nothing = np.stack([code, np.ones(len(code), np.int64)]), np.empty((0, 0), np.int64)
+    done, summed, packed, _ = kernels.small_batches.consolidate(columns, nothing, 0, nothing)
+    assert (done, len(packed)) == (is_done, len(code))
+    if done:
+        assert summed.tolist() == [list(range(50)), [parts] * 50]
+    few = consolidation._few([columns])
+    assert few is not None and few.tolist() == [list(range(50)), [parts] * 50]
