@@ -15,6 +15,7 @@ import polars as pl
 
 from bench.measure import peak_mib
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs.explain import Explaining
 
 
@@ -25,8 +26,8 @@ def main(folder: str, output: str, key: str, *options: str) -> None:
     explaining = Explaining(find_project(Path(folder), {}), output)
     if "--whole" in options:
         explaining.question = replace(explaining.question, restricts=False)
-    (row,) = explaining.rows(0, pl.DataFrame({column: [int(value)]})).iter_slices(1)
-    explanation = explaining.explanation(0, row.drop("diff"))
+    (row,) = explaining.rows(time_of(0), pl.DataFrame({column: [int(value)]})).iter_slices(1)
+    explanation = explaining.explanation(time_of(0), row.drop("diff"))
     figures = {
         "s": round(time.perf_counter() - begin, 3),
         "cpu_s": round(time.process_time() - cpu, 3),

@@ -20,6 +20,7 @@ import polars as pl
 
 from bench.project import REPOSITORY
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import ingest, replay
 
 EVERY = 100  # runs between two rows of the table
@@ -113,7 +114,7 @@ class _Warehouse:
     def fold(self) -> Costs:
         """Fold one more version."""
         start, worked = time.perf_counter(), time.process_time()
-        replay.run(self._project, last=self._next)
+        replay.run(self._project, last=time_of(self._next))
         self._next += 1
         return Costs(time.perf_counter() - start, time.process_time() - worked)
 

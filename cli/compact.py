@@ -19,11 +19,10 @@ from ddcore.cli.options import (
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
 from ddcore.io.ledger.readable import version_number
-from ddcore.io.project.times import shown_frontier
+from ddcore.io.project.times import Time, shown_frontier
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
-    from ddcore.io.project.times import Time
     from ddcore.jobs.compact import CompactReport
 
 __all__ = ["compact"]
@@ -80,9 +79,8 @@ def _time(project: Project, text: str | None) -> Time | None:
     names = ledger.version_names(project.dims)
     if len(project.dims) > 1:
         return names.time(text, "--since", begins=True, nearest=True)
-    last = finished_run(ledger).last
-    assert isinstance(last, int), "one dimension"
-    return version_number(text, last, "--since", names, begins=True, nearest=True)
+    last = finished_run(ledger).last.version
+    return Time([version_number(text, last, "--since", names, begins=True, nearest=True)])
 
 
 def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:

@@ -24,7 +24,7 @@ from ddcore.cli.options import (
 )
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
-from ddcore.io.project.times import Frontier, named, shown_frontier, span, time_of
+from ddcore.io.project.times import Frontier, named, shown_frontier, span
 from ddcore.jobs.report import spelled
 from ddcore.text.wording import meant
 
@@ -344,7 +344,7 @@ def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
 
 def folds_again(restates: Frontier, dims: Sequence[str]) -> str:
     """From which folded times on the next run folds again, for people."""
-    where = named(time_of(restates[0]), dims) if len(restates) == 1 else shown_frontier(restates, dims)
+    where = named(restates[0], dims) if len(restates) == 1 else shown_frontier(restates, dims)
     return f"the next run folds again from {where} on"
 
 

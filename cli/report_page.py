@@ -13,7 +13,7 @@ from ddcore.cli.status import size
 from ddcore.cli.text import cell, count
 from ddcore.io.ledger.history import moment
 from ddcore.io.ledger.profiles import HeatRecord, OperatorRecord, ProfileRecord
-from ddcore.io.project.times import coordinates, least, ordered, span
+from ddcore.io.project.times import least, span
 from ddcore.io.project.times import shown as shown_time
 
 if TYPE_CHECKING:
@@ -256,13 +256,13 @@ def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
                 del mine[time]
             for time, (plus, minus) in counts.items():
                 mine[time] = mine.get(time, 0) + plus - minus
-    first = coordinates(runs[0].first)
+    first = runs[0].first
     pictures = []
     for name in sorted(changes)[:_OUTPUTS]:
         points, total, before = [], 0, None
-        for time in ordered(changes[name]):
+        for time in sorted(changes[name]):
             total += changes[name][time]
-            if coordinates(time) >= first:
+            if time >= first:
                 points.append((shown_time(time, dims), total))
             else:
                 before = (shown_time(time, dims), total)
@@ -280,7 +280,7 @@ def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
 
 def _is_again(time: Time, run: RunRecord) -> bool:
     """Whether a run folded a time again that earlier ones had folded."""
-    return not run.lower and run.base > 0 and run.base < run.run - 1 and coordinates(time) >= coordinates(run.first)
+    return not run.lower and run.base > 0 and run.base < run.run - 1 and time >= run.first
 
 
 def _leading_to(ledger: Ledger, runs: Sequence[RunRecord]) -> Sequence[RunRecord]:
@@ -315,11 +315,11 @@ def _growth(runs: Sequence[RunRecord]) -> Html:
 
 def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> Html:
     """The ingests with versions that the runs folded, newest first."""
-    low, high = coordinates(runs[0].first), coordinates(runs[-1].last)
+    low, high = runs[0].first, runs[-1].last
     inputs = {name for run in runs for name in run.program_inputs}
     rows = []
     for each in sorted(ledger.ingests(), key=lambda each: -each.number):
-        if each.input in inputs and coordinates(each.last) >= low and coordinates(each.first) <= high:
+        if each.input in inputs and each.last >= low and each.first <= high:
             rows.append(_ingest(each, dims))
     if not rows:
         return section("Sources", "No ingest has versions that these runs folded.")

@@ -203,8 +203,8 @@ def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
 
 
 def _tell_corrections(out: Output, report: RunReport) -> None:
-    if report.corrections and isinstance(report.last, int):
-        following = report.last + 1
+    if report.corrections and report.last is not None:
+        following = report.last.version + 1
         updates = f"{count(report.corrections)} update{'s wait' if report.corrections > 1 else ' waits'}"
         out.say(
             f"outputs change at version {following}: {updates} until it is folded; "
@@ -216,7 +216,7 @@ def _folded(report: RunReport) -> str:
     """What is folded, for people."""
     if report.last is None:
         return "no version was ingested yet"
-    tops = [report.last] if isinstance(report.last, int) else corners(report.upper)
+    tops = corners(report.upper)
     return f"{' and '.join(map(report.names.named, tops))} {'is' if len(tops) == 1 else 'are'} folded"
 
 

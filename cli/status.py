@@ -22,11 +22,9 @@ from ddcore.io.project.times import (
     least,
     named,
     nothing_closed,
-    ordered,
     shown,
     shown_frontier,
     span,
-    time_of,
 )
 from ddcore.jobs.report import spelled
 
@@ -103,7 +101,6 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
         "warehouse": str(warehouse.root),
         "origin": dict(project.origin),
         "engine": project.engine,
-        "folded": ledger.last_folded(),
         **_frontiers(ledger, project.dims),
         "waiting": _waiting(ledger),
         "left_out": left_out(ledger, project),
@@ -116,32 +113,34 @@ def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str
 
 
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
-    """With several time dimensions: the greatest complete times, and the frontiers between which reads lie."""
+    """The greatest complete times, and the frontiers between which reads lie; with one dimension only ``since``."""
+    nothing, since = nothing_closed(dims), ledger.since()
+    upper = ledger.upper() or nothing
     if len(dims) == 1:
-        return {"since": ledger.since()[0][0]} if ledger.since() else {}
-    upper = ledger.upper() or nothing_closed(dims)
-    return {"folded": corners(upper), "since": list(ledger.since() or nothing_closed(dims)), "upper": list(upper)}
+        return {"folded": corners(upper), **({"since": since} if since else {})}
+    return {"folded": corners(upper), "since": since or nothing, "upper": upper}
 
 
 def _spelled(summary: dict[str, Any], names: VersionNames) -> dict[str, Any]:
     """The summary with its times as in JSON, and the labels and instants of those that are folded."""
     dims = names.dims
-    if len(dims) == 1:
-        return {**summary, **names.fields(summary["folded"])}
-    fields = [names.fields(time) for time in summary["folded"]]
-    summary = {**summary, **{name: [each[name] for each in fields] for name in ("label", "instant")}}
-    lists = {
-        name: [json_time(time, dims) for time in summary[name]] for name in ("folded", "since", "upper", "waiting")
+    times: dict[str, Any] = {
+        name: frontier_json(summary[name], dims) for name in ("folded", "since", "upper", "waiting") if name in summary
     }
+    fields = [names.fields(time) for time in summary["folded"]]
+    labels: dict[str, Any] = {name: [each[name] for each in fields] for name in ("label", "instant")}
+    if len(dims) == 1:  # there is at most one
+        times |= {name: next(iter(times[name]), None) for name in ("folded", "since") if name in times}
+        labels = fields[0] if fields else names.fields(None)
     unfinished = summary["unfinished"] and spelled(summary["unfinished"], dims)
-    return {**summary, **lists, "unfinished": unfinished}
+    return {**summary, **times, **labels, "unfinished": unfinished}
 
 
 def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
     """The times that were ingested and not folded, of one input or of all."""
     upper = ledger.upper()
     times = {time for record in ledger.waiting() if name in (None, record.input) for time in record.counts}
-    return ordered(time for time in times if upper is None or is_open(time, upper))
+    return sorted(time for time in times if upper is None or is_open(time, upper))
 
 
 def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
@@ -224,8 +223,7 @@ def _tell(
     lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
     folded = "nothing yet"
     if run is not None:
-        tops = summary["folded"] if isinstance(summary["folded"], list) else [summary["folded"]]
-        through = " and ".join(names.named(top) for top in tops)
+        through = " and ".join(names.named(top) for top in summary["folded"])
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
     lines.append(["waiting", f"{_spans(waiting, names)}  (ddcore run)" if waiting else "nothing"])
@@ -234,15 +232,13 @@ def _tell(
         lines.append(["no rows", ", ".join(rowless) + command])
     for name, columns in summary["left_out"].items():
         lines.append(["left out", f"{name}: {', '.join(columns)}  (in dd.toml: declare them, or ignore = [...])"])
-    if summary["corrections"] and isinstance(summary["folded"], int):
-        following = summary["folded"] + 1
+    if summary["corrections"]:
+        following = summary["folded"][0].version + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
         lines.append(["corrections", f"of {outputs}, for version {following}  (ddcore run --to-version {following})"])
     if summary["restated"]:
         restated = ledger.restated()
-        where = (
-            named(time_of(restated[0]), project.dims) if len(restated) == 1 else shown_frontier(restated, project.dims)
-        )
+        where = named(restated[0], project.dims) if len(restated) == 1 else shown_frontier(restated, project.dims)
         lines.append(["restated", f"what was folded from {where} on is folded again  (ddcore run)"])
     if unfinished:
         spans = f"versions {unfinished['first']}..{unfinished['last']}"

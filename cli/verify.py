@@ -189,7 +189,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
             begin, _, end = text.partition("..")
             first = readable.time(begin, "--at", begins=True) if begin.strip() else claims.least
             final = readable.time(end.strip() or "latest", "--at", or_before=or_before)
-            assert isinstance(first, int) and isinstance(final, int)
+            assert first is not None, "something is folded"
             if first > final:
                 raise UsageError(f"--at {text}: the first version is after the last", "both ends are inclusive")
             ranges.append((first, final))

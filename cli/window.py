@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.readable import version_number
-from ddcore.io.project.times import Time, coordinates, example, greatest, shown
+from ddcore.io.project.times import Time, example, greatest, shown
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
@@ -48,9 +48,11 @@ def window(
     latest, names = latest_of(ledger), ledger.version_names(project.dims)
     if latest is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
-    if isinstance(latest, int):
+    if len(project.dims) == 1:
         option, end = ("--to-version", last) if to is None else ("--to", to)
-        return _versions(ledger, latest, names, first, (option, end), or_before=or_before)
+        numbers = _versions(ledger, latest.version, names, first, (option, end), or_before=or_before)
+        begin, until = (None if number is None else Time([number]) for number in numbers)
+        return begin, until
     start = None if first is None else names.time(first, "--from-version", begins=True, nearest=True)
     return start, None if to is None else _time(to, names, latest, or_before=or_before)
 
@@ -80,7 +82,7 @@ def _versions(
     start = None if first is None else version_number(first, latest, "--from-version", names, begins=True, nearest=True)
     end = None if text is None else version_number(text, latest, option, names, nearest=or_before)
     if end is not None and end > latest and not or_before:
-        last_one = names.shown(latest)
+        last_one = names.shown(Time([latest]))
         raise UsageError(
             f"{option}: version {end} was not ingested: the last one is {last_one}", f"say {option} latest"
         )
@@ -91,7 +93,7 @@ def _versions(
         upper = ledger.upper()
         folded = -1 if upper is None else upper[0][0] - 1
         if start > folded:
-            waiting = [coordinates(time)[0] for record in ledger.waiting() for time in record.counts]
+            waiting = [time[0] for record in ledger.waiting() for time in record.counts]
             _check_next(start, folded, waiting)
             start = None  # where the ledger begins anyway
     return start, end

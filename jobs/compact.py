@@ -23,7 +23,6 @@ from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import (
     Frontier,
     Time,
-    coordinates,
     frontier_json,
     is_open,
     named,
@@ -126,12 +125,11 @@ def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
 def _next_since(ledger: Ledger, policy: Retention) -> Time | None:
     """The version from which logs are to be exact now, if it is far enough from the present one that advancing pays."""
     last = ledger.last_folded()
-    if policy.history is None or not isinstance(last, int):
+    if policy.history is None or last is None or len(last) > 1:
         return None
-    present = ledger.since()[0][0] if ledger.since() else ledger.first_ingested() or 0
-    wanted = last - policy.history
-    assert isinstance(present, int)
-    return wanted if wanted - present >= max(retention.MANY, policy.history // 2) else None
+    (present,) = ledger.since()[0] if ledger.since() else ledger.first_ingested() or (0,)
+    wanted = last.version - policy.history
+    return Time([wanted]) if wanted - present >= max(retention.MANY, policy.history // 2) else None
 
 
 class _Compaction:
@@ -179,7 +177,7 @@ class _Compaction:
                 "cannot be restored",
                 "name a later time",
             )
-        return (coordinates(wanted),)
+        return (wanted,)
 
     def _shown(self, frontier: Frontier) -> str:
         return shown_frontier(frontier or ((0,) * len(self.dims),), self.dims)

@@ -206,8 +206,7 @@ def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
 
 
 def _unfinished(intent: IntentRecord, dims: tuple[str, ...], *, is_running: bool) -> Check:
-    last = intent.last
-    span = f"versions {intent.first}..{last}" if isinstance(last, int) else f"to {shown(last, dims)}"
+    span = f"versions {intent.first}..{intent.last}" if len(dims) == 1 else f"to {shown(intent.last, dims)}"
     what = f"run {intent.run} ({span}, begun {intent.at:%Y-%m-%d %H:%M:%S} UTC)"
     if is_running:
         return Check("last run", "note", f"{what} is not finished yet", "wait until it has ended")

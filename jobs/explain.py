@@ -16,7 +16,7 @@ from ddcore.explaining import Causes, Explanation, Inputs, Question, held, rows_
 from ddcore.explaining.restricting import Restriction
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
-from ddcore.io.project.times import Time, coordinates, time_of
+from ddcore.io.project.times import Time
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.verify import Verification
 
@@ -107,7 +107,7 @@ class Explaining:
         lasts: list[Time | None] = []
         for at in range(len(rows)):
             mine = _alike(updates, rows[at]).sort(log.dims)
-            lasts.append(time_of(mine.select(log.dims).row(-1)) if len(mine) else None)
+            lasts.append(Time(mine.select(log.dims).row(-1)) if len(mine) else None)
         records: dict[Time, list[IngestRecord]] = {time: [] for time in lasts if time is not None}
         for record in self.verification.ledger.ingests(name):
             for time in record.counts.keys() & records.keys():
@@ -173,7 +173,7 @@ def _narrowed(
 ) -> tuple[IngestRecord, ...]:  # fmt: skip
     """Those of the ingests with updates at a time that can have had this row."""
     sign = 0 if row["diff"][0] > 0 else 1
-    then = pl.all_horizontal(pl.col(name) == at for name, at in zip(dims, coordinates(time), strict=True))
+    then = pl.all_horizontal(pl.col(name) == at for name, at in zip(dims, time, strict=True))
     return tuple(
         record
         for record in records

@@ -23,7 +23,7 @@ from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import LARGEST_TIME, Time, coordinates
+from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
@@ -98,7 +98,7 @@ def ingest(
             is_looked_up = found.cache_info().currsize > 0
             if is_looked_up and ledger.last_entry != found().last_entry:
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
-            if isinstance(version, tuple) and NEXT in version:
+            if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
             work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
             work.notes += [unrecorded.note(record) for record in finished]
@@ -140,7 +140,7 @@ def _reader(project: Project, name: str, places: Sequence[str], settings: Ingest
     sources = find(places)
     one = len(rules.dims) == 1 and rules.time is None
     if form == "append":
-        rules = replace(rules, diff=1, appends=True, fallback=(0,) if one else None)
+        rules = replace(rules, diff=1, appends=True, fallback=Time([0]) if one else None)
     if form == "feed" and one:
         rules = replace(rules, rename={rules.dims[0]: COMMIT, **rules.rename})
     tables = [source for source in sources if isinstance(source, DeltaTable)]
@@ -187,22 +187,19 @@ def _time_of_all(version: Version | None, form: str, dims: Sequence[str]) -> Tim
                 f"--version {version}: with --append, --snapshot, --feed or events, and one time dimension only",
                 "say which version the rows have: --version N",
             )
-        return 0 if form == "feed" else None
-    if not isinstance(version, tuple):
-        return version
-    if NEXT in version and form not in ("snapshot", *EVENT_FORMS):
+        return Time([0]) if form == "feed" else None
+    if version is not None and NEXT in version and form not in ("snapshot", *EVENT_FORMS):
         said = ",".join(f"{dim}={each}" for dim, each in zip(dims, version, strict=True))
         raise UsageError(
             f"--version {said}: next is for snapshots and events, which are known when they come again",
             "say which time the rows have",
         )
-    return tuple(each if isinstance(each, int) else 0 for each in version)
+    return None if version is None else Time(0 if each == NEXT else int(each) for each in version)
 
 
 def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
     schema, version, diff = project.input_schema(name), settings.version, settings.diff
-    of_all = _time_of_all(version, settings.form, project.dims)
-    time = None if of_all is None else coordinates(of_all)
+    time = _time_of_all(version, settings.form, project.dims)
     if time is not None and not all(0 <= coordinate <= LARGEST_TIME for coordinate in time):
         raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):

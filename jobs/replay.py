@@ -27,7 +27,7 @@ from ddcore.io.ledger.left_out import left_out
 from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, ordered, shown, time_of
+from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
 from ddcore.io.state.fold_result import Gained
 from ddcore.io.storage.warehouse import Lock, Warehouse
 from ddcore.jobs import engines, predecessor
@@ -341,11 +341,11 @@ class _Replay:
     def _note_waiting(self) -> str:
         """A sentence on corrections of outputs that no run has published yet."""
         run = self.ledger.current_run()
-        if run is None or not run.waiting_corrections or not isinstance(run.last, int):
+        if run is None or not run.waiting_corrections:
             return ""
         outputs = [name.removeprefix("outputs/") for name in run.waiting_corrections]
         changes = f"{', '.join(outputs)} {'changes' if len(outputs) == 1 else 'change'}"
-        following = run.last + 1
+        following = run.last.version + 1
         return f"{changes} at version {following}; to fold it now, without rows: ddcore run --to-version {following}"
 
     def _note_changes(self, commits: Commits, *, dry: bool = False) -> None:
@@ -425,7 +425,7 @@ class _Replay:
         """The least time that there is, if the run completes it; where history was given up, the first that is left."""
         (least,) = nothing_closed(self.dims)
         (begin,) = self.ledger.since() or (least,)
-        return begin if time_of(least) in upcoming.times else None
+        return begin if least in upcoming.times else None
 
     def _ingests(self, upcoming: NextRun) -> Iterator[IngestRecord]:
         """The ingests of the program's inputs that may have a version in the window."""
@@ -451,7 +451,7 @@ class _Replay:
                 inputs_by_version.setdefault(version, {})
         return [
             (version, inputs_by_version[version], outputs_by_version.get(version, {}))
-            for version in ordered(inputs_by_version)
+            for version in sorted(inputs_by_version)
         ]
 
 

@@ -26,7 +26,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, closed_changes
 from ddcore.io.logs.updates import DIFF, RowCount
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Time, is_open, named, ordered, shown, shown_frontier
+from ddcore.io.project.times import Frontier, Time, is_open, named, shown, shown_frontier
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.storage.store import is_file
 from ddcore.io.storage.warehouse import Warehouse
@@ -224,7 +224,7 @@ class _Undo:
     def _closed(self) -> str | None:
         """The first closed time of the ingest, and why it is closed, for a message; None without one."""
         upper, dims = self.ledger.open_from(self.record.input), self.log.dims
-        closed = [] if upper is None else ordered(time for time in self.record.counts if not is_open(time, upper))
+        closed = [] if upper is None else sorted(time for time in self.record.counts if not is_open(time, upper))
         if upper is None or not closed:
             return None
         if len(dims) == 1:

@@ -25,7 +25,7 @@ from ddcore.base.errors import FoldError, Mismatch, ProgramChanged, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, ordered, time_of, up_to
+from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, up_to
 from ddcore.io.reading.published import Claims, check_output, finished_run, verified_names
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored
@@ -71,7 +71,7 @@ class Selection:
     """
 
     times: Sequence[Time] = ()
-    ranges: Sequence[tuple[int, int]] = ()
+    ranges: Sequence[tuple[Time, Time]] = ()
     last: int = 0
     every: int = 0
 
@@ -138,15 +138,14 @@ def after_run(project: Project, report: RunReport, every: int, listener: Listene
     """
     times: set[Time] = set()
     for run, first, last in report.windows:
-        if isinstance(first, int) and isinstance(last, int):
-            changed = [version for version, _, _ in report.versions if isinstance(version, int)]
-            times |= set(_multiples([version for version in changed if first <= version <= last], every, last))
+        if len(project.dims) == 1:
+            times.update(_multiples((time for time, _, _ in report.versions if first <= time <= last), every, last))
         elif run % every == 0:
             times.add(last)
     if times:
         verification = Verification(project, listener=listener)
         outputs = verification.outputs()
-        claimed = [time for time in ordered(times) if verification.claimed(time, outputs)]
+        claimed = [time for time in sorted(times) if verification.claimed(time, outputs)]
         for verdict in verification.verdicts(claimed, outputs):
             report.verified.append(fields_of(verdict, project.dims))
             yield verdict
@@ -197,7 +196,7 @@ class Verification:
         is claimed for none of the outputs; ``strict``: not for each of them.
         """
         chosen: set[Time] = {*selection.times, *(first for first, _ in selection.ranges)}
-        for time in ordered({*chosen, *(last for _, last in selection.ranges)}):
+        for time in sorted({*chosen, *(last for _, last in selection.ranges)}):
             self._check(time, outputs, origin, strict=strict)
         if selection.ranges or selection.last or selection.every:
             chosen |= set(self._changed_in(selection, outputs))
@@ -206,7 +205,7 @@ class Verification:
             chosen = {time for time in tops if self.claimed(time, outputs)}
             if not chosen or strict:
                 self._check(tops[-1], outputs, origin, strict=strict)
-        return ordered(chosen)
+        return sorted(chosen)
 
     def claimed(self, time: Time, outputs: Sequence[str]) -> list[str]:
         """Those outputs for which the law is claimed at a time."""
@@ -225,20 +224,21 @@ class Verification:
         if doubts and (strict or len(doubts) == len(outputs)):
             raise UsageError(f"{origin}: {doubts[0][0]}", doubts[0][1])
 
-    def _changed_in(self, selection: Selection, outputs: Sequence[str]) -> Iterator[int]:
+    def _changed_in(self, selection: Selection, outputs: Sequence[str]) -> Iterator[Time]:
         """The versions of a selection that follow from those at which something changed. Reads the versions of the
         inputs' and of these outputs' logs.
         """
         (dim,) = self.plan.dims
         logs = [*self.inputs(), *(self.output_log(name) for name in outputs)]
         known = pl.concat([log.collect(log.scan(state).select(dim).unique()) for log, state in logs])
-        changed = [version for version in sorted(set(known[dim])) if self.claimed(version, outputs)]
+        times = (Time([version]) for version in sorted(set(known[dim])))
+        changed = [time for time in times if self.claimed(time, outputs)]
         for first, last in selection.ranges:
-            yield from (version for version in changed if first < version <= last)
+            yield from (time for time in changed if first < time <= last)
         yield from changed[-selection.last :] if selection.last else ()
         if selection.every:
-            multiples = _multiples(changed, selection.every, self.claims.upper[0][0] - 1)
-            yield from (version for version in multiples if self.claimed(version, outputs))
+            multiples = _multiples(changed, selection.every, *corners(self.claims.upper))
+            yield from (time for time in multiples if self.claimed(time, outputs))
 
     def verdicts(self, times: Sequence[Time], outputs: Sequence[str]) -> Iterator[Verdict]:
         """One verdict per time and output for which the law is claimed then. Raises the errors of the program, with the
@@ -321,8 +321,7 @@ def _fold_once(
 ) -> dict[str, pl.DataFrame]:
     """The outputs of a fold of one version in an empty warehouse, whose tables it writes. Rows and ``diff``."""
     dims, lower = plan.dims, nothing_closed(plan.dims)
-    begin = lower[0]
-    time = time_of(begin)
+    time = Time(lower[0])
     logs = {name: ChangeLog(place.input(name), schema, dims) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
@@ -330,7 +329,7 @@ def _fold_once(
     }
     rows = sum(map(len, inputs.values()))
     stored, window = Stored(place.root, 1, {}), Window(lower, up_to(time))
-    fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, begin)
+    fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, time)
     gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():
@@ -353,7 +352,7 @@ def _differing(expected: pl.DataFrame, actual: pl.DataFrame) -> pl.DataFrame:
     return counts.filter(pl.col(EXPECTED) != pl.col(ACTUAL)).sort(names)
 
 
-def _multiples(versions: Iterable[int], every: int, last: int) -> Iterator[int]:
+def _multiples(versions: Iterable[Time], every: int, last: Time) -> Iterator[Time]:
     """The least multiple of ``every`` at or after each version, none after ``last``."""
-    multiples = (-(-version // every) * every for version in versions)
+    multiples = (Time([-(-version.version // every) * every]) for version in versions)
     return (version for version in multiples if version <= last)

@@ -27,6 +27,7 @@ from ddcore import algorithms, col
 from ddcore.base.errors import Diverged, NegativeMultiplicity, ProgramError
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.planning.planner import build
 
@@ -388,7 +389,7 @@ def all_of_them(folder: Path, seed: str) -> tuple[Project, Any]:
 def test_all_resume_from_stored_state(tmp_path: Path) -> None:
     project, expected = all_of_them(tmp_path / "p", "stored")
     for last in (0, 1, 3, None):
-        replay.run(project, last=last, engine="inline")
+        replay.run(project, last=time_of(last), engine="inline")
     assert logs_of(project, build(load_program(project), project.inputs, project.dims).outputs) == expected
 
 

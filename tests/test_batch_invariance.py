@@ -23,6 +23,7 @@ import ddcore as dd
 from ddcore.base import threads
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.operators import join, reduction
@@ -124,7 +125,7 @@ def test_files_are_equal_for_any_number_of_threads(
     files = []
     for parallelism in (1, 3):
         project = find_project(shutil.copytree(ingested, tmp_path / str(parallelism)), {})
-        replay.run(project, last=400, engine="inline", parallelism=parallelism)
+        replay.run(project, last=time_of(400), engine="inline", parallelism=parallelism)
         replay.run(project, engine="inline", parallelism=parallelism)
         root = Path(str(project.warehouse))
         tables = (file for folder in ("state", "outputs") for file in (root / folder).rglob("*.parquet"))

@@ -33,6 +33,7 @@ from ddcore.base.schema import Type
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
@@ -176,7 +177,7 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
     if how != "inline":
         sparkless.install(monkeypatch, unrest=0)
         options = {"engine": "spark", "parallelism": 1 if how == "one task" else 2}
-    replay.run(graph, last=2, **options)
+    replay.run(graph, last=time_of(2), **options)
     before = Ledger.load(Warehouse(graph.warehouse)).tables()
     (graph.root / "program.py").write_text(COUNTED)
     plan = load_plan(graph)
@@ -187,7 +188,7 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
     assert [plan.blocks[index].op for index in part.blocks & loops] == ["distinct"], "the last step of the loop alone"
     assert not part.inputs, "no input is read again"
     report = replay.run(graph, **options)
-    assert (report.run, report.last, report.corrections) == (3, 3, 0)
+    assert (report.run, report.last, report.corrections) == (3, time_of(3), 0)
     after = Ledger.load(Warehouse(graph.warehouse)).run(2)
     assert after is not None
     kept = {name for name in before if name.startswith("state/")}
@@ -200,9 +201,9 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
 
 def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(graph: Project, dd: Any) -> None:
     (graph.root / "program.py").write_text(COUNTED)
-    replay.run(graph, last=0, engine="inline")
+    replay.run(graph, last=time_of(0), engine="inline")
     (graph.root / "program.py").write_text(REACH)
-    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, last=time_of(2), engine="inline")
     state = Ledger.load(Warehouse(graph.warehouse)).table("outputs/many")
     assert state is not None and state.rows == 1, "nobody continued it"
     assert dd("show", "many", "--project", str(graph.root))[2][0] == "error: no output 'many'; there are: reached"
@@ -231,7 +232,7 @@ def test_other_columns_are_there_at_once_at_every_version(
     source = "import polars as pl\n" + REACH
     (graph.root / "program.py").write_text(source)
     for version in range(4):
-        replay.run(graph, last=version, engine="inline")
+        replay.run(graph, last=time_of(version), engine="inline")
     frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
     place = ("--project", str(graph.root))
     for text in (source.replace('"reached": reached', f'"reached": {COLUMNS[how]}'), source):
@@ -275,7 +276,7 @@ def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> 
 @pytest.mark.parametrize("place", ["after-create", "after-file", "after-table", "after-run"])
 def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Project, dd: Any) -> None:
     """The same command finishes it, or the old program goes on."""
-    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, last=time_of(2), engine="inline")
     other = REACH.replace('"reached": reached', '"reached": reached.select(n="node"), "all": edges')
     (graph.root / "program.py").write_text(other)
     command = [sys.executable, "-m", "ddcore.cli.main", "run", "--engine", "inline", "--to-version", "2", "--project"]
@@ -298,11 +299,11 @@ def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Proj
 def test_state_that_was_compacted_serves_an_output_that_is_new(graph: Project) -> None:
     """Its loop is iterated again, for this run only; what is stored stays, also the trees of large groups."""
     for version in range(3):
-        replay.run(graph, last=version, engine="inline")
+        replay.run(graph, last=time_of(version), engine="inline")
     compact(graph)
     before = Ledger.load(Warehouse(graph.warehouse)).tables()
     (graph.root / "program.py").write_text(COUNTED)
-    report = replay.run(graph, last=2, engine="inline")
+    report = replay.run(graph, last=time_of(2), engine="inline")
     assert report.notes[0].startswith("the program has changed: kept 6 of 8 arrangements, built 2; filled 3 again")
     after = Ledger.load(Warehouse(graph.warehouse)).tables()
     assert all(after[name] == before[name] for name in before)
@@ -313,7 +314,7 @@ def test_state_that_was_compacted_serves_an_output_that_is_new(graph: Project) -
 
 def test_dry_run_tells_what_becomes_of_each_output(graph: Project, dd: Any) -> None:
     (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached, "old": edges'))
-    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, last=time_of(2), engine="inline")
     (graph.root / "program.py").write_text(
         REACH.replace('"reached": reached', '"reached": reached.where("node > 1"), "more": edges')
     )
@@ -339,7 +340,7 @@ def test_dry_run_tells_what_becomes_of_each_output(graph: Project, dd: Any) -> N
 @pytest.mark.parametrize("corrections", [None, "rewrite"])
 def test_a_changed_program_and_a_late_row_in_one_run(corrections: str | None, graph: Project, dd: Any) -> None:
     """The rule of a changed program holds: what was published stays, unless the run is told to rewrite it."""
-    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, last=time_of(2), engine="inline")
     replay.run(graph, engine="inline")
     before = [collected(graph, "reached", version) for version in range(4)]
     take_in(graph, "edges", pl.DataFrame({"src": [1], "dst": [8], "version": [1], "diff": [1]}))
@@ -356,28 +357,28 @@ def test_a_changed_program_and_a_late_row_in_one_run(corrections: str | None, gr
     after = [collected(graph, "reached", version) for version in range(4)]
     assert (after == before) is (corrections is None)
     if corrections is None:
-        replay.run(graph, last=4, engine="inline")
+        replay.run(graph, last=time_of(4), engine="inline")
     frame = pl.DataFrame([*EDGES, (1, 8, 1, 1)], schema=["src", "dst", "version", "diff"], orient="row")
     assert collected(graph, "reached", 4) == expected(graph, {"edges": frame}, 4)["reached"]
 
 
 def test_corrections_wait_for_the_next_version(graph: Project) -> None:
     """Nothing new was ingested: the difference is computed, and published with the next version, or when asked for."""
-    replay.run(graph, last=2, engine="inline")
+    replay.run(graph, last=time_of(2), engine="inline")
     replay.run(graph, engine="inline")
     (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 2")'))
     report = replay.run(graph, engine="inline")
-    assert (report.last, report.corrections, report.nothing_new) == (3, 2, False)
+    assert (report.last, report.corrections, report.nothing_new) == (time_of(3), 2, False)
     again = replay.run(graph, engine="inline")
     assert again.nothing_new
     assert collected(graph, "reached", 4) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
     with pytest.raises(UsageError, match="the latest ingested version is"):
-        replay.run(graph, last=5, engine="inline")
-    report = replay.run(graph, last=4, engine="inline")
-    assert (report.last, report.corrections) == (4, 0)
+        replay.run(graph, last=time_of(5), engine="inline")
+    report = replay.run(graph, last=time_of(4), engine="inline")
+    assert (report.last, report.corrections) == (time_of(4), 0)
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
     assert collected(graph, "reached", 4) == {(3,): 1, (4,): 1}
-    assert replay.run(graph, last=4, engine="inline").nothing_new
+    assert replay.run(graph, last=time_of(4), engine="inline").nothing_new
 
 
 ENDS = "def program(edges):\n    return {'ends': edges.select(node='dst')}\n"
@@ -394,7 +395,7 @@ def test_a_correction_and_new_rows_of_one_version_are_added_up(tmp_path: Path, d
     frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
     project = project_of(tmp_path / "project", Case(0, ENDS, lambda edges: {}, {"edges": frame}))
     for version in range(4):
-        replay.run(project, last=version, engine="inline")
+        replay.run(project, last=time_of(version), engine="inline")
     take_in(project, "edges", pl.DataFrame({"src": [7, 8], "dst": [7, 8], "version": 1, "diff": 1}))
     assert replay.run(project, corrections="append", engine="inline").corrections == 2
     rows = [(7, 7, 4, -1), (8, 8, 4, 2), (9, 9, 4, 1), (9, 9, 5, -1)]
@@ -417,10 +418,10 @@ def test_a_correction_and_new_rows_of_one_version_are_added_up(tmp_path: Path, d
 @pytest.mark.parametrize("corrections", ["rewrite", "append"])
 def test_folding_again_gives_the_same(start: int, corrections: str, graph: Project) -> None:
     for version in range(4):
-        replay.run(graph, last=version, engine="inline")
+        replay.run(graph, last=time_of(version), engine="inline")
     log = log_of(graph, "reached", SCHEMA).sort(pl.all())
-    report = replay.run(graph, first=start, corrections=corrections, engine="inline")
-    assert (report.run, report.first, report.last, report.corrections) == (5, start, 3, 0)
+    report = replay.run(graph, first=time_of(start), corrections=corrections, engine="inline")
+    assert (report.run, report.first, report.last, report.corrections) == (5, time_of(start), time_of(3), 0)
     run = Ledger.load(Warehouse(graph.warehouse)).current_run()
     assert run is not None and run.base == start, "from the run before that version"
     assert log_of(graph, "reached", SCHEMA).sort(pl.all()).equals(log)
@@ -429,7 +430,7 @@ def test_folding_again_gives_the_same(start: int, corrections: str, graph: Proje
 
 def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> None:
     for version in range(4):
-        replay.run(graph, last=version, engine="inline")
+        replay.run(graph, last=time_of(version), engine="inline")
     ledger = Ledger.load(Warehouse(graph.warehouse))
     second = ledger.run(2)
     assert second is not None
@@ -437,9 +438,9 @@ def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> Non
     assert gone
     for file in gone:
         file.unlink()
-    report = replay.run(graph, first=2, engine="inline")
+    report = replay.run(graph, first=time_of(2), engine="inline")
     run = Ledger.load(Warehouse(graph.warehouse)).current_run()
-    assert run is not None and (report.first, run.base) == (1, 1), "the files of the second run are lost"
+    assert run is not None and (report.first, run.base) == (time_of(1), 1), "the files of the second run are lost"
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
 
 
@@ -450,7 +451,7 @@ def test_no_run_is_a_kept_point_from_before_another_program(tmp_path: Path) -> N
     edges = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
     marks = pl.DataFrame({"n": [0], "version": [1], "diff": [1]})
     project = project_of(tmp_path / "project", Case(0, both, lambda **_: {}, {"edges": edges, "marks": marks}))
-    replay.run(project, last=2, engine="inline")
+    replay.run(project, last=time_of(2), engine="inline")
     settings = (project.root / "dd.toml").read_text()
     (project.root / "dd.toml").write_text(settings.partition("[inputs.marks")[0])
     (project.root / "program.py").write_text(one)
@@ -459,16 +460,16 @@ def test_no_run_is_a_kept_point_from_before_another_program(tmp_path: Path) -> N
     (project.root / "dd.toml").write_text(settings)
     (project.root / "program.py").write_text(both)
     replay.run(project, engine="inline")
-    replay.run(project, first=3, engine="inline")
+    replay.run(project, first=time_of(3), engine="inline")
     assert collected(project, "both", 3) == {(0, 2): 1, (3, 4): 1}
 
 
 def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
     for version in range(4):
-        replay.run(graph, last=version, engine="inline")
-    report = replay.run(graph, first=1, last=2, engine="inline")
-    assert (report.first, report.last) == (1, 2)
-    assert replay.run(graph, engine="inline").first == 3, "it is open again"
+        replay.run(graph, last=time_of(version), engine="inline")
+    report = replay.run(graph, first=time_of(1), last=time_of(2), engine="inline")
+    assert (report.first, report.last) == (time_of(1), time_of(2))
+    assert replay.run(graph, engine="inline").first == time_of(3), "it is open again"
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
 
 
@@ -482,34 +483,34 @@ def test_a_full_refresh_keeps_complete_what_is_folded(corrections: str | None, t
     replay.run(graph, engine="inline")
     undo(graph, 1, restate=True)
     report = replay.run(graph, full_refresh=True, corrections=corrections, engine="inline")
-    assert (report.nothing_new, report.first, report.last) == (False, 0, 3)
+    assert (report.nothing_new, report.first, report.last) == (False, time_of(0), time_of(3))
     ledger = Ledger.load(Warehouse(graph.warehouse))
     assert (ledger.restated(), ledger.upper()) == ((), ((4,),))
     assert report.corrections == (4 if corrections else 0)
     if corrections:
-        replay.run(graph, last=4, engine="inline")
+        replay.run(graph, last=time_of(4), engine="inline")
     assert collected(graph, "reached", 4) == {}
 
 
 def test_a_version_to_which_corrections_went_stays_complete(graph: Project, dd: Any) -> None:
-    replay.run(graph, last=3, engine="inline")
+    replay.run(graph, last=time_of(3), engine="inline")
     (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 2")'))
     words = ["run", "--to-version", "4", "--engine", "inline", "--project", str(graph.root)]
     assert replay.run(graph, engine="inline").corrections == 2
     assert [dd(*words)[0] for _ in range(2)] == [0, 0], "the second has nothing to do"
-    assert replay.run(graph, full_refresh=True, engine="inline").last == 4
+    assert replay.run(graph, full_refresh=True, engine="inline").last == time_of(4)
 
 
 def test_what_changed_after_the_last_version_to_fold_waits(graph: Project) -> None:
     for version in range(4):
-        replay.run(graph, last=version, engine="inline")
+        replay.run(graph, last=time_of(version), engine="inline")
     take_in(graph, "edges", pl.DataFrame({"src": [2], "dst": [8], "version": [3], "diff": [1]}))
-    assert replay.run(graph, last=1, engine="inline").nothing_new
+    assert replay.run(graph, last=time_of(1), engine="inline").nothing_new
     ledger = Ledger.load(Warehouse(graph.warehouse))
     assert (ledger.upper(), ledger.restated()) == (((4,),), ((3,),))
     with pytest.raises(UsageError, match="3 is not at or before the last one, 1"):
-        replay.run(graph, first=3, last=1, engine="inline")
-    assert replay.run(graph, engine="inline").first == 3
+        replay.run(graph, first=time_of(3), last=time_of(1), engine="inline")
+    assert replay.run(graph, engine="inline").first == time_of(3)
     assert collected(graph, "reached", 2) == {(0,): 1, (2,): 1, (3,): 1}
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1, (8,): 1}
 

@@ -15,6 +15,7 @@ from trams import records
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 NO_ENDS = {"from": None, "to": None}  # no version at either end has a label, or an instant
@@ -533,7 +534,7 @@ def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
         ledger = Ledger.load(warehouse)
         run = ledger.current_run()
         assert run is not None
-        ledger.append(IntentRecord(2, run.fingerprint, 6, 6, 1, "inline"))
+        ledger.append(IntentRecord(2, run.fingerprint, time_of(6), time_of(6), 1, "inline"))
     assert "unfinished  run 2, versions 6..6; the next run resumes it" in dd("status")[1]
     assert "not finished" in dd("log")[1][1]
 

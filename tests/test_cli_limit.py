@@ -18,6 +18,7 @@ from ddcore.cli.output import Output
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import FoldedLog
 
 NAMES = VersionNames(("version",))
@@ -60,17 +61,17 @@ def test_limited_is_the_head_of_the_full_listing(seed: int, tmp_path: Path, caps
     dice = random.Random(seed)
     log = _log(dice, tmp_path / "log")
     keys = [dice.choice([*log.schema])] if dice.random() < 0.5 else []
-    size = len(log.accumulate(1))
+    size = len(log.accumulate(time_of(1)))
     _lines(capsys)
     for limit in {1, 2, size, size + 1, dice.randrange(1, size + 1)}:
-        show._json_rows(Output(json=True), log, log.rows(None, 1), 1, 0)
+        show._json_rows(Output(json=True), log, log.rows(None, time_of(1)), time_of(1), 0)
         full = _lines(capsys)
         assert len(full) == 2 + size
-        show._json_rows(Output(json=True), log, log.rows(None, 1), 1, limit)
+        show._json_rows(Output(json=True), log, log.rows(None, time_of(1)), time_of(1), limit)
         assert _lines(capsys) == full[: 2 + limit]
-        diff._json_rows(Output(json=True), log, log.rows(0, 1, None, keys), keys, 0)
+        diff._json_rows(Output(json=True), log, log.rows(time_of(0), time_of(1), None, keys), keys, 0)
         full = _lines(capsys)
-        diff._json_rows(Output(json=True), log, log.rows(0, 1, None, keys), keys, limit)
+        diff._json_rows(Output(json=True), log, log.rows(time_of(0), time_of(1), None, keys), keys, limit)
         assert _lines(capsys) == full[:limit]
 
 
@@ -78,7 +79,7 @@ def test_nulls_come_first_and_nan_last(tmp_path: Path) -> None:
     log = ChangeLog(tmp_path / "log", {"x": parse_type("float64")})
     values = [1.0, None, float("nan"), -1.0]
     version = log.append(pl.DataFrame({"x": values, "version": [0] * 4, "diff": [1] * 4}), 1, base=None)
-    rows = FoldedLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).rows(None, 0)
+    rows = FoldedLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).rows(None, time_of(0))
     order = pl.concat(rows)["x"].to_list()
     assert order[:3] == [None, -1.0, 1.0]
     assert math.isnan(order[3])

@@ -7,6 +7,7 @@ import pytest
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.readable import Readable, one_version
 from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.times import time_of
 
 UP_TO_10 = Readable(("version",), ((0,),), ((11,),), VersionNames(("version",)))
 
@@ -69,7 +70,7 @@ def test_one_version_refused(text: str, says: str) -> None:
     ],
 )
 def test_range(first: str, second: str | None, pair: tuple[int | None, int]) -> None:
-    assert UP_TO_10.range(first, second) == pair
+    assert UP_TO_10.range(first, second) == tuple(map(time_of, pair))
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,7 @@ def advanced(logs: Any, since: Any) -> Any:
     for name, updates in logs.items():
         sums: Counter[Any] = Counter()
         for (row, time), diff in updates.items():
-            coordinates = time if isinstance(time, tuple) else (time,)
-            least = [lattice.join(coordinates, element) for element in since]
+            least = [lattice.join(time, element) for element in since]
             moved = tuple(min(axis) for axis in zip(*least, strict=True))
             sums[row, moved] += diff
         result[name] = {key: diff for key, diff in sums.items() if diff}
@@ -145,7 +144,7 @@ def counted(versions: int) -> Case:
 
 def fold(project: Project, versions: range) -> None:
     for version in versions:
-        replay.run(project, engine="inline", last=version)
+        replay.run(project, engine="inline", last=time_of(version))
 
 
 def test_runs_compact_by_themselves(tmp_path: Path) -> None:
@@ -176,8 +175,8 @@ def test_a_run_takes_up_small_files_before_they_are_many(tmp_path: Path) -> None
     assert not list(ledger.compactions())
     expected = logs_of(project, load_plan(project).outputs)
     compare(drawn, "taken up", folding.by_reference(drawn.program, **drawn.frames), expected)
-    report = replay.run(project, engine="inline", first=6)
-    assert report.first == 6, "the files of that run are still there"
+    report = replay.run(project, engine="inline", first=time_of(6))
+    assert report.first == time_of(6), "the files of that run are still there"
     assert logs_of(project, load_plan(project).outputs) == expected
 
 
@@ -208,18 +207,18 @@ def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
     expected = logs_of(project, load_plan(project).outputs)
     compact.compact(project)
     assert [run.last for run in retention.kept_points(ledger_of(project), project.retention)] == [
-        29,
-        28,
-        27,
-        26,
-        25,
-        24,
+        time_of(29),
+        time_of(28),
+        time_of(27),
+        time_of(26),
+        time_of(25),
+        time_of(24),
     ]
-    report = replay.run(project, engine="inline", first=26)
-    assert report.first == 26
+    report = replay.run(project, engine="inline", first=time_of(26))
+    assert report.first == time_of(26)
     assert logs_of(project, load_plan(project).outputs) == expected
-    report = replay.run(project, engine="inline", first=3)
-    assert report.first == 0, "no kept point is that old, so the run starts from nothing"
+    report = replay.run(project, engine="inline", first=time_of(3))
+    assert report.first == time_of(0), "no kept point is that old, so the run starts from nothing"
     assert logs_of(project, load_plan(project).outputs) == expected
 
 
@@ -242,7 +241,7 @@ def test_T12_emptying_a_time_keeps_the_key(tmp_path: Path, since: int | None) ->
     a, b = frame("k v", "(k,v):+1@0 (k,v):-1@1 (k,w):+1@5"), frame("k u", "(k,u):+1@6")
     project = small(tmp_path, '{"out": a.join(b, on="k")}', a=a, b=b)
     fold(project, range(6))
-    compact.compact(project, since=since)
+    compact.compact(project, since=time_of(since))
     fold(project, range(6, 7))
     assert outputs_of(project) == log("(k,w,u):+1@6")
 
@@ -253,7 +252,7 @@ def test_T15_a_delta_join_of_compacted_state(tmp_path: Path, since: int | None) 
     project = small(tmp_path, '{"out": dd.delta_join((r, ["k", "a"]), (s, ["k", "b"])).select("a", "b")}', r=r, s=s)
     fold(project, range(2))
     take_in(project, "r", frame("k a", "(j,a):+1@2 (j,a):-1@3"))
-    compact.compact(project, since=since)
+    compact.compact(project, since=time_of(since))
     fold(project, range(2, 3))
     compact.compact(project)
     assert outputs_of(project) == log("(a,b):+1@2")
@@ -262,10 +261,10 @@ def test_T15_a_delta_join_of_compacted_state(tmp_path: Path, since: int | None) 
 def test_T17_a_batch_that_compacts_to_nothing(tmp_path: Path) -> None:
     a, b = frame("k v", "(x,one):+1@(0,0) (x,one):-1@(0,1)"), frame("k u", "(x,y):+1@(0,0)")
     project = small(tmp_path, '{"out": a.join(b, on="k")}', a=a, b=b)
-    replay.run(project, engine="inline", last=(0, 0))
+    replay.run(project, engine="inline", last=time_of((0, 0)))
     compact.compact(project)
     assert outputs_of(project) == log("(x,one,y):+1@(0,0)")
-    replay.run(project, engine="inline", last=(0, 1))
+    replay.run(project, engine="inline", last=time_of((0, 1)))
     compact.compact(project)
     assert outputs_of(project) == log("(x,one,y):+1@(0,0) (x,one,y):-1@(0,1)")
 
@@ -293,11 +292,11 @@ def test_T18_T19_representatives_in_tables(tmp_path: Path) -> None:
 def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
     project = mine
     before = output_log(project, "counts")
-    at_5, from_5 = before.accumulate(5).sort("a", "n"), before.between(5, 27).sort("a", "n")
-    compact.compact(project, since=5)
+    at_5, from_5 = before.accumulate(time_of(5)).sort("a", "n"), before.between(time_of(5), time_of(27)).sort("a", "n")
+    compact.compact(project, since=time_of(5))
     after = output_log(project, "counts")
-    assert after.accumulate(5).sort("a", "n").equals(at_5)
-    assert after.between(5, 27).sort("a", "n").equals(from_5)
+    assert after.accumulate(time_of(5)).sort("a", "n").equals(at_5)
+    assert after.between(time_of(5), time_of(27)).sort("a", "n").equals(from_5)
     for text in ("4", "version=3"):
         with pytest.raises(UsageError, match=r"can no longer be read: since is version 5, upper is version 28"):
             after.readable.time(text, "--at")
@@ -306,33 +305,33 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
         (4, "since is version 5 already"),
     ):
         with pytest.raises(UsageError) as raised:
-            compact.compact(project, since=since)
+            compact.compact(project, since=time_of(since))
         assert words in raised.value.message
 
 
 @pytest.mark.parametrize("settings", [{"full_refresh": True}, {"first": 3}, {"corrections": "rewrite"}], ids=str)
 def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
     """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
-    compact.compact(mine, since=5)
-    before = output_log(mine, "counts").accumulate(27).sort("a", "n")
+    compact.compact(mine, since=time_of(5))
+    before = output_log(mine, "counts").accumulate(time_of(27)).sort("a", "n")
     if "corrections" in settings:
         text = mine.program_file.read_text()
         mine.program_file.write_text(text.replace("dd.count()", 'dd.sum("b")'))
     with pytest.raises(UsageError, match=r"--to-version 4: the history before version 5 was given up") as caught:
-        replay.run(mine, engine="inline", last=4, **settings)
+        replay.run(mine, engine="inline", last=time_of(4), **settings)
     assert caught.value.hint == "fold at least through version 5"
-    assert output_log(mine, "counts").accumulate(27).sort("a", "n").equals(before)
-    replay.run(mine, engine="inline", last=5, **settings)
-    assert output_log(mine, "counts").readable.tops == [5]
+    assert output_log(mine, "counts").accumulate(time_of(27)).sort("a", "n").equals(before)
+    replay.run(mine, engine="inline", last=time_of(5), **settings)
+    assert output_log(mine, "counts").readable.tops == [time_of(5)]
 
 
 def test_T21_closed_times_stay_closed(tmp_path: Path) -> None:
     words = frame("k", "cat:+1@(0,0) dog:+1@(1,1)")
     project = small(tmp_path, '{"out": words.distinct()}', words=words)
-    replay.run(project, engine="inline", last=(0, 0))
+    replay.run(project, engine="inline", last=time_of((0, 0)))
     compact.compact(project)
     with pytest.raises(UsageError, match="one time dimension only"):
-        compact.compact(project, since=(0, 0))
+        compact.compact(project, since=time_of((0, 0)))
     upper = ledger_of(project).open_from("words")
     assert upper is not None
     assert not is_open((0, 0), upper)
@@ -384,7 +383,7 @@ def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
     tailer = Tailer(local(mine.warehouse / "outputs" / "counts"))
     tailer.read()
     for since in (None, 9):
-        compact.compact(keeping, since=since)
+        compact.compact(keeping, since=time_of(since))
         tailer.read()
     fold(keeping, range(FOLDED, FOLDED + 2))
     compact.compact(keeping)
@@ -408,7 +407,7 @@ def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_p
 
     follow()
     compact.compact(keeping)
-    compact.compact(keeping, since=9)
+    compact.compact(keeping, since=time_of(9))
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     for _, folder in Warehouse(mine.warehouse).tables():
         spark.sql(f"OPTIMIZE delta.`{folder}`")
@@ -504,7 +503,7 @@ def test_killed_compactions(mine: Project, place: str, since: int | None) -> Non
     }
     now = ledger_of(mine).since()
     compare(drawn, place, advanced(until, now), advanced(logs_of(mine, outputs), now))
-    compact.compact(mine, since=since)
+    compact.compact(mine, since=time_of(since))
     fold(mine, range(FOLDED + 1, FOLDED + 2))
     now = ledger_of(mine).since()
     assert now == (() if since is None else ((since,),))
@@ -544,13 +543,13 @@ def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: 
     last = ledger.current_run()
     assert last is not None
     killed = ledger.next_run()
-    ledger.append(IntentRecord(killed, last.fingerprint, FOLDED, FOLDED, 1, "inline"))
+    ledger.append(IntentRecord(killed, last.fingerprint, time_of(FOLDED), time_of(FOLDED), 1, "inline"))
     row = dict.fromkeys(log.schema) | {"version": FOLDED, "diff": 3}
     updates = pl.DataFrame([row], schema={name: kind.polars for name, kind in log.columns.items()})
     log.commit([log.write("killed", updates)], killed, base=ledger.tables()["outputs/counts"])
     assert give_up(ledger, "its program has changed", committed=True)
     tailer.read()
-    compact.compact(mine, since=since)
+    compact.compact(mine, since=time_of(since))
     fold(mine, range(FOLDED, FOLDED + 1))
     tailer.read()
     rows = tailer.rows.group_by(*log.schema, "version").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
@@ -558,7 +557,7 @@ def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: 
     expected = folding.by_reference(counted(FOLDED + 1).program, **counted(FOLDED + 1).frames)
     assert seen == updates_of(expected["counts"])
     files = ledger_of(mine).tables()["outputs/counts"].files
-    compact.compact(mine, since=since)
+    compact.compact(mine, since=time_of(since))
     assert ledger_of(mine).tables()["outputs/counts"].files < files, "then it is compacted as any other"
 
 
@@ -568,7 +567,7 @@ def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
     ledger = ledger_of(project)
     last = ledger.current_run()
     assert last is not None
-    ledger.append(IntentRecord(ledger.next_run(), last.fingerprint, 3, 4, 1, "inline"))
+    ledger.append(IntentRecord(ledger.next_run(), last.fingerprint, time_of(3), time_of(4), 1, "inline"))
     with pytest.raises(UsageError, match="is not finished"):
         compact.compact(project)
 
@@ -606,7 +605,7 @@ def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
         text=True,
     ) as reader:  # fmt: skip
         for since in (None, 3, 9, 20):
-            compact.compact(keeping, since=since)
+            compact.compact(keeping, since=time_of(since))
         stop.touch()
         out, err = reader.communicate(timeout=120)
     assert (out, reader.returncode) == ("read\n", 0), err

@@ -19,6 +19,7 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark import connect
@@ -188,7 +189,7 @@ def test_folds_on_a_server_leave_what_inline_folds_leave(server: Server, tmp_pat
     assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv", "second.csv")), "remote")
     runs = [ledger_of(project).current_run()]
     assert [(run.run, run.first, run.last, run.engine, run.parallelism) for run in runs if run] == [
-        (2, 3, 4, "spark", 1)  # only the new versions, from the state of the first run
+        (2, time_of(3), time_of(4), "spark", 1)  # only the new versions, from the state of the first run
     ]
     unpacked = list((server.cache / "code").glob("*/ddcore/engine/worker.py"))
     assert len(unpacked) == 1, "the server's workers did not import the package that was sent to them"

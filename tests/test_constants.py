@@ -23,6 +23,7 @@ from ddcore import reference
 from ddcore.base.errors import ProgramError
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 from ddcore.jobs.verify import Selection, Verification
 from ddcore.planning.planner import build
@@ -179,9 +180,11 @@ def require_the_law(project: Project, frames: dict[str, pl.DataFrame], first: in
 def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     for last in (0, 3, 4, 6):
-        replay.run(project, last=last, **how)
+        replay.run(project, last=time_of(last), **how)
         require_the_law(project, frames, 0, last)
-    assert all(each.holds for each in Verification(project, by="scratch").verdicts([4, 6], ["counted"]))
+    assert all(
+        each.holds for each in Verification(project, by="scratch").verdicts([time_of(4), time_of(6)], ["counted"])
+    )
 
 
 def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
@@ -192,7 +195,7 @@ def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
     frames["t"] = pl.concat([frames["t"], late])
     replay.run(project, **how)
     require_the_law(project, frames, 0, 6)
-    replay.run(project, first=3, **how)
+    replay.run(project, first=time_of(3), **how)
     require_the_law(project, frames, 0, 6)
     replay.run(project, full_refresh=True, **how)
     require_the_law(project, frames, 0, 6)
@@ -200,7 +203,7 @@ def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
-    replay.run(project, last=4, **how)
+    replay.run(project, last=time_of(4), **how)
     (project.root / "program.py").write_text(MORE)
     replay.run(project, **how)
     require_the_law(project, frames, 6, 6)
@@ -212,8 +215,8 @@ def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Pa
 def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     project, frames = small(tmp_path)
     project = replace(project, retention=Retention(auto=False, versions=3, days=0))
-    replay.run(project, engine="inline", last=4)
-    compact.compact(project, since=3)
+    replay.run(project, engine="inline", last=time_of(4))
+    compact.compact(project, since=time_of(3))
     if changes:
         (project.root / "program.py").write_text(MORE)
     replay.run(project, engine="inline", corrections="rewrite" if changes else None)
@@ -231,7 +234,7 @@ def test_both_ways_to_verify_and_a_row_that_rests_on_nothing(tmp_path: Path, dd:
         verification = Verification(replace(project, engine="inline"), by=way)
         outputs = verification.outputs()
         times = verification.times(Selection(every=1), outputs)
-        assert 4 in times and all(each.holds for each in verification.verdicts(times, outputs))
+        assert time_of(4) in times and all(each.holds for each in verification.verdicts(times, outputs))
     code, said, _ = dd("explain", "counted", "n=0", "--at", "4", "--project", str(project.root))
     assert code == 0 and "row {n: 0, total: null, least: null} rests on 0 input rows:" in said
     assert any("constant" in line for line in said)

@@ -32,6 +32,7 @@ from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -98,7 +99,7 @@ class Shop:
         """What ``show`` reads: both outputs as of every version."""
         logs = {name: output_log(self.project, name) for name in ("totals", "buyers")}
         return {
-            name: [sorted(log.accumulate(version).rows()) for version in range(log.readable.upper[0][0])]
+            name: [sorted(log.accumulate(time_of(version)).rows()) for version in range(log.readable.upper[0][0])]
             for name, log in logs.items()
         }
 
@@ -342,7 +343,7 @@ def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
     """The number of a run that was given up stays known; tables that a later run wrote are not without it."""
     table = Ledger.load(Warehouse(shop.warehouse))
     number = table.next_run()
-    table.append(IntentRecord(number, "ab12", 3, 3, parallelism=1, engine="inline"))
+    table.append(IntentRecord(number, "ab12", time_of(3), time_of(3), parallelism=1, engine="inline"))
     before = shop.table("ledger").with_name("before")
     shutil.copytree(shop.table("ledger"), before)
     assert give_up(table, "it was not finished")

@@ -30,6 +30,7 @@ from ddcore.base.errors import BrokenTest, DdError, ProgramError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.report import RunReport, result
@@ -207,14 +208,14 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
         before = tables_of(project)
         if broken:
             with pytest.raises(BrokenTest) as caught:
-                replay.run(project, last=last, **options)
+                replay.run(project, last=time_of(last), **options)
             first = caught.value.message.split()[1]
             assert first in broken
             also = caught.value.message.partition("also broken: ")[2].partition(";")[0]
             assert {first, *filter(None, also.split(", "))} == broken
             assert tables_of(project) == before, "nothing of the run is committed"
             project = with_severity(project, "warn")
-        report = replay.run(project, last=last, **options)
+        report = replay.run(project, last=time_of(last), **options)
         told = {each["test"]: each for each in report.broken}
         assert told.keys() == broken
         for name, each in told.items():
@@ -222,7 +223,7 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
             assert (each["version"], each["versions"]) == (when[0], len(when)), name
             assert each["rows"] == expected[when[0]][name], name
             assert f"test {name} is broken at version {when[0]}" in " ".join(report.warnings)
-        assert report.last == last
+        assert report.last == time_of(last)
         project, folded = with_severity(project, "error"), last
     assert result(report)["broken_tests"] == report.broken
 
@@ -356,7 +357,7 @@ def test_a_repair_in_the_same_run_comes_too_late(tmp_path: Path) -> None:
         fold(project)
     bring(project, item(1, 6, "a", 7, -1))
     bring(project, item(1, 6, "a", 8))
-    assert fold(project).last == 8
+    assert fold(project).last == time_of(8)
 
 
 def test_the_message_names_versions_and_some_rows(tmp_path: Path) -> None:
@@ -405,7 +406,7 @@ def test_nothing_is_left_and_the_same_command_works_after_a_correction(
     bring(project, item(1, 6, "b", 2, -1))
     bring(project, item(2, 6, "b", 2))
     report = replay.run(project, engine=engine, parallelism=parallelism)
-    assert (report.last, report.broken, report.warnings) == (2, [], [])
+    assert (report.last, report.broken, report.warnings) == (time_of(2), [], [])
     undisturbed = project_at(tmp_path / "other")
     bring(undisturbed, item(1, 5, "a", 1))
     bring(undisturbed, item(2, 6, "b", 2))
@@ -463,7 +464,7 @@ def test_a_history_whose_corrections_are_appended(tmp_path: Path) -> None:
     with pytest.raises(BrokenTest, match="test one_price is broken at version 4"):
         fold(project, corrections="append")
     bring(project, item(2, 7, "a", 4, -1))
-    assert fold(project, corrections="append").last == 4
+    assert fold(project, corrections="append").last == time_of(4)
     assert contents(project, "one_price") == set()
 
 
@@ -495,7 +496,7 @@ def test_an_added_test_holds_from_the_next_version_on(tmp_path: Path) -> None:
     fold(project)
     project = project_at(tmp_path, tests=TESTS + MORE)
     report = fold(project)
-    assert (report.last, report.broken, report.corrections) == (2, [], 0)
+    assert (report.last, report.broken, report.corrections) == (time_of(2), [], 0)
     bring(project, item(3, 8, "a", 3))
     with pytest.raises(BrokenTest, match=r"test small is broken at version 3: \(id=3, price=8, shop='a'\)"):
         fold(project)
@@ -519,7 +520,7 @@ def test_an_added_test_that_is_broken_already(tmp_path: Path) -> None:
         fold(project)
     bring(project, item(1, 8, "a", 2, -1))
     report = fold(project)
-    assert (report.last, report.broken, contents(project, "small")) == (2, [], set())
+    assert (report.last, report.broken, contents(project, "small")) == (time_of(2), [], set())
 
 
 def test_an_added_test_that_warns(tmp_path: Path) -> None:
@@ -541,12 +542,12 @@ def test_a_test_that_is_removed_and_comes_back(tmp_path: Path) -> None:
     fold(project)
     project = project_at(tmp_path)
     bring(project, item(2, 9, "a", 2))
-    assert fold(project).last == 2
+    assert fold(project).last == time_of(2)
     project = project_at(tmp_path, tests=TESTS + MORE)
     with pytest.raises(BrokenTest, match="test small is broken at version 2"):
         fold(project)
     bring(project, item(2, 9, "a", 3, -1))
-    assert fold(project).last == 3
+    assert fold(project).last == time_of(3)
 
 
 def test_a_changed_test_is_another_test(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ddcore.base.errors import Diverged, FoldError, NegativeMultiplicity
 from ddcore.cli import main
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements
 from ddcore.io.state.state import open_worker, write_gains
 from ddcore.jobs import engines, replay
@@ -35,11 +37,11 @@ from ddcore.planning.planner import build
 INLINE = range(0, 60)
 
 
-def outcome(project: Project, ends: list[int | None], **how: Any) -> Any:
+def outcome(project: Project, ends: Sequence[int | Sequence[int] | None], **how: Any) -> Any:
     """The logs after runs up to each of the ends, or the error a run ended with."""
     try:
         for end in ends:
-            replay.run(project, last=end, **how)
+            replay.run(project, last=time_of(end), **how)
     except FoldError as error:
         return error
     return logs_of(project, build(load_program(project), project.inputs, project.dims).outputs)

@@ -31,6 +31,7 @@ from ddcore.explaining.needs import Needs
 from ddcore.explaining.restricting import EVERYTHING, NOTHING, Restriction, Values
 from ddcore.explaining.watching import TRIAL, Layout, Watch, run
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.times import time_of
 from ddcore.planning.planner import build
 from ddcore.program.graph import Graph
 from ddcore.traces.batch import Batch
@@ -481,7 +482,7 @@ def test_the_condition_is_the_mask(kind: str, values: list[Any], tmp_path: Path)
     batch = batch_of(frame.with_columns(diff=pl.lit(1)), schema, (), "rows")
     for rows in (*([n] for n in range(len(values))), [0, len(values) - 1], [0, 1], range(len(values)), []):
         restriction = Restriction(frozenset({frozenset({("x", Values({*batch.words[0][list(rows)].tolist()}))})}))
-        found = log.between(None, 0, state, restriction.condition(schema))
+        found = log.between(None, time_of(0), state, restriction.condition(schema))
         words = batch_of(found, schema, (), "rows").words[0]
         assert sorted(words.tolist()) == sorted(batch.words[0][list(rows)].tolist())
         assert np.flatnonzero(restriction.mask(batch.words, len(batch), schema)).tolist() == list(rows)

@@ -33,6 +33,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange
@@ -141,8 +142,8 @@ def check_open(project: Project, folded: int | None = None) -> None:
     """No run is in the way, and the versions that are not folded take rows."""
     ledger = ledger_of(project)
     assert ledger.open_intent() is None
-    assert ledger.closed("numbers") == folded
-    assert bring(project, (100 + ledger.next_ingest(), 2, 1)).first == 2
+    assert ledger.closed("numbers") == time_of(folded)
+    assert bring(project, (100 + ledger.next_ingest(), 2, 1)).first == time_of(2)
 
 
 # --- functions of the user's ------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def test_a_function_that_raises(raised: str, place: str, engine: dict[str, Any],
         check_open(project, folded)
         cause.unlink()
         if folded is None:
-            replay.run(project, last=1, **engine)
+            replay.run(project, last=time_of(1), **engine)
     replay.run(project, **engine)
     check_law(project)
 
@@ -270,7 +271,7 @@ def test_data_that_the_program_does_not_take(engine: dict[str, Any], project: Pr
 
 @pytest.mark.parametrize("part", ["inputs", "state"])
 def test_a_damaged_file_that_is_restored(part: str, project: Project) -> None:
-    replay.run(project, last=1)
+    replay.run(project, last=time_of(1))
     kept = {file: file.read_bytes() for file in (local(project.warehouse) / part).rglob("*.parquet")}
     assert kept
     for file in kept:
@@ -348,7 +349,7 @@ def test_errors_of_spark(parallelism: int, error: Exception, project: Project, m
 
 def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first write of a run to its last. Where even the failure cannot be recorded, the next run decides."""
-    replay.run(project, last=0)
+    replay.run(project, last=time_of(0))
     before = {file: file.read_bytes() for file in local(project.warehouse).rglob("*") if file.is_file()}
     real, calls = os.fsync, 0
     for limit in range(100):
@@ -369,7 +370,7 @@ def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: 
                 assert "No space left on device" in error.message
             else:
                 break
-        if give_up(ledger_of(project), "as the next ingest does") and ledger_of(project).last_folded() == 0:
+        if give_up(ledger_of(project), "as the next ingest does") and ledger_of(project).last_folded() == time_of(0):
             check_open(project, 0)
         replay.run(project)
         check_law(project)
@@ -421,7 +422,7 @@ def test_a_full_refresh_begins_where_history_does(project: Project, dd: Command,
         assert code == 2
         assert err[0] == f"error: --from-version {first}: --full-refresh folds all versions anew"
     with pytest.raises(UsageError):
-        replay.run(project, first=1, full_refresh=True)
+        replay.run(project, first=time_of(1), full_refresh=True)
     assert ledger_of(project).next_run() == 1
 
 
@@ -429,7 +430,7 @@ def test_a_left_over_table_with_other_columns_is_no_obstacle(project: Project) -
     """A run that was killed after it had made its tables, and before it committed to one of them."""
     warehouse = Warehouse(project.warehouse)
     tables.create(warehouse.output("doubled"), {"other": Type("string")})
-    ledger_of(project).append(IntentRecord(1, "ab12", 0, 3, 1, "inline"))
+    ledger_of(project).append(IntentRecord(1, "ab12", time_of(0), time_of(3), 1, "inline"))
     replay.run(project)
     check_law(project)
 
@@ -455,7 +456,7 @@ def test_killed_before_a_commit_the_program_may_change(first: str, place: str, p
     (project.root / "program.py").write_text(OTHER)
     if first == "an ingest":
         assert bring(project, (7, 2, 1)).moved == 0
-    assert replay.run(project, dry_run=True).first == 0
+    assert replay.run(project, dry_run=True).first == time_of(0)
     assert replay.run(project).run == 2
     assert [failure.run for failure in ledger_of(project).failures()] == [1]
     check_law(project)
@@ -473,7 +474,7 @@ def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) 
 @pytest.mark.parametrize("place", ["after-table", "after-table:3", "after-table:4"])
 def test_killed_after_a_commit_any_program_goes_on(place: str, then: str, project: Project) -> None:
     """What the killed run committed to outputs stays: whoever follows them never sees a row taken back."""
-    replay.run(project, last=1)
+    replay.run(project, last=time_of(1))
     killed(project, place)
     assert is_committed(Warehouse(project.warehouse), 2)
     with pytest.raises(DdError, match="version 3 is closed"):
@@ -517,7 +518,7 @@ def test_a_killed_refresh_of_a_changed_program_can_be_taken_back(place: str, pro
 
 def test_a_killed_run_over_stored_state_of_another_program(project: Project) -> None:
     """Changing the program back and forth loses nothing."""
-    replay.run(project, last=1)
+    replay.run(project, last=time_of(1))
     killed(project, "after-intent")
     (project.root / "program.py").write_text(OTHER)
     assert replay.run(project).run == 4

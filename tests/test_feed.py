@@ -17,6 +17,7 @@ from ingesting import Desk
 
 from ddcore.base.errors import DataError, LateUpdate, UsageError
 from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
 from ddcore.io.sources.deltafeed import DeltaFeed
 from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 
@@ -117,7 +118,7 @@ def test_t46_the_change_data_feed(tmp_path: Path, engine: str) -> None:
     assert it.updates() == [
         (1, "a", 0, 1), (2, "b", 0, 2), (1, "a", 1, -1), (1, "z", 1, 1), (4, "d", 2, 1), (2, "b", 5, -2),
     ]  # fmt: skip
-    assert (report.plus, report.minus, report.first, report.last) == (5, 3, 0, 5)
+    assert (report.plus, report.minus, report.first, report.last) == (5, 3, time_of(0), time_of(5))
     assert feed(it, table).nothing_new
     table.optimize().merge((1, "z"), (3, "c"))
     before = it.updates()

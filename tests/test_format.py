@@ -13,6 +13,7 @@ from trams import Command
 from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger.ledger import FORMAT, Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 COMMANDS = [
@@ -75,8 +76,8 @@ def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(
     monkeypatch.setattr(ledger_module, "_KEPT", -1)
     ledger = Ledger.load(Warehouse(tmp_path))
     for run in range(1, 60):
-        ledger.append(IntentRecord(run, "ab12", 0, 3, 1, "inline"))
-        ledger.append(FailureRecord(run, "ab12", 0, 3, "inline", "none"))
+        ledger.append(IntentRecord(run, "ab12", time_of(0), time_of(3), 1, "inline"))
+        ledger.append(FailureRecord(run, "ab12", time_of(0), time_of(3), "inline", "none"))
     log = tmp_path / "ledger" / "_delta_log"
     assert not (log / f"{0:020d}.json").exists(), "the commit with the number is gone; a checkpoint has it"
     assert number(tmp_path) == str(FORMAT) and Ledger.load(Warehouse(tmp_path)).next_run() == 60
@@ -84,7 +85,7 @@ def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     again = Ledger.load(Warehouse(tmp_path))
-    again.append(IntentRecord(60, "ab12", 0, 3, 1, "inline"))
+    again.append(IntentRecord(60, "ab12", time_of(0), time_of(3), 1, "inline"))
     table = DeltaTable(str(tmp_path / "ledger"))
     table.create_checkpoint()
     assert number(tmp_path) == str(FORMAT) and Ledger.load(Warehouse(tmp_path)).next_run() == 61

@@ -16,6 +16,7 @@ from warehouses import log_of, project_of, take_in
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
@@ -136,7 +137,7 @@ def test_before_a_compaction(since: int | None, graph: Project) -> None:
     fold(graph, last=2)
     for tailer in tailers.values():
         tailer.read()
-    compact(graph, since=since)
+    compact(graph, since=time_of(since))
     fold(graph)
     assert newest(graph)
     assert_followed(graph, tailers)

@@ -17,6 +17,7 @@ import pytest
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.retention import kept_points
 from ddcore.jobs import replay
@@ -122,10 +123,10 @@ def test_what_a_week_kept_can_be_continued_and_what_came_before_is_folded_from_n
     assert calendar.files()["state"] < 400
     kept = kept_points(calendar.ledger, calendar.project.retention)
     last = calendar.version
-    report = replay.run(calendar.project, first=last - 13, engine="inline")
+    report = replay.run(calendar.project, first=time_of(last - 13), engine="inline")
     again = f"folded again from run {kept[14].run}, through version {last}"
     assert f"{again}: outputs are rewritten from version {last - 13} on" in report.notes, report.notes
-    report = replay.run(calendar.project, first=3, engine="inline")
+    report = replay.run(calendar.project, first=time_of(3), engine="inline")
     nothing = f"folded again from nothing, through version {last}: outputs are rewritten"
     assert nothing in report.notes, report.notes
     calendar.day(2)

@@ -18,6 +18,7 @@ from ddcore.io.delta import heads, tables
 from ddcore.io.delta.tables import AddedFile, TableState
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 ROWS: Schema = parse_schema({"n": "int64", "s": "string"})
@@ -215,7 +216,7 @@ def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, open
         Ledger.load(warehouse).append(record(number))
     opened.clear()
     ledger = Ledger.load(warehouse)
-    assert ledger.last_folded() == 3
+    assert ledger.last_folded() == time_of(3)
     run = ledger.current_run()
     assert run is not None and run.run == 3
     ledger.append(record(4))
@@ -250,6 +251,6 @@ def test_a_row_in_a_commit_is_believed_by_its_digest_only(tmp_path: Path, opened
 
 def record(number: int) -> RunRecord:
     return RunRecord(
-        number, "ab12", number, number, "inline", 1, rounds=1, took=0.1, inputs={}, outputs={},
+        number, "ab12", time_of(number), time_of(number), "inline", 1, rounds=1, took=0.1, inputs={}, outputs={},
         tables={"outputs/x": TableState(number, 1, 1, "cd")},
     )  # fmt: skip

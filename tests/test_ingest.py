@@ -27,6 +27,7 @@ from ddcore.io.delta.deltalog import commit_file
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.logs.balance import Balance
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.times import time_of
 from ddcore.io.sources import written_files as io_files
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -56,9 +57,9 @@ def test_the_first_ingest_makes_the_input(desk: Desk) -> None:
     report = desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 3, -1)))
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 3, -1)]
     assert (report.ingest, report.rows, report.plus, report.minus) == (1, 3, 2, 1)
-    assert (report.first, report.last, report.versions, report.nothing_new) == (0, 3, 2, False)
+    assert (report.first, report.last, report.versions, report.nothing_new) == (time_of(0), time_of(3), 2, False)
     (record,) = desk.records()
-    assert record.counts == {0: (2, 0), 3: (0, 1)} and record.rows == 3
+    assert record.counts == {time_of(0): (2, 0), time_of(3): (0, 1)} and record.rows == 3
     assert DeltaTable(str(desk.log.folder)).protocol().min_reader_version == 1
 
 
@@ -176,7 +177,7 @@ def test_a_delta_table_that_grows_brings_only_its_new_versions(desk: Desk) -> No
         rows = pl.DataFrame({"src": [version], "dst": [0], "version": [version], "diff": [1]})
         write_deltalake(str(desk.folder / "delta"), rows.to_arrow(), mode="append")
         report = desk.ingest(f"{desk.folder}/delta")
-        assert (report.first, report.last, report.plus) == (version, version, 1)
+        assert (report.first, report.last, report.plus) == (time_of(version), time_of(version), 1)
         desk.fold(version)
     assert desk.updates() == [(0, 0, 0, 1), (1, 0, 1, 1), (2, 0, 2, 1)]
 
@@ -406,14 +407,14 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
     desk.fold(4)
     late = desk.source("late.parquet", (7, 8, 9, 1), (1, 2, 4, -1), (3, 4, 2, 1), (3, 4, 3, -1))
     report = desk.ingest(late, late="move")
-    assert (report.moved, report.first, report.last) == (3, 5, 9)
+    assert (report.moved, report.first, report.last) == (3, time_of(5), time_of(9))
     assert desk.updates() == [(1, 2, 0, 1), (1, 2, 4, 1), (1, 2, 5, -1), (7, 8, 9, 1)]
     assert desk.ingest(late, late="move").nothing_new and desk.ingest(late).nothing_new
 
 
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
-    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, parallelism=1, engine="inline"))
+    desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
     output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
     output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
@@ -421,8 +422,8 @@ def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None
 
 def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
-    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, parallelism=1, engine="inline"))
-    assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == 3
+    desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
+    assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == time_of(3)
     (failure,) = desk.ledger.failures()
     assert (failure.run, failure.error) == (1, "given up: it was not finished, and an ingest came first")
     assert desk.ledger.open_intent() is None
@@ -433,12 +434,14 @@ def test_lateness_is_judged_by_what_the_runs_of_the_state_read(desk: Desk) -> No
     nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
     for number, names, closed in ((1, (), 4), (2, ("other",), None), (3, ("other", "edges"), 4)):
         desk.ledger.append(
-            RunRecord(number, "ab12", 0, 4, "inline", 1, rounds=1, took=0.1, program_inputs=names, **nothing)
+            RunRecord(
+                number, "ab12", time_of(0), time_of(4), "inline", 1, rounds=1, took=0.1, program_inputs=names, **nothing
+            )
         )
-        assert desk.ledger.closed("edges") == closed
+        assert desk.ledger.closed("edges") == time_of(closed)
         source = desk.source(f"{number}.parquet", (number, 9, 3, 1))
         if closed is None:
-            assert desk.ingest(source).last == 3
+            assert desk.ingest(source).last == time_of(3)
         else:
             assert "version 4 is closed" in refused(desk, LateUpdate, source).message
 
@@ -646,7 +649,7 @@ def test_a_run_finishes_a_killed_ingest(desk: Desk) -> None:
     assert submit(desk, killed, DDCORE_FAILPOINT="after-table").returncode == -9
     feed = changes(desk)
     (desk.folder / "program.py").write_text("def program(edges):\n    return {'all': edges}\n")
-    assert replay.run(desk.project, engine="inline").last == 1
+    assert replay.run(desk.project, engine="inline").last == time_of(1)
     assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, -1), (3, 3, 1, 1)]
     assert changes(desk).equals(feed), "nothing else is seen"
     assert desk.ingest(killed).nothing_new
@@ -691,7 +694,7 @@ def test_the_package_sets_get_in(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {"package": "string", "dependency": "string"})
     source = shared_data("package_sets", "dependencies.parquet")
     report = desk.ingest(str(source))
-    assert (report.rows, report.first, report.last, report.versions) == (31_116, 0, 1493, 937)
+    assert (report.rows, report.first, report.last, report.versions) == (31_116, time_of(0), time_of(1493), 937)
     wanted = pl.read_parquet(source).sort("version", "package", "dependency").rows()
     assert desk.updates() == wanted
     assert desk.ingest(str(source)).nothing_new

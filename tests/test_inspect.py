@@ -19,6 +19,7 @@ from warehouses import logs_of, project_of
 import ddcore as dd
 from ddcore.base.errors import Diverged, ProgramError
 from ddcore.io.project.program import load_program
+from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.planning.planner import build
 
@@ -402,7 +403,7 @@ def test_two_workers_on_spark_give_the_same_logs(tmp_path: Path, spark: Any) -> 
     scope: dict[str, Any] = {}
     exec(SEVERAL, scope)
     project = project_of(tmp_path / "project", Case(0, SEVERAL, scope["program"], {"edges": edges}))
-    replay.run(project, last=0, engine="spark", parallelism=2)
+    replay.run(project, last=time_of(0), engine="spark", parallelism=2)
     replay.run(project, engine="spark", parallelism=2)
     logs = logs_of(project, build(load_program(project), project.inputs, project.dims).outputs)
     expected = folding.by_reference(scope["program"], edges=edges)

@@ -30,6 +30,7 @@ from ddcore.data.encoding import encode_frame
 from ddcore.engine.session import schema_of
 from ddcore.engine.worker import Worker
 from ddcore.io.project.program import load_program
+from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.operators.row_hash import row_hashes
 from ddcore.planning.planner import build
@@ -395,7 +396,7 @@ def test_an_arrangement_that_many_joins_use_is_stored_once(tmp_path: Path) -> No
     stored, logs = [], []
     for number in (0, 1):
         project = project_of(tmp_path / str(number), Case(0, subsets(bool(number)), None, {"wide": rows}))  # type: ignore[arg-type]
-        replay.run(project, last=0, engine="inline")
+        replay.run(project, last=time_of(0), engine="inline")
         replay.run(project, engine="inline")
         logs.append(logs_of(project, build(load_program(project), project.inputs, project.dims).outputs))
         files = (local(project.warehouse) / "state").rglob("*.parquet")

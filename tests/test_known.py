@@ -21,7 +21,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecord
 from ddcore.io.logs.digests import Digest
 from ddcore.io.parquet import datafile
-from ddcore.io.project.times import Time, greatest, least
+from ddcore.io.project.times import Time, greatest, least, time_of
 from ddcore.io.sources.known import Earlier, Known, Seen, find_earlier, stored
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
@@ -43,14 +43,14 @@ class History:
 
     def time(self) -> Time:
         rng = self.rng
-        return rng.randrange(12) if self.dims == 1 else (rng.randrange(6), rng.randrange(3))
+        return time_of(rng.randrange(12) if self.dims == 1 else (rng.randrange(6), rng.randrange(3)))
 
     def content(self, start: Content | None = None) -> Content:
         """A random content, with all of ``start``; with one dimension what is new lies after it."""
         times = {self.time() for _ in range(self.rng.randrange(1, 4))}
-        last = max(start, default=-1) if start and self.dims == 1 else None
+        last = max(start).version if start and self.dims == 1 else None
         if last is not None:
-            times = {last + 1 + int(str(time)) for time in times}  # type: ignore[operator]
+            times = {time_of(last + 1 + time.version) for time in times}
         return {
             **{time: Digest(self.rng.choice([1, -1]) * self.rng.getrandbits(128)) for time in times},
             **(start or {}),
@@ -115,7 +115,7 @@ def holds(known: Known | None, time: Time) -> bool:
     """Whether the log has the rows of a source at a time."""
     if known is None or known.part is None:
         return False
-    return time <= known.part if isinstance(known.part, int) else time in known.part  # type: ignore[operator]
+    return time <= known.part if isinstance(known.part, Time) else time in known.part
 
 
 def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[Any]:

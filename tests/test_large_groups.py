@@ -20,6 +20,7 @@ from warehouses import log_of, project_of
 import ddcore as dd
 from ddcore.base.schema import Type
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.times import time_of
 from ddcore.io.state.run_reader import RunFile
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -250,7 +251,7 @@ def test_a_changed_row_of_a_large_group_reads_a_part_of_it(tmp_path: Path, monke
     sums = []
     for version in range(4):
         read.clear()
-        replay.run(project, last=version, engine="inline")
+        replay.run(project, last=time_of(version), engine="inline")
         sums.append(sum(read))
     assert sums[1] > 3 * rows, "the run after the first reads the whole group, to grow a tree for each operator"
     assert max(sums[2:]) < rows, f"{sums} rows read"

@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -21,7 +22,7 @@ def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:
     ledger = Ledger.load(warehouse)
     last = ledger.current_run()
     assert last is not None
-    ledger.append(IntentRecord(last.run + 1, last.fingerprint, 6, 6, 1, "inline", base=last.run))
+    ledger.append(IntentRecord(last.run + 1, last.fingerprint, time_of(6), time_of(6), 1, "inline", base=last.run))
     with warehouse.lock("ddcore run", last.run + 1):
         code, _, err = dd("compact", "--dry-run")
     assert code == 75, err

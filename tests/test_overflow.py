@@ -31,6 +31,7 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base.errors import DiffOverflow
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 Row = tuple[Any, ...]
@@ -439,4 +440,4 @@ def test_the_ledger_counts_diffs_exactly(tmp_path: Path) -> None:
     assert actual == folding.by_reference(space["program"], rows=frame)
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
-    assert run.outputs == {"out": {0: (2 * MOST, -2 * LEAST)}}
+    assert run.outputs == {"out": {time_of(0): (2 * MOST, -2 * LEAST)}}

@@ -15,7 +15,7 @@ import pages
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from ingesting import Desk
+from ingesting import Desk, settings_of
 from trams import Command
 from warehouses import logs_of
 
@@ -31,9 +31,9 @@ from ddcore.io.logs import restatement
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, coordinates
+from ddcore.io.project.times import Time, time_of
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
+from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
 from ddcore.planning.planner import build
@@ -65,11 +65,11 @@ def refused(desk: Desk, kind: type[DdError], *sources: str, **asked: Any) -> DdE
 def test_the_history_from_a_version_on_is_replaced(desk: Desk) -> None:
     report = desk.ingest(desk.source("b.csv", (2, 2, 3, -1), (5, 5, 5, 1)), restate=3)
     assert desk.updates() == [(1, 1, 0, 1), (2, 2, 2, 1), (2, 2, 3, -1), (5, 5, 5, 1)]
-    assert (report.ingest, report.replaces, report.removed, report.rows, report.restates) == (2, 3, 3, 2, ())
+    assert (report.ingest, report.replaces, report.removed, report.rows, report.restates) == (2, time_of(3), 3, 2, ())
     ledger = desk.ledger
-    assert (ledger.first_ingested(), ledger.latest_ingested(), ledger.restated()) == (0, 5, ())
+    assert (ledger.first_ingested(), ledger.latest_ingested(), ledger.restated()) == (time_of(0), time_of(5), ())
     assert {time: sides for each in ledger.ingests() for time, sides in each.counts.items()} == {
-        0: (1, 0), 2: (1, 0), 3: (0, 1), 5: (1, 0),
+        time_of(0): (1, 0), time_of(2): (1, 0), time_of(3): (0, 1), time_of(5): (1, 0),
     }  # fmt: skip
     others = DeltaTable(str(desk.log.folder)).to_pyarrow_table()
     assert others.num_rows == 4, "one commit: other readers see the same"
@@ -90,7 +90,7 @@ def test_the_least_folded_version_that_changed_is_named(desk: Desk) -> None:
     desk.fold(4)
     corrected = [(1, 1, 0, 1), (2, 2, 2, 1), (1, 1, 3, -1), (3, 9, 4, 1), (4, 4, 6, 1)]
     report = desk.ingest(desk.source("b.csv", *corrected), restate="first")
-    assert (report.replaces, report.removed, report.restates) == (0, 5, ((4,),))
+    assert (report.replaces, report.removed, report.restates) == (time_of(0), 5, ((4,),))
     assert desk.ledger.restated() == ((4,),)
     assert desk.updates() == corrected
 
@@ -121,7 +121,9 @@ def test_a_source_whose_rows_were_replaced_does_not_bring_them_back(desk: Desk) 
     assert report.nothing_new and "ingest 2 has replaced rows of it since" in report.notes[0]
     grown = desk.source("a.csv", *HISTORY, (8, 8, 8, 1))
     report = desk.ingest(grown)
-    assert (report.rows, report.first) == (6, 8) and "ingest 2 has replaced rows of it since" in report.notes[-1]
+    assert (report.rows, report.first) == (6, time_of(8)) and "ingest 2 has replaced rows of it since" in report.notes[
+        -1
+    ]
     assert desk.updates()[-2:] == [(3, 9, 4, 1), (8, 8, 8, 1)]
 
 
@@ -179,12 +181,12 @@ def test_after_history_was_given_up_only_all_of_it_or_later_versions_are_replace
 def test_a_history_may_end_earlier_than_before(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (5, 5, 3, 1), (5, 5, 3, -1)), restate=3)
     assert desk.updates() == [(1, 1, 0, 1), (2, 2, 2, 1)]
-    assert desk.ledger.latest_ingested() == 3
-    assert desk.ledger.waiting()[0].counts == {0: (1, 0), 2: (1, 0)}
+    assert desk.ledger.latest_ingested() == time_of(3)
+    assert desk.ledger.waiting()[0].counts == {time_of(0): (1, 0), time_of(2): (1, 0)}
 
 
 def test_an_unfinished_run_is_finished_before_what_it_read_changes(desk: Desk) -> None:
-    desk.ledger.append(IntentRecord(1, "ab12", 0, 4, parallelism=1, engine="inline"))
+    desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
     output = desk.project.warehouse / "outputs" / "out"
     tables.create(output, {"n": "int64"})
     pa_table = pl.DataFrame({"n": [1]}).to_arrow()
@@ -202,7 +204,7 @@ def test_late_rows_get_in_at_their_own_versions(desk: Desk) -> None:
     source = desk.source("b.csv", (7, 7, 3, 1), (2, 2, 4, -1), (8, 8, 1, 1), (8, 8, 1, -1), (9, 9, 9, 1))
     assert "--late restate" in refused(desk, LateUpdate, source).hint
     report = desk.ingest(source, late="restate")
-    assert (report.restated, report.moved, report.restates, report.first) == (4, 0, ((3,),), 1)
+    assert (report.restated, report.moved, report.restates, report.first) == (4, 0, ((3,),), time_of(1))
     assert desk.ledger.restated() == ((3,),)
     assert (7, 7, 3, 1) in desk.updates() and (2, 2, 4, -1) in desk.updates()
     assert desk.ingest(source, late="restate").nothing_new
@@ -240,8 +242,9 @@ def test_a_restatement_is_taken_back(desk: Desk, how: str, folded: bool) -> None
     assert desk.updates() == before
     assert report.restates == desk.ledger.restated() == (((4,),) if folded else ())
     ledger = desk.ledger
-    assert (ledger.first_ingested(), ledger.latest_ingested()) == (0, 6)
-    assert [record.counts for record in ledger.ingests()] == [{0: (1, 0), 2: (1, 0), 3: (0, 1), 4: (1, 0), 6: (1, 0)}]
+    assert (ledger.first_ingested(), ledger.latest_ingested()) == (time_of(0), time_of(6))
+    counts = {0: (1, 0), 2: (1, 0), 3: (0, 1), 4: (1, 0), 6: (1, 0)}
+    assert [record.counts for record in ledger.ingests()] == [{time_of(v): sides for v, sides in counts.items()}]
     assert desk.ingest(str(desk.folder / "a.csv")).nothing_new
     again = desk.ingest(str(desk.folder / "b.csv"), **({"restate": 4} if how == "replaced" else {"late": "restate"}))
     assert again.ingest == 3 and again.restates == ((4,),)
@@ -252,7 +255,9 @@ def test_replaced_versions_wait_again_after_an_undo(desk: Desk) -> None:
     desk.fold(4)
     assert desk.ledger.waiting() == []
     undo(desk.project, 2)
-    assert [list(record.counts) for record in desk.ledger.waiting()] == [[0, 2, 3, 4, 6]]
+    assert [list(record.counts) for record in desk.ledger.waiting()] == [
+        [time_of(0), time_of(2), time_of(3), time_of(4), time_of(6)]
+    ]
     assert desk.ledger.restated() == ((4,),)
 
 
@@ -323,7 +328,7 @@ def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
     (desk.folder / "program.py").write_text(
         "def program(edges):\n    return {'twos': edges.select('dst').distinct(), 'all': edges}\n"
     )
-    run(desk.project, engine="inline", last=3)
+    run(desk.project, engine="inline", last=time_of(3))
     run(desk.project, engine="inline")
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1), (4, 4, 6, 1)), restate=4)
     run(desk.project, engine="inline")
@@ -437,19 +442,18 @@ class Inputs:
         path = self.folder / f"{self.sources}.parquet"
         rows = [(*row, diff) for row, diff in updates.items()]
         pl.DataFrame(rows, schema=["src", *self.dims, "diff"], orient="row").write_parquet(path)
-        return ingest(self.project, "edges", [str(path)], IngestSettings(**asked), engine=self.engine)
+        return ingest(self.project, "edges", [str(path)], settings_of(**asked), engine=self.engine)
 
     def fold(self, last: Time) -> None:
         """Let the ledger say that a run has folded from the beginning up to ``last``."""
         upper = tuple(
-            tuple(c + 1 if place == at else 0 for at in range(len(self.dims)))
-            for place, c in enumerate(coordinates(last))
+            tuple(c + 1 if place == at else 0 for at in range(len(self.dims))) for place, c in enumerate(last)
         )
         several: dict[str, Any] = {"lower": ((0,) * len(self.dims),), "upper": upper} if len(self.dims) > 1 else {}
         nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}, **several}
-        first = 0 if len(self.dims) == 1 else (0,) * len(self.dims)
+        first = (0,) * len(self.dims)
         ledger = self.ledger
-        run = RunRecord(ledger.next_run(), "ab12", first, last, "inline", 1, rounds=1, took=0.1, **nothing)
+        run = RunRecord(ledger.next_run(), "ab12", time_of(first), last, "inline", 1, rounds=1, took=0.1, **nothing)
         ledger.append(run)
 
     def closed(self, time: tuple[int, ...]) -> bool:
@@ -483,7 +487,7 @@ class Inputs:
                 counted[time] += plus - minus
         expected: Counter[Time] = Counter()
         for (_, *at), diff in self.held.items():
-            expected[at[0] if len(at) == 1 else tuple(at)] += diff
+            expected[Time(at)] += diff
         assert {t: n for t, n in counted.items() if n} == {t: n for t, n in expected.items() if n}
 
     def step(self) -> None:
@@ -491,7 +495,7 @@ class Inputs:
         kind = self.rng.choice(["ingest", "restate", "restate", "restate", "late", "late", "fold", "undo"])
         if kind == "fold" and self.held:
             last = tuple(self.rng.randint(0, 5) for _ in self.dims)
-            self.fold(last[0] if len(last) == 1 else last)
+            self.fold(time_of(last[0] if len(last) == 1 else last))
             self.did[kind] += 1
             self.undoable = [(number, before, True) for number, before, _ in self.undoable]
         elif kind == "undo" and self.undoable:

@@ -71,7 +71,8 @@ def drawn(seed: int) -> tuple[Layout, SortedBatch]:
     codes = key_codes(words[: len(key)], [schema[name] for name in names], rows)
     at = [np.array([rng.randrange(rng.choice([1, 9])) for _ in range(rows)]) for _ in times]
     diffs = np.array([rng.choice([1, 1, -1, 2**40]) for _ in range(rows)])
-    return layout, arrange(codes, words[1:] if layout.direct else words, at, diffs)
+    run = arrange(codes, words[1:] if layout.direct else words, at, diffs)
+    return (layout, run) if len(run) else drawn(seed + 1)  # the rows may have cancelled
 
 
 def frame_of(run: SortedBatch, layout: Layout) -> pl.DataFrame:

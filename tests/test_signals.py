@@ -19,6 +19,7 @@ from soak import command_of, descendants
 from workshop import assert_same, contents
 
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
@@ -127,7 +128,7 @@ def test_a_signal_while_spark_works(arguments: list[str], begun: Begun, number: 
     source = str(project.root / "2.csv")
     assert not ingest(project, "numbers", [source], engine="inline").nothing_new
     report = replay.run(project, engine="inline")
-    assert (report.last, report.stale_lock) == (2, None)
+    assert (report.last, report.stale_lock) == (time_of(2), None)
     assert len(contents(project)["outputs/doubled"]) == 9
 
 

@@ -23,6 +23,7 @@ from trams import Command
 
 import ddcore.io.sources.snapshots
 from ddcore.base.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.io.project.times import time_of
 from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import IngestSettings, ingest
 
@@ -97,7 +98,7 @@ def test_every_version_holds_its_snapshot(
         cuts = sorted({0, len(files), *(rng.randint(0, len(files)) for _ in range(0 if engine == "spark" else 2))})
         for first, last in itertools.pairwise(cuts):
             report = desk.ingest(*files[rng.choice([0, first]) : last], form="snapshot")
-            assert (report.first, report.last, report.versions) == (first, last - 1, last - first)
+            assert (report.first, report.last, report.versions) == (time_of(first), time_of(last - 1), last - first)
         assert_holds(desk, contents, seed)
         assert desk.ingest(*files, form="snapshot").nothing_new
         assert len(desk.records()) == len(cuts) - 1
@@ -167,10 +168,10 @@ def csv(folder: Path, name: str, *edges: str) -> str:
 def test_a_glob_that_grows_brings_only_the_new_snapshots(desk: Desk, tmp_path: Path) -> None:
     csv(tmp_path, "days/2026-11-01.csv", "1,2")
     places = f"{tmp_path}/days/*.csv"
-    assert desk.ingest(places, form="snapshot").first == 0
+    assert desk.ingest(places, form="snapshot").first == time_of(0)
     csv(tmp_path, "days/2026-11-02.csv", "1,2", "2,3")
     report = desk.ingest(places, form="snapshot")
-    assert (report.first, report.rows, report.plus) == (1, 1, 1)
+    assert (report.first, report.rows, report.plus) == (time_of(1), 1, 1)
     assert report.notes == ("1 snapshot was taken in before and is left out",)
     again = desk.ingest(places, form="snapshot")
     assert again.nothing_new and again.ingest == 2
@@ -179,18 +180,18 @@ def test_a_glob_that_grows_brings_only_the_new_snapshots(desk: Desk, tmp_path: P
 
 def test_a_snapshot_that_changes_nothing_makes_a_version(desk: Desk, tmp_path: Path) -> None:
     files = [csv(tmp_path, f"{day}.csv", "1,2") for day in range(3)]
-    assert desk.ingest(files[0], form="snapshot").last == 0
+    assert desk.ingest(files[0], form="snapshot").last == time_of(0)
     report = desk.ingest(*files, form="snapshot")
-    assert (report.first, report.last, report.rows, report.nothing_new) == (1, 2, 0, False)
+    assert (report.first, report.last, report.rows, report.nothing_new) == (time_of(1), time_of(2), 0, False)
     assert desk.ingest(*files, form="snapshot").nothing_new
-    assert desk.ledger.latest_ingested(["edges"]) == 2
+    assert desk.ledger.latest_ingested(["edges"]) == time_of(2)
 
 
 def test_one_place_whose_content_comes_back(desk: Desk, tmp_path: Path) -> None:
     """`latest.csv` is overwritten every day; on the third day it is as on the first."""
     for day, edges in enumerate((["1,2"], ["3,4"], ["1,2"])):
         file = csv(tmp_path, "latest.csv", *edges)
-        assert desk.ingest(file, form="snapshot").last == day
+        assert desk.ingest(file, form="snapshot").last == time_of(day)
         os.utime(file)
         assert desk.ingest(file, form="snapshot").nothing_new
     assert desk.updates() == [(1, 2, 0, 1), (1, 2, 1, -1), (3, 4, 1, 1), (1, 2, 2, 1), (3, 4, 2, -1)]
@@ -213,7 +214,7 @@ def test_snapshots_follow_each_other(desk: Desk, tmp_path: Path) -> None:
     assert "--restate V" in error.value.hint
     assert desk.updates() == before
     report = desk.ingest(places, form="snapshot", restate="first")
-    assert (report.replaces, report.first, report.last) == (0, 0, 1)
+    assert (report.replaces, report.first, report.last) == (time_of(0), time_of(0), time_of(1))
     assert desk.updates() == [(9, 9, 0, 1), (1, 3, 1, 1), (9, 9, 1, -1)]
 
 
@@ -223,7 +224,7 @@ def test_a_history_is_restated_by_snapshots_from_a_version_on(desk: Desk, tmp_pa
     desk.fold(2)
     right = csv(tmp_path, "1-again.csv", "1,2", "6,6")
     report = desk.ingest(right, files[2], form="snapshot", restate=1)
-    assert (report.first, report.last, report.restates) == (1, 2, ((1,),))
+    assert (report.first, report.last, report.restates) == (time_of(1), time_of(2), ((1,),))
     assert desk.updates() == [(1, 2, 0, 1), (6, 6, 1, 1), (1, 2, 2, -1), (6, 6, 2, -1), (7, 7, 2, 1)]
 
 
@@ -234,7 +235,7 @@ def test_an_undone_snapshot_may_come_again(desk: Desk, tmp_path: Path) -> None:
     desk.ingest(file, form="snapshot")
     undo(desk.project, 1)
     assert desk.updates() == []
-    assert desk.ingest(file, form="snapshot").first == 0
+    assert desk.ingest(file, form="snapshot").first == time_of(0)
 
 
 # --- what a snapshot is -----------------------------------------------------------------------------------------------
@@ -244,22 +245,22 @@ def test_a_folder_is_one_snapshot_and_each_match_of_a_pattern_is_one(desk: Desk,
     for day, edges in enumerate((["1,2"], ["3,4", "1,2"])):
         for part, edge in enumerate(edges):
             csv(tmp_path, f"days/{day}/part-{part}.csv", edge)
-    assert desk.ingest(f"{tmp_path}/days/*", form="snapshot").last == 1
+    assert desk.ingest(f"{tmp_path}/days/*", form="snapshot").last == time_of(1)
     assert desk.updates() == [(1, 2, 0, 1), (3, 4, 1, 1)]
     assert desk.ingest(f"{tmp_path}/days/1", form="snapshot").nothing_new
     csv(tmp_path, "days/1/part-2.csv", "5,6")
     report = desk.ingest(f"{tmp_path}/days/1", form="snapshot")
-    assert (report.first, report.plus, report.minus) == (2, 1, 0)
+    assert (report.first, report.plus, report.minus) == (time_of(2), 1, 0)
 
 
 def test_versions_of_a_delta_table_are_snapshots(desk: Desk, tmp_path: Path) -> None:
     table, contents = str(tmp_path / "table"), [[(1, 2)], [(1, 2), (3, 4)], [(3, 4)], [(5, 6)]]
     for rows in contents:
         write_deltalake(table, pl.DataFrame(rows, ["src", "dst"], orient="row"), mode="overwrite")
-    assert desk.ingest(f"{table}@v0..v2", form="snapshot").last == 2
+    assert desk.ingest(f"{table}@v0..v2", form="snapshot").last == time_of(2)
     assert desk.ingest(f"{table}@v2", form="snapshot").nothing_new
     report = desk.ingest(f"{table}@v1..", form="snapshot")
-    assert (report.first, report.last) == (3, 3)
+    assert (report.first, report.last) == (time_of(3), time_of(3))
     assert desk.ingest(table, form="snapshot").nothing_new
     expected = [(1, 2, 0, 1), (3, 4, 1, 1), (1, 2, 2, -1), (3, 4, 3, -1), (5, 6, 3, 1)]
     assert desk.updates() == expected
@@ -285,7 +286,7 @@ def test_T48_a_version_that_is_gone_is_named(desk: Desk, tmp_path: Path) -> None
 def test_columns_that_an_input_has_not_are_left_out(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("src,dst,version,diff,note\n1,2,7,-1,x\n")
     report = desk.ingest(str(tmp_path / "a.csv"), form="snapshot")
-    assert report.first == 0 and any("columns left out: version, diff, note" in note for note in report.notes)
+    assert report.first == time_of(0) and any("columns left out: version, diff, note" in note for note in report.notes)
     assert desk.updates() == [(1, 2, 0, 1)]
 
 
@@ -318,7 +319,7 @@ def test_what_cannot_be_asked(
     desk.fold(4)
     with pytest.raises(kind, match=says):
         desk.ingest(csv(tmp_path, "3.csv", "1,4"), form="snapshot", **asked)
-    assert desk.ingest(csv(tmp_path, "3.csv", "1,4"), form="snapshot").first == 5
+    assert desk.ingest(csv(tmp_path, "3.csv", "1,4"), form="snapshot").first == time_of(5)
 
 
 def test_bad_rows_leave_nothing(desk: Desk, tmp_path: Path) -> None:
@@ -381,7 +382,7 @@ def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
         desks.append(Desk(tmp_path / engine, engine=engine))
         desks[-1].ingest(places[0], form="snapshot")
         report = desks[-1].ingest(*places, form="snapshot")
-        assert (report.first, report.last, report.plus, report.minus) == (1, 2, 2, 1)
+        assert (report.first, report.last, report.plus, report.minus) == (time_of(1), time_of(2), 2, 1)
         with pytest.raises(DataError, match=r"bad\.csv: column 'dst': 'x' is not a whole number \(row 3\)"):
             desks[-1].ingest(csv(tmp_path, "bad.csv", "1,2", "1,x"), form="snapshot")
         assert desks[-1].ingest(*places, form="snapshot").nothing_new and desks[-1].stray_files() == []
@@ -411,11 +412,11 @@ def test_with_several_dimensions_the_time_is_named(tmp_path: Path) -> None:
 
 
 def test_appended_rows_come_at_the_next_version_and_it_is_said(desk: Desk, tmp_path: Path) -> None:
-    assert desk.ingest(csv(tmp_path, "days/1.csv", "1,2"), form="append").first == 0
+    assert desk.ingest(csv(tmp_path, "days/1.csv", "1,2"), form="append").first == time_of(0)
     csv(tmp_path, "days/2.csv", "3,4", "5,6")
     desk.fold(6)
     report = desk.ingest(str(tmp_path / "days"), form="append")
-    assert (report.first, report.last, report.plus) == (7, 7, 2)
+    assert (report.first, report.last, report.plus) == (time_of(7), time_of(7), 2)
     assert any(re.search(r"every row counts as inserted", note) for note in report.notes)
     assert desk.ingest(str(tmp_path / "days"), form="append").nothing_new
     assert desk.updates() == [(1, 2, 0, 1), (3, 4, 7, 1), (5, 6, 7, 1)]
@@ -423,7 +424,7 @@ def test_appended_rows_come_at_the_next_version_and_it_is_said(desk: Desk, tmp_p
 
 def test_appended_rows_may_have_versions_of_their_own_but_no_diff(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("src,dst,version\n1,2,3\n1,3,5\n")
-    assert desk.ingest(str(tmp_path / "a.csv"), form="append").last == 5
+    assert desk.ingest(str(tmp_path / "a.csv"), form="append").last == time_of(5)
     (tmp_path / "b.csv").write_text("src,dst,version,diff\n1,2,6,1\n")
     with pytest.raises(DataError, match="has a column 'diff', but --append inserts every row"):
         desk.ingest(str(tmp_path / "b.csv"), form="append")

@@ -33,6 +33,7 @@ from ddcore.io.logs.updates import (
     merge_counts,
     running_counts,
 )
+from ddcore.io.project.times import time_of
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.parquetfile import ParquetFile
@@ -573,8 +574,12 @@ def test_rows_cannot_be_crafted_to_have_a_digest_of_others() -> None:
 def test_counts_are_exact_and_add_up() -> None:
     large = 2**62
     counts = accumulate_counts(frame(*[(1.0, "a", 4, large)] * 3, (1.0, "a", 4, -2), (1.0, "a", 2, 1)), ["version"])
-    assert counts == {2: (1, 0), 4: (3 * large, 2)}
-    assert merge_counts([counts, {4: (0, 5), 1: (1, 1)}]) == {1: (1, 1), 2: (1, 0), 4: (3 * large, 7)}
+    assert counts == {time_of(2): (1, 0), time_of(4): (3 * large, 2)}
+    assert merge_counts([counts, {time_of(4): (0, 5), time_of(1): (1, 1)}]) == {
+        time_of(1): (1, 1),
+        time_of(2): (1, 0),
+        time_of(4): (3 * large, 7),
+    }
 
 
 def first_shortfall(history: pl.DataFrame, *dims: str) -> RowCount | None:
@@ -595,10 +600,10 @@ def test_T45_the_first_version_and_row_with_too_few_are_found() -> None:
     short = first_shortfall(
         pl.concat([fine, frame((None, None, 2, -1), (1.0, "a", 2, -1), (0.5, "z", 7, -9))]), "version"
     )
-    assert short == RowCount({"x": None, "s": None}, 2, -1)
+    assert short == RowCount({"x": None, "s": None}, time_of(2), -1)
     # taken out at 1, put in at 2: the sum at the end is right, and still nothing was there to take
     short = first_shortfall(frame((1.0, "a", 2, 1), (1.0, "a", 1, -1)), "version")
-    assert short == RowCount({"x": 1.0, "s": "a"}, 1, -1)
+    assert short == RowCount({"x": 1.0, "s": "a"}, time_of(1), -1)
 
 
 # --- values that their types do not allow -----------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from ddcore.engine import queues
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -347,8 +348,8 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert runs == 5
     ledger = Ledger.load(Warehouse(calls.warehouse))
     spans = [(run.first, run.last) for run in reversed([*ledger.lineage()])]
-    assert [first for first, _ in spans] == [0, *(last + 1 for _, last in spans[:-1] if isinstance(last, int))]
-    assert spans[-1][1] == 39
+    assert [first for first, _ in spans] == [time_of(0), *(time_of(last.version + 1) for _, last in spans[:-1])]
+    assert spans[-1][1] == time_of(39)
     assert run_command(["run", "--full-refresh", "--engine", "inline", "--project", str(calls.root), "-q"]) == 0
     whole, after = folded(calls)
     assert (whole, after) == (logs, 6)
@@ -367,19 +368,21 @@ def test_the_limit_reaches_the_tasks_of_spark(
         make(file, spilling, size)
 
     monkeypatch.setattr(spilling._File, "__init__", made)
-    replay.run(calls, last=2, engine="spark", parallelism=parallelism)
+    replay.run(calls, last=time_of(2), engine="spark", parallelism=parallelism)
     assert files == []
     project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
-    replay.run(project, last=4, engine="spark", parallelism=parallelism)
+    replay.run(project, last=time_of(4), engine="spark", parallelism=parallelism)
     assert {*files} == {2**20}
 
 
 def test_from_version_and_a_window_that_is_cut(calls: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    replay.run(calls, last=9, engine="inline")
+    replay.run(calls, last=time_of(9), engine="inline")
     monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
     limited_project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
-    report = replay.run(limited_project, first=10, last=14, engine="inline")
-    assert [(first, last) for _, first, last in report.windows] == [(each, each) for each in range(10, 15)]
+    report = replay.run(limited_project, first=time_of(10), last=time_of(14), engine="inline")
+    assert [(first, last) for _, first, last in report.windows] == [
+        (time_of(each), time_of(each)) for each in range(10, 15)
+    ]
 
 
 def test_a_full_disk_is_one_line_and_the_next_run_is_right(

@@ -36,6 +36,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts
+from ddcore.io.project.times import time_of
 from ddcore.io.storage import lease, objects, store
 from ddcore.io.storage.address import Address, address_of
 from ddcore.io.storage.holder import this_process
@@ -228,14 +229,16 @@ def committed(ledger: Ledger, version: int) -> IngestRecord:
     rows = pl.DataFrame({"n": [version], "version": [version], "diff": [1]})
     files = [log.write(f"ingest-{number:08d}-0-0000", rows)]
     paths = tuple(file.path for file in files)
-    counts: Counts = {version: (1, 0)}
-    record = IngestRecord(number, "rows", (), version, version, 1, counts, paths, unrecorded.UNKNOWN)
+    counts: Counts = {time_of(version): (1, 0)}
+    record = IngestRecord(number, "rows", (), time_of(version), time_of(version), 1, counts, paths, unrecorded.UNKNOWN)
     table = log.commit(files, number, base=base, carries=unrecorded.carried(record))
     return replace(record, table=table)
 
 
 def run(ledger: Ledger, last: int) -> RunRecord:
-    return RunRecord(ledger.next_run(), "ab12", 0, last, "inline", 1, 1, 0.0, {}, {}, {}, program_inputs=("rows",))
+    return RunRecord(
+        ledger.next_run(), "ab12", time_of(0), time_of(last), "inline", 1, 1, 0.0, {}, {}, {}, program_inputs=("rows",)
+    )
 
 
 def rows_of(ledger: Ledger) -> list[int]:

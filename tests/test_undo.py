@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from ingesting import Desk
+from ingesting import Desk, settings_of
 from places import local
 from warehouses import logs_of
 
@@ -25,7 +25,8 @@ from ddcore.io.delta import tables
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
-from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
+from ddcore.io.project.times import time_of
+from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import UndoReport, undo
 from ddcore.planning.planner import build
@@ -57,11 +58,11 @@ def test_an_ingest_is_taken_back_and_its_source_comes_again(desk: Desk) -> None:
     desk.ingest(source)
     report = take_back(desk, 2)
     assert (report.input, report.ingest, report.sources) == ("edges", 2, ("b.csv",))
-    assert (report.rows, report.plus, report.minus, report.first, report.last) == (3, 2, 1, 1, 3)
+    assert (report.rows, report.plus, report.minus, report.first, report.last) == (3, 2, 1, time_of(1), time_of(3))
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
     ledger = desk.ledger
     assert [record.number for record in ledger.ingests()] == [1] and [each.number for each in ledger.undos()] == [2]
-    assert (ledger.latest_ingested(), ledger.next_run(), ledger.next_ingest()) == (0, 1, 3)
+    assert (ledger.latest_ingested(), ledger.next_run(), ledger.next_ingest()) == (time_of(0), 1, 3)
     assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 2
     assert desk.ingest(source).ingest == 3
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1), (1, 2, 1, 1), (1, 2, 2, -1), (9, 9, 3, 1)]
@@ -115,7 +116,7 @@ def test_folded_versions_stay(desk: Desk) -> None:
     desk.fold(3)
     assert "it has rows at version 0, and version 3 is closed" in refused(desk, LateUpdate, 2).message
     desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
-    desk.ledger.append(IntentRecord(2, "ab12", 4, 7, parallelism=1, engine="inline"))
+    desk.ledger.append(IntentRecord(2, "ab12", time_of(4), time_of(7), parallelism=1, engine="inline"))
     output = local(desk.project.warehouse) / "outputs" / "out"
     tables.create(output, {"n": "int64"})
     committed = tables.commit(output, [number_file(output, 1)], 2, base=None)
@@ -131,10 +132,10 @@ def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> Non
     """What made a run get killed may well be what has to be taken back."""
     desk.fold(0)
     desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
-    desk.ledger.append(IntentRecord(2, "ab12", 1, 1, parallelism=1, engine="inline"))
+    desk.ledger.append(IntentRecord(2, "ab12", time_of(1), time_of(1), parallelism=1, engine="inline"))
     take_back(desk, 2)
     assert [failure.run for failure in desk.ledger.failures()] == [2]
-    assert (desk.ledger.closed("edges"), desk.updates()) == (0, [(1, 2, 0, 1), (2, 3, 0, 1)])
+    assert (desk.ledger.closed("edges"), desk.updates()) == (time_of(0), [(1, 2, 0, 1), (2, 3, 0, 1)])
 
 
 def test_the_last_ingest_of_an_input_goes_and_a_new_one_comes(desk: Desk) -> None:
@@ -145,7 +146,7 @@ def test_the_last_ingest_of_an_input_goes_and_a_new_one_comes(desk: Desk) -> Non
     assert state is not None and (state.files, state.rows) == (0, 0)
     desk.ingest(desk.source("b.csv", (4, 4, 3, 1)))
     ledger = desk.ledger
-    assert (ledger.first_ingested(), ledger.latest_ingested(), len(ledger.waiting())) == (3, 3, 1)
+    assert (ledger.first_ingested(), ledger.latest_ingested(), len(ledger.waiting())) == (time_of(3), time_of(3), 1)
     assert desk.updates() == [(4, 4, 3, 1)]
     assert desk.ingest(desk.source("a.csv", (1, 2, 0, 1), (2, 3, 0, 1))).ingest == 3, "it is not known any more"
 
@@ -275,12 +276,12 @@ def two(desk: Desk) -> Desk:
     desk.project = replace(desk.project, inputs={**desk.project.inputs, "roots": desk.schema})
     desk.ingest(desk.source("b.csv", (1, 2, 5, -1)))
     fold(desk, "edges", program=ONE)
-    assert (desk.ledger.closed("edges"), desk.ledger.closed("roots")) == (5, None)
+    assert (desk.ledger.closed("edges"), desk.ledger.closed("roots")) == (time_of(5), None)
     return desk
 
 
 def roots(desk: Desk, name: str, *updates: tuple[int, int, int, int], **how: Any) -> IngestReport:
-    return ingest(desk.project, "roots", [desk.source(name, *updates)], IngestSettings(**how), engine="inline")
+    return ingest(desk.project, "roots", [desk.source(name, *updates)], settings_of(**how), engine="inline")
 
 
 def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> None:

@@ -21,6 +21,7 @@ from ddcore.base.errors import DataError, DdError, LateUpdate, UnknownRetraction
 from ddcore.cli.main import run_command
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
 from ddcore.jobs.undo import undo
@@ -77,7 +78,7 @@ def test_T47_upserts_by_key(desk: Desk) -> None:
     source = table(desk, "a.parquet", ["id", "name", "version"], *T47)
     report = desk.ingest(source, form="upsert")
     assert desk.updates() == T47_UPDATES
-    assert (report.rows, report.plus, report.minus, report.first, report.last) == (6, 3, 3, 0, 5)
+    assert (report.rows, report.plus, report.minus, report.first, report.last) == (6, 3, 3, time_of(0), time_of(5))
     again = desk.ingest(source, form="upsert")
     assert again.nothing_new and "1 source was taken in before and left out" in again.notes
 
@@ -743,7 +744,7 @@ def test_late_events_follow_the_option(desk: Desk) -> None:
     assert "version 6 is closed" in refused(desk, LateUpdate, late, form="upsert").message
     before = desk.updates()
     report = desk.ingest(late, form="upsert", late="move")
-    assert report.first == 7 and report.moved > 0
+    assert report.first == time_of(7) and report.moved > 0
     for version, rows in ((6, [("a", "x"), ("b", "x")]), (7, [("a", "y")]), (9, [("a", "z")])):
         assert collection(desk, version) == rows
     undo(desk.project, 2)
@@ -760,7 +761,7 @@ def test_events_may_replace_a_history(desk: Desk) -> None:
     early = table(desk, "b.csv", columns, ("a", "q", 1), ("a", "r", 2))
     assert "has rows at version 1" in refused(desk, DataError, early, form="upsert", restate=2).message
     report = desk.ingest(table(desk, "c.csv", columns, ("a", "y", 3)), form="upsert", restate=2)
-    assert (report.replaces, report.removed) == (2, 3)
+    assert (report.replaces, report.removed) == (time_of(2), 3)
     assert desk.updates() == [("a", "x", 0, 1), ("a", "x", 3, -1), ("a", "y", 3, 1)]
     desk.ingest(table(desk, "d.csv", ["id", "name"], ("c", "y")), form="upsert", restate="first")
     assert desk.updates() == [("c", "y", 0, 1)]

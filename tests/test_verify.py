@@ -35,7 +35,7 @@ from ddcore.io.delta.tables import AddedFile
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project, find_project
-from ddcore.io.project.times import is_open
+from ddcore.io.project.times import Time, is_open, time_of
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction
@@ -144,8 +144,10 @@ def test_versions_at_which_nothing_changed_are_verified_once(tmp_path: Path, dd:
     verification = Verification(project)
     outputs = verification.outputs()
     assert verification.times(Selection(every=7), outputs) == []
-    assert verification.times(Selection(every=1), outputs) == [20260000]
-    assert verification.times(Selection(ranges=[(20260000, 20260000)]), outputs) == [20260000]
+    assert verification.times(Selection(every=1), outputs) == [time_of(20260000)]
+    assert verification.times(Selection(ranges=[(time_of(20260000), time_of(20260000))]), outputs) == [
+        time_of(20260000)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -526,7 +528,7 @@ def test_a_run_that_finds_a_mismatch_stays_recorded(mine: Path, dd: Any) -> None
     assert "ddcore run --full-refresh" in err[-1]
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
-    assert run.last == 6
+    assert run.last == time_of(6)
     assert dd("run", "--verify-every", "3")[0] == 0, "there is nothing new"
 
 
@@ -596,9 +598,7 @@ def check_random(seed: int, folder: Path) -> None:
     """
     drawn, rng = case(seed, plain=True), random.Random(seed)
     project = replace(project_of(folder / "p", drawn), engine="inline")
-    times = sorted({time for frame in drawn.frames.values() for time in frame.select(project.dims).iter_rows()})
-    if len(project.dims) == 1:
-        times = [time for (time,) in times]
+    times = sorted({Time(time) for frame in drawn.frames.values() for time in frame.select(project.dims).iter_rows()})
     tops = [times[len(times) // 2], None]
     for last in tops:
         try:
@@ -613,7 +613,7 @@ def check_random(seed: int, folder: Path) -> None:
     output = rng.choice(Verification(project).outputs())
     schema = Verification(project).plan.outputs[output]
     time = rng.choice(times)
-    row = dict.fromkeys(schema) | dict(zip(project.dims, time if isinstance(time, tuple) else (time,), strict=True))
+    row = dict.fromkeys(schema) | dict(zip(project.dims, time, strict=True))
     add_row(project, output, schema, row | {"diff": rng.choice([-1, 1])})
     for by in WAYS:
         failed = [verdict for verdict in verdicts_of(project, time, by=by) if not verdict.holds]
@@ -632,7 +632,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = replace(find_project(folder, {}), engine="inline")
     take_in(project, "dependencies", pl.read_parquet(shared_data("package_sets", "dependencies.parquet")))
     for last in (100, 200, 300):
-        replay.run(project, last=last, engine="inline")
+        replay.run(project, last=time_of(last), engine="inline")
     return project
 
 

@@ -36,7 +36,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, TableState, UndoRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.project import find_project
-from ddcore.io.project.times import Time, coordinates
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.opened import open as open_project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.undo import undo
@@ -293,7 +293,7 @@ def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: b
             continue
         for later in history[index + 1 :]:
             if later[1] == one[1] and later[2] is not None:
-                start = coordinates(later[2])
+                start = later[2]
                 alone = all(start[other] == 0 for other in range(len(start)) if other != place)
                 replaced |= alone and coordinate >= start[place] and replaces(later, label)
         if not replaced:
@@ -362,12 +362,13 @@ def random_label(rng: random.Random) -> Label:
 
 def random_ingest(rng: random.Random, number: int, dims: tuple[str, ...]) -> IngestRecord:
     given = [{c: label for c in range(12) if rng.random() < 0.2 and (label := random_label(rng))} for _ in dims]
-    time: Time = rng.randrange(9) if len(dims) == 1 else (rng.randrange(9), rng.choice([0, 0, 3]))
+    time = time_of(rng.randrange(9) if len(dims) == 1 else (rng.randrange(9), rng.choice([0, 0, 3])))
     replaces = time if rng.random() < 0.3 else None
     many = dims if len(dims) > 1 else ()
     made = replace(ingest(number, 0, 1, rng.choice("ab")), labels=tuple(given) if any(given) else (), dims=many)
     if many:
-        made = replace(made, first=(0, 0), last=(1, 1), counts={(0, 0): (1, 0), (1, 1): (1, 0)})
+        first, last = time_of((0, 0)), time_of((1, 1))
+        made = replace(made, first=first, last=last, counts={first: (1, 0), last: (1, 0)})
     return replace(made, replaces=replaces)
 
 
@@ -383,7 +384,9 @@ def test_names_are_those_that_the_ingests_gave(dims: tuple[str, ...]) -> None:
         for number in range(1, rng.randrange(2, 14)):
             if live and rng.random() < 0.25:
                 gone = rng.choice([*live])
-                rows.append(row_of(UndoRecord(gone, live.pop(gone)[1], 0, 1, TableState(1, 1, 1, "a"))))
+                rows.append(
+                    row_of(UndoRecord(gone, live.pop(gone)[1], time_of(0), time_of(1), TableState(1, 1, 1, "a")))
+                )
             record = random_ingest(rng, number, dims)
             rows.append(row_of(record))
             live[number] = (number, record.input, record.replaces, [dict(of) for of in record.labels])
@@ -416,7 +419,7 @@ def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, monkeypatc
         live[number] = (number, record.input, None, [dict(of) for of in record.labels])
         if rng.random() < 0.3:
             gone = rng.choice([*live])
-            ledger.append(UndoRecord(gone, live.pop(gone)[1], 0, 1, TableState(1, 1, 1, str(number))))
+            ledger.append(UndoRecord(gone, live.pop(gone)[1], time_of(0), time_of(1), TableState(1, 1, 1, str(number))))
         if number % 7 == 0:
             check_names(ledger.version_names(DIMS), [*live.values()])
             again = Ledger.load(Warehouse(tmp_path))
@@ -444,11 +447,11 @@ def test_a_look_up_reads_no_records_however_old_the_ledger_is(
     assert reads.take() == (0, 0, 0), "names are read when they are needed"
     assert names.coordinate("build 17", "x") == 17
     assert names.coordinate("2026-11-02", "x") == 35
-    assert names.label(3) == "build 3"
+    assert names.label(time_of(3)) == "build 3"
     rows, parsed, footers = reads.take()
     assert (rows, parsed) == (0, 0)
     assert footers == len(ledger._files) <= 45
-    ledger.version_names(DIMS).label(1)
+    ledger.version_names(DIMS).label(time_of(1))
     assert reads.take() == (0, 0, 0), "each footer is read once"
 
 
@@ -458,7 +461,7 @@ def test_a_ledger_without_labels_is_not_searched(tmp_path: Path, monkeypatch: py
         ledger.append(ingest(number, number, number))
     reads, ledger = Reads(monkeypatch), Ledger.load(Warehouse(tmp_path))
     reads.take()
-    assert ledger.version_names(DIMS).label(3) == ""
+    assert ledger.version_names(DIMS).label(time_of(3)) == ""
     assert reads.take() == (0, 0, 0)
 
 
@@ -583,7 +586,7 @@ def test_labels_of_rows_that_move_are_left_out(tmp_path: Path) -> None:
     assert report.moved == 1
     assert desk.records()[1].labels == ({5: Label("five", desk.records()[1].labels[0][5].instant)},)
     moved = desk.ingest(desk.source("c.csv", (7, 8, 1, 1)), late="move", label=["moved"])
-    assert (moved.last, moved.label) == (5, "moved"), "the label goes where the rows go"
+    assert (moved.last, moved.label) == (time_of(5), "moved"), "the label goes where the rows go"
 
 
 def test_the_date_of_a_file_is_that_of_its_last_version(tmp_path: Path) -> None:
@@ -591,12 +594,12 @@ def test_the_date_of_a_file_is_that_of_its_last_version(tmp_path: Path) -> None:
     desk.ingest(file_dated(desk.source("a.csv", (1, 2, 1, 1), (3, 4, 4, 1)), day(4)))
     desk.ingest(file_dated(desk.source("a.csv", (1, 2, 1, 1), (3, 4, 4, 1), (5, 6, 6, 1)), day(6)))
     names = names_in(desk)
-    assert [names.fields(version)["instant"] for version in (1, 4, 6)] == [
+    assert [names.fields(time_of(version))["instant"] for version in (1, 4, 6)] == [
         None, "2026-11-04T12:00:00Z", "2026-11-06T12:00:00Z",
     ]  # fmt: skip
     assert names.coordinate("2026-11-05T12:00", "x") == 4
     desk.ingest(file_dated(desk.source("b.csv", (9, 9, 6, 1)), day(9)))
-    assert names_in(desk).fields(6)["instant"] == "2026-11-06T12:00:00Z", "the first counts"
+    assert names_in(desk).fields(time_of(6))["instant"] == "2026-11-06T12:00:00Z", "the first counts"
 
 
 def test_a_version_keeps_a_date_when_the_ingest_that_gave_its_first_is_undone(tmp_path: Path) -> None:
@@ -615,7 +618,7 @@ def test_a_label_that_is_a_date_is_better_than_the_date_of_a_file(tmp_path: Path
     desk.ingest(file_dated(desk.source("b.csv", (3, 4, 1, 1)), day(25)))
     names = names_in(desk)
     assert names.coordinate("2026-11-19", "x") == 1
-    assert names.fields(1) == {"label": "2026-11-19", "instant": "2026-11-20T12:00:00Z"}
+    assert names.fields(time_of(1)) == {"label": "2026-11-19", "instant": "2026-11-20T12:00:00Z"}
 
 
 def test_a_delta_table_has_the_date_of_its_commit(tmp_path: Path) -> None:
@@ -643,10 +646,10 @@ def test_snapshots_have_the_dates_in_their_names(tmp_path: Path) -> None:
     for number, of in rows.items():
         rows_at(tmp_path, f"days/edges-2026-11-{number}.csv", *of, dated=day(25, number))
     report = desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot")
-    assert (report.first, report.last, report.label) == (0, 3, "2026-11-22")
+    assert (report.first, report.last, report.label) == (time_of(0), time_of(3), "2026-11-22")
     names = names_in(desk)
     assert [names.coordinate(f"2026-11-{number}", "x") for number in rows] == [0, 1, 2, 3]
-    assert names.fields(2) == {"label": "2026-11-21", "instant": "2026-11-25T21:00:00Z"}
+    assert names.fields(time_of(2)) == {"label": "2026-11-21", "instant": "2026-11-25T21:00:00Z"}
     again = desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", label=["2026-11-22"])
     assert again.nothing_new and not any("label" in note for note in again.notes)
 
@@ -658,8 +661,8 @@ def test_snapshots_without_a_date_in_their_name_have_that_of_the_file(tmp_path: 
     rows_at(tmp_path, "both/part.csv", (7, 8), dated=day(9))
     desk.ingest(str(tmp_path / "both"), form="snapshot", label=["whole"])
     names = names_in(desk)
-    assert names.fields(0) == {"label": None, "instant": "2026-11-03T12:00:00Z"}
-    assert names.fields(1) == {"label": "whole", "instant": "2026-11-09T12:00:00Z"}
+    assert names.fields(time_of(0)) == {"label": None, "instant": "2026-11-03T12:00:00Z"}
+    assert names.fields(time_of(1)) == {"label": "whole", "instant": "2026-11-09T12:00:00Z"}
     rows_at(tmp_path, "2026-11-01-to-2026-11-05.csv", (1, 2), dated=day(12))
     assert desk.ingest(str(tmp_path / "2026-11-01-to-2026-11-05.csv"), form="snapshot").label is None
 
@@ -698,7 +701,7 @@ def test_a_restated_version_keeps_its_label_unless_it_gets_another(tmp_path: Pat
     fixed = file_dated(desk.source("fixed.csv", (5, 0, 2, 1), (6, 0, 3, 1)), day(25))
     desk.ingest(fixed, restate=2)
     names = names_in(desk)
-    assert [names.label(version) for version in (1, 2, 3)] == ["day 1", "day 2", "day 3"]
+    assert [names.label(time_of(version)) for version in (1, 2, 3)] == ["day 1", "day 2", "day 3"]
     assert names.coordinate("2026-11-02", "x") == 2, "and its instant"
     desk.ingest(desk.source("again.csv", (7, 0, 3, 1)), restate=3, label=["fixed"])
     names = names_in(desk)
@@ -724,7 +727,7 @@ def test_a_restated_version_keeps_its_date_when_only_others_bring_theirs(tmp_pat
     rows_at(tmp_path, "days/edges-2026-11-18.csv", (2, 0), dated=day(26))
     desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", restate=1)
     names = names_in(desk)
-    assert [names.label(version) for version in range(3)] == ["2026-11-16", "2026-11-17", "2026-11-18"]
+    assert [names.label(time_of(version)) for version in range(3)] == ["2026-11-16", "2026-11-17", "2026-11-18"]
     assert names.coordinate("2026-11-17", "x") == 1
     undo(desk.project, 4, restate=True)
     assert names_in(desk).coordinate("2026-11-17", "x") == 1
@@ -735,7 +738,7 @@ def test_the_versions_after_a_restated_one_keep_their_labels(tmp_path: Path) -> 
     desk.ingest(rows_at(tmp_path, "fixed.csv", (1, 0), dated=day(26)), form="snapshot", restate=1, label=["corrected"])
     names = names_in(desk)
     assert names.coordinate("corrected", "x") == names.coordinate("2026-11-17", "x") == 1, "a name is no other date"
-    assert names.label(2) == "2026-11-18"
+    assert names.label(time_of(2)) == "2026-11-18"
     desk.ingest(rows_at(tmp_path, "edges-2026-11-15.csv", (9, 0), dated=day(26)), form="snapshot", restate=1)
     names = names_in(desk)
     assert names.name(1).labels == ["corrected", "2026-11-15"], "a date replaces the date"
@@ -747,14 +750,14 @@ def test_a_label_that_a_restatement_gives_to_another_version_moves(tmp_path: Pat
         rows_at(tmp_path, f"days/{name}", (len(name), 0), dated=day(26))
     desk.ingest(str(tmp_path / "days" / "*.csv"), form="snapshot", restate=1)
     names = names_in(desk)
-    assert [names.label(version) for version in range(4)] == ["2026-11-16", "2026-11-17", "", "2026-11-18"]
+    assert [names.label(time_of(version)) for version in range(4)] == ["2026-11-16", "2026-11-17", "", "2026-11-18"]
     assert names.coordinate("2026-11-18", "x") == 3
 
 
 def test_a_restated_time_leaves_the_names_of_other_times(tmp_path: Path) -> None:
     """Revision 1 of day 2 is not restated, and is found by its label still."""
     records_ = [
-        replace(ingest(number, 0, 9), dims=DIMS_OF_TWO, labels=({}, {1: Label(text)}), replaces=replaces)
+        replace(ingest(number, 0, 9), dims=DIMS_OF_TWO, labels=({}, {1: Label(text)}), replaces=time_of(replaces))
         for number, text, replaces in ((1, "correction", None), (2, "fix", (3, 1)))
     ]
     names = VersionNames(DIMS_OF_TWO, lambda: [labels.labels_of(map(row_of, records_))])
@@ -926,8 +929,8 @@ def test_who_asks_for_it_gets_the_newest_version_before(command: list[str], line
 
 def test_a_run_may_end_at_the_newest_version_before_a_day(own: Path, dd: Command) -> None:
     project = find_project(own)
-    assert window(project, None, "2026-11-23", or_before=True) == (None, 7)
-    assert window(project, None, None, "8", or_before=True) == (None, 7)
+    assert window(project, None, "2026-11-23", or_before=True) == (None, time_of(7))
+    assert window(project, None, None, "8", or_before=True) == (None, time_of(7))
     assert run_command(["run", "--to", "2026-11-23", "--project", str(own)]) == 2
     assert run_command(["run", "--to", "2026-11-23", "--or-before", "--project", str(own)]) == 0
     assert dd("show", "stock", "--at", "today")[0] == 0
@@ -1018,9 +1021,9 @@ def test_a_run_ends_at_a_name_and_begins_at_one(own: Path, dd: Command) -> None:
     code, out, err = dd("run", "--to-version", "today", "--json")
     assert (code, lines_of(out)[-1]["last"]) == (0, 7), err
     project = find_project(own)
-    assert window(project, "stocktaking", "2026-11-22") == (4, 7)
-    assert window(project, "2026-11-21", None) == (3, None), "the first version of that day"
-    assert window(project, None, "2026-11-21") == (None, 4), "the last"
+    assert window(project, "stocktaking", "2026-11-22") == (time_of(4), time_of(7))
+    assert window(project, "2026-11-21", None) == (time_of(3), None), "the first version of that day"
+    assert window(project, None, "2026-11-21") == (None, time_of(4)), "the last"
     assert dd("run", "--from-version", "2026-11-20", "-q")[0] == 0
     code, _, err = dd("run", "--to-version", "no such")
     assert (code, err[0]) == (2, "error: --to-version: 'no such' is not a version, and no label")

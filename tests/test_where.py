@@ -173,7 +173,7 @@ def test_memory_does_not_grow_with_the_rows(
         updates = [(number, number * 7 % 97, version, 1) for number in numbers]
         frame = pl.DataFrame(updates, schema=["k", "v", "version", "diff"], orient="row")
         state = log.append(frame, version, base=state)
-    rows = SortedRows(log, state, None, 1, by=order)
+    rows = SortedRows(log, state, None, time_of(1), by=order)
     assert sum(map(len, rows)) == 2000
     assert rows.sizes() == (4000, 0)
     assert max(small) < 1000, "a block of each run, and a batch"
@@ -189,7 +189,7 @@ def test_a_log_that_is_sorted_is_not_sorted_again(tmp_path: Path, small: list[in
     log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
     frame = pl.DataFrame({"k": [1] * 50 + [2] * 50, "s": [f"{n:03}" for n in range(100)], "version": 3, "diff": 1})
     state = log.append(frame, 1, base=None)
-    rows = SortedRows(log, state, 2, 3)
+    rows = SortedRows(log, state, time_of(2), time_of(3))
     assert (rows.sizes(), len(rows), small) == ((100, 0), 100, [])
     assert [row[1] for piece in rows for row in piece.rows()] == [f"{n:03}" for n in range(100)]
 
@@ -241,7 +241,7 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
 
     def files(condition: Any) -> list[str]:
         opened.clear()
-        list(SortedRows(log, state, None, 3, where=Condition(condition, log.schema, "where")))
+        list(SortedRows(log, state, None, time_of(3), where=Condition(condition, log.schema, "where")))
         return sorted(opened)
 
     assert files("k = 15") == ["000001"]
@@ -273,7 +273,7 @@ def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path, small:
     assert datafile.rows_that_may_meet(path, "", lambda *_: False) == []
 
     def rows(condition: str) -> list[Any]:
-        found = SortedRows(log, state, None, 0, where=Condition(condition, log.schema, "where"))
+        found = SortedRows(log, state, None, time_of(0), where=Condition(condition, log.schema, "where"))
         return [row for piece in found for row in piece["k"]]
 
     conditions = {"k = 4": [4], "k < 2": [0, 1], "k >= 5": [5, 6], "k > 9": [], "k < 1 OR k > 5": [0, 6]}
@@ -310,9 +310,9 @@ def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
     frame = pl.DataFrame({"s": ["1", "x", "x"], "version": [0, 0, 1], "diff": [1, 1, -1]})
     state = log.append(frame, 1, base=None)
     condition = Condition("CAST(s AS bigint) > 0", log.schema, "where")
-    assert pl.concat(SortedRows(log, state, None, 1, where=condition)).rows() == [("1", 1)]
+    assert pl.concat(SortedRows(log, state, None, time_of(1), where=condition)).rows() == [("1", 1)]
     with pytest.raises(ExpressionError, match=r"where: .* in the row s='x'"):
-        list(SortedRows(log, state, None, 0, where=condition))
+        list(SortedRows(log, state, None, time_of(0), where=condition))
 
 
 def test_conditions_on_dates_and_timestamps(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_conditions_on_dates_and_timestamps(tmp_path: Path) -> None:
         ("at BETWEEN TIMESTAMP '2026-01-01 00:00:00' AND TIMESTAMP '2026-01-02 12:00:00'", [1, 2]),
         ("day + INTERVAL '1 day' > DATE '2026-01-03'", [3]),
     ):
-        kept = pl.concat(SortedRows(log, state, None, 0, where=Condition(text, schema, "where")))
+        kept = pl.concat(SortedRows(log, state, None, time_of(0), where=Condition(text, schema, "where")))
         assert [row[0].day for row in kept.rows()] == days, text
 
 

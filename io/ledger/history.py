@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ddcore.io.ledger.labels import json_instant
 from ddcore.io.project.times import (
     Time,
-    coordinates,
     frontier_json,
     json_time,
     least,
     named,
-    ordered,
     shown,
     shown_frontier,
     span,
-    time_of,
 )
 from ddcore.text.cells import cell, count
 
@@ -179,7 +176,7 @@ def folded_versions(ledger: Ledger) -> list[dict[str, Any]]:
             if run.published_from is not None and version in records:  # it wrote the logs of some outputs anew
                 found = {**records[version], "outputs": records[version]["outputs"] | found["outputs"]}
             records[version] = found
-    return [records[version] for version in reversed(ordered(records))]
+    return [records[version] for version in reversed(sorted(records))]
 
 
 def _only(counts: Counts, version: Time) -> Counts:
@@ -219,7 +216,7 @@ def _fields(record: dict[str, Any], dims: Sequence[str], *, versions: bool) -> d
     ends = {
         name if len(dims) == 1 else f"{name}_{dim}": coordinate
         for name in _ENDS[versions]
-        for dim, coordinate in zip(dims, coordinates(record[name]), strict=True)
+        for dim, coordinate in zip(dims, record[name], strict=True)
     }
     sides = [record.get(side, {}).values() for side in ("inputs", "outputs")]
     counts = [sum(each[sign] for each in side) for side in sides for sign in ("plus", "minus")]
@@ -273,7 +270,7 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
     if 0 < record["base"] < record["run"] - 1:
         what += f", on run {record['base']}"
     if record["appends"]:
-        what += f", corrections for {record['last'] + 1}"
+        what += f", corrections for {record['last'].version + 1}"
     broken = [f"{name} at {shown(each['first'], dims)}" for name, each in record["broken_tests"].items()]
     if broken:
         what += f", broken tests: {', '.join(broken)}"
@@ -295,7 +292,7 @@ def _restated(record: dict[str, Any], dims: Sequence[str]) -> str:
 
 def _least(record: dict[str, Any], dims: Sequence[str]) -> str:
     restates = record["restates"]
-    return shown(time_of(restates[0]), dims) if len(restates) == 1 else shown_frontier(restates, dims)
+    return shown(restates[0], dims) if len(restates) == 1 else shown_frontier(restates, dims)
 
 
 def _version_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from ddcore.io.project.times import time_of
+
 __all__ = [
     "FOOTER", "Label", "Labels", "Name", "Names", "instant_text", "json_instant", "label_text", "labels_from_json",
     "labels_of", "labels_to_json", "merged", "moment_of", "unusable",
@@ -144,9 +146,7 @@ def labels_of(rows: Iterable[Row]) -> str:
         elif row.kind == "ingest" and '"labels":' in row.body:
             body = json.loads(row.body)
             if "labels" in body:
-                replaces = body.get("replaces")
-                ingests.append([row.number, row.name, [replaces] if isinstance(replaces, int) else replaces,
-                                body["labels"]])  # fmt: skip
+                ingests.append([row.number, row.name, time_of(body.get("replaces")), body["labels"]])
     if not (undone or ingests):
         return ""
     return json.dumps({"undone": undone, "ingests": ingests}, separators=(",", ":"))

@@ -264,22 +264,21 @@ class Ledger:
     # --- ingests and runs ---
 
     def ingests(
-        self, input: str | None = None, *, since: int | Frontier | None = None, until: Time | None = None
+        self, input: str | None = None, *, since: Frontier | None = None, until: Time | None = None
     ) -> Iterator[IngestRecord]:
-        """Ingests that were not undone, oldest first: all, or those of one input, or with versions from ``since`` on,
-        or with times at or beyond the frontier ``since``. Those whose versions are all after ``until`` may be left out.
-        Their ``counts`` have no rows that a restatement replaced.
+        """Ingests that were not undone, oldest first: all, or those of one input, or with times at or beyond the
+        frontier ``since``. Those whose times are all after ``until`` may be left out. Their ``counts`` have no rows
+        that a restatement replaced.
 
-        Reads all rows, unless no version from ``since`` on is folded.
+        Reads all rows, unless no time at or beyond ``since`` is folded.
         """
-        end = None if until is None else times.coordinates(until)[0]
-        lower = ((since,),) if isinstance(since, int) else since
+        end = None if until is None else until[0]
         folded = self.upper()
-        new = lower is not None and folded is not None and all(times.is_open(times.time_of(t), folded) for t in lower)
+        new = since is not None and folded is not None and all(times.is_open(time, folded) for time in since)
         return (
             e.record
             for e in (self._open_ingests() if new else self._ingests(0))
-            if input in (None, e.name) and (end is None or e.first <= end) and (lower is None or _reaches(e, lower))
+            if input in (None, e.name) and (end is None or e.first <= end) and (since is None or _reaches(e, since))
         )
 
     def ingest_index(self, input: str) -> IngestIndex:
@@ -379,7 +378,7 @@ class Ledger:
         for entry in self._backwards():
             if last is not None and entry.kind == "run" and entry.number == number:
                 run: RunRecord = entry.record
-                lost = any(times.is_open(times.time_of(element), run.complete) for element in self.since())
+                lost = any(times.is_open(element, run.complete) for element in self.since())
                 if run.fingerprint != last.fingerprint or (lost and run is not last):
                     return
                 yield run
@@ -679,9 +678,8 @@ class Ledger:
         kind, number, name = row_of(record)
         last, at = self._last, record.at.astimezone(UTC).isoformat(timespec="milliseconds")
         body = json.dumps(to_json(record), separators=(",", ":"))
-        first_of, last_of = (times.coordinates(time)[0] for time in (record.first, record.last))
         row = _Entry(
-            0 if last is None else last + 1, kind, number, name, first_of, last_of, at, body, "",
+            0 if last is None else last + 1, kind, number, name, record.first[0], record.last[0], at, body, "",
             "" if last is None else self._row(last).digest, parsed=record,
         )  # fmt: skip
         row.summary = replace(self._add_to_summary(row), head=self._version + 1).to_json()
@@ -704,8 +702,8 @@ class Ledger:
         now = replace(now, ended=record.run, intent=None if intent is None or record.run >= intent.run else now.intent)
         if isinstance(record, RunRecord):
             waiting, still_open = self._waiting_after(record.complete, row.entry)
-            lower = record.lower or (times.coordinates(record.first),)
-            restated = tuple(time for time in now.restated if not times.is_open(times.time_of(time), lower))
+            lower = record.lower or (record.first,)
+            restated = tuple(time for time in now.restated if not times.is_open(time, lower))
             now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
             now = replace(now, compact=None, restated=restated)
         return now
@@ -765,7 +763,7 @@ class Ledger:
         """
         before = self.upper()
         # A full refresh up to an earlier version opens times again.
-        back = before is not None and not all(times.is_open(times.time_of(element), before) for element in upper)
+        back = before is not None and not all(times.is_open(element, before) for element in upper)
         rows = [row.entry for row in (self._ingests(0) if back else self._open_ingests()) if _reaches(row, upper)]
         return (rows[_FEW], tuple(rows[:_FEW])) if len(rows) > _FEW else (end, tuple(rows))
 
@@ -910,7 +908,7 @@ def _without_replaced(row: _Entry, restatements: Sequence[_Entry]) -> _Entry:
         if later.entry > row.entry and later.name == row.name:
             record = without_replaced(row.record, later.record)
             if record is not row.record:
-                last = max((times.coordinates(time)[0] for time in record.counts), default=-1)
+                last = max((time[0] for time in record.counts), default=-1)
                 row = replace(row, parsed=record, last=last)
     return row
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.version_names import OR_BEFORE, VersionNames
-from ddcore.io.project.times import Frontier, Time, coordinates, corners, example, is_open, named, shown_frontier
+from ddcore.io.project.times import Frontier, Time, corners, example, is_open, named, shown_frontier
 
 __all__ = ["Readable", "one_version", "version_number"]
 
@@ -41,12 +41,11 @@ class Readable:
         """
         if len(self.dims) == 1:
             latest = self.upper[0][0] - 1
-            version = one_version(text, latest, origin, self.names, begins=begins, or_before=or_before)
-            self.check(version, origin)
-            return version
-        if text.strip() == "latest":
+            time = Time([one_version(text, latest, origin, self.names, begins=begins, or_before=or_before)])
+        elif text.strip() == "latest":
             return self.latest(origin)
-        time = self.names.time(text, origin, begins=begins, nearest=begins or or_before)
+        else:
+            time = self.names.time(text, origin, begins=begins, nearest=begins or or_before)
         self.check(time, origin)
         return time
 
@@ -101,7 +100,7 @@ def one_version(
     is_number = text.rpartition("=")[2].strip().isdigit()
     what = f"version {version} is" if is_number else f"{text.strip()!r} is version {version}, which is"
     raise UsageError(
-        f"{origin}: {what} not yet complete: the last folded version is {names.shown(latest)}",
+        f"{origin}: {what} not yet complete: the last folded version is {names.shown(Time([latest]))}",
         f"which versions are waiting: ddcore status; {OR_BEFORE}",
     )
 
@@ -143,8 +142,7 @@ def version_number(
         return version
     if "=" not in text:
         return names.coordinate(text, origin, begins=begins, nearest=nearest)
-    (version,) = coordinates(names.time(text, origin, begins=begins, nearest=nearest))
-    return version
+    return names.time(text, origin, begins=begins, nearest=nearest).version
 
 
 def _number(digits: str) -> int:

@@ -15,13 +15,13 @@ from ddcore.io.delta.tables import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
 from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time
+from ddcore.io.project.times import Frontier, Time, time_of
 from ddcore.program.data_tests import is_test
 
 __all__ = [
     "BrokenRecord", "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord",
-    "Source", "TableState", "UndoRecord", "from_json", "frontier_from_json", "row_of", "time_from_json", "to_json",
-    "without_empty", "without_replaced",
+    "Source", "TableState", "UndoRecord", "from_json", "frontier_from_json", "plain", "row_of", "to_json",
+    "without_replaced",
 ]  # fmt: skip
 
 Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
@@ -255,7 +255,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "since", "columns", "replaces", "removed", "before", "labels", "large", "noted",
+    "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
     "broken", "left_out",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
@@ -276,7 +276,7 @@ def row_of(record: Record) -> tuple[str, int, str]:
 def to_json(record: Record) -> dict[str, Any]:
     """The fields of a record for JSON. Fields that few records need are left out where they are empty."""
     names = [name for name in record.__dataclass_fields__ if name not in _WHEN_READ]
-    body: dict[str, Any] = without_empty({name: getattr(record, name) for name in names}, *_SELDOM)
+    body = plain({name: getattr(record, name) for name in names}, *_SELDOM)
     body["at"] = record.at.isoformat()
     if isinstance(record, IngestRecord):
         body["sources"] = [[text for text in astuple(source) if text] for source in record.sources]
@@ -293,12 +293,10 @@ def to_json(record: Record) -> dict[str, Any]:
         del body["profile"]
         if record.profile.operators:
             body["profile"] = record.profile.to_json()
-        if record.published_from is None:  # 0 is a version
-            del body["published_from"]
         if record.outdated is None:
             del body["outdated"]
         if record.broken:
-            body["broken"] = {name: astuple(each) for name, each in record.broken.items()}
+            body["broken"] = {name: (each.first.plain, each.times, each.rows) for name, each in record.broken.items()}
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -306,12 +304,12 @@ def to_json(record: Record) -> dict[str, Any]:
     return body
 
 
-def without_empty(fields: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Fields without those of these that have their default."""
+def plain(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Fields with their times as JSON has them, without those of ``names`` that have their default."""
     return {
-        name: value
+        name: value.plain if isinstance(value, Time) else value
         for name, value in fields.items()
-        if name not in names or value not in ((), {}, 0, False, None) or (name == "replaces" and value is not None)
+        if name not in names or value not in ((), {}, 0, False, None)
     }
 
 
@@ -320,7 +318,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     body["at"] = datetime.fromisoformat(body["at"])
     for name in ("first", "last", "published_from", "replaces"):
         if name in body:
-            body[name] = time_from_json(body[name])
+            body[name] = time_of(body[name])
     for name in ("lower", "upper", "restates", "since"):
         if name in body:
             body[name] = frontier_from_json(body[name])
@@ -350,7 +348,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
     broken = body.get("broken", {}).items()
-    body["broken"] = {name: BrokenRecord(time_from_json(first), *rest) for name, (first, *rest) in broken}
+    body["broken"] = {name: BrokenRecord(time_of(first), *rest) for name, (first, *rest) in broken}
     corrections = body.get("corrections", {})
     body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
     return RunRecord(**body)
@@ -359,8 +357,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
 def without_replaced(record: IngestRecord, by: IngestRecord) -> IngestRecord:
     """An ingest as a later restatement ``by`` of its input leaves it: the rows that this replaced no longer count."""
     assert by.replaces is not None
-    start = times.coordinates(by.replaces)
-    gone = {time: sides for time, sides in record.counts.items() if le(start, times.coordinates(time))}
+    gone = {time: sides for time, sides in record.counts.items() if le(by.replaces, time)}
     if not gone:
         return record
     kept = {time: sides for time, sides in record.counts.items() if time not in gone}
@@ -372,12 +369,7 @@ def _counts(counts: dict[str, list[int]]) -> Counts:
 
 
 def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
-    return {times.key(time): sides for time, sides in counts.items()}
-
-
-def time_from_json(value: int | list[int] | None) -> Any:
-    """A time as JSON has it."""
-    return tuple(value) if isinstance(value, list) else value
+    return {str(time): sides for time, sides in counts.items()}
 
 
 def frontier_from_json(elements: Iterable[Sequence[int]]) -> Frontier:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from ddcore.io.delta.tables import TableState
-from ddcore.io.ledger.records import frontier_from_json, time_from_json, without_empty
-from ddcore.io.project.times import Frontier, Time
+from ddcore.io.ledger.records import frontier_from_json, plain
+from ddcore.io.project.times import Frontier, Time, time_of
 
 __all__ = ["Input", "Summary"]
 
@@ -58,17 +58,19 @@ class Summary:
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""
         seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels")
-        return json.dumps(without_empty(asdict(self), *seldom), separators=(",", ":"))
+        body = plain(asdict(self), *seldom)
+        body["inputs"] = {name: plain(one) for name, one in body["inputs"].items()}
+        return json.dumps(body, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """The summary that a text says."""
         values = json.loads(text)
         values["inputs"] = {
-            name: Input(time_from_json(one["first"]), time_from_json(one["last"]), TableState(**one["table"]))
+            name: Input(time_of(one["first"]), time_of(one["last"]), TableState(**one["table"]))
             for name, one in values["inputs"].items()
         }
-        values["folded"] = time_from_json(values["folded"])
+        values["folded"] = time_of(values["folded"])
         values["dims"], values["open"] = tuple(values.get("dims", ())), tuple(values.get("open", ()))
         for name in ("upper", "since", "restated"):
             values[name] = frontier_from_json(values.get(name, ()))

@@ -16,7 +16,7 @@ from ddcore.io.delta.tables import AddedFile, LiveFile, mend_hint
 from ddcore.io.delta.tables import sources as data_sources
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
-from ddcore.io.project.times import coordinates, named
+from ddcore.io.project.times import named
 from ddcore.io.storage.warehouse import reporting
 from ddcore.text.wording import shown_value
 
@@ -95,7 +95,7 @@ def repeated_key(
     is_key = pl.all_horizontal(
         pl.col(name).eq_missing(pl.lit(first.row[name], dtype=log.schema[name].polars)) for name in keys
     )
-    rows = history.filter(is_key, is_before(log.dims, coordinates(first.version))).group_by(*log.schema)
+    rows = history.filter(is_key, is_before(log.dims, first.version)).group_by(*log.schema)
     held = rows.agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) > 0).sort(*log.schema)
     return [RowCount({n: row[n] for n in log.schema}, first.version, row[DIFF]) for row in held.iter_rows(named=True)]
 

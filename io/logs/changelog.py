@@ -21,7 +21,7 @@ from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
-from ddcore.io.project.times import Time, Window, coordinates, span, time_of
+from ddcore.io.project.times import Time, Window, span
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import reporting
@@ -181,7 +181,7 @@ class ChangeLog:
             if not store.is_file(self.folder / file.path):
                 held = ""
                 if isinstance(file, LiveFile) and all(dim in file.lower and dim in file.upper for dim in self.dims):
-                    ends = [time_of([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
+                    ends = [Time([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
                     word = "times" if len(self.dims) > 1 else "version" if ends[0] == ends[1] else "versions"
                     held = f": it has {word} {span(ends[0], ends[1], self.dims)} of {self.folder.name}"
                 hint = tables.mend_hint(self.folder)
@@ -291,9 +291,9 @@ class ChangeLog:
         return pl.DataFrame([map_inside(updates[name], kind, _normalise) for name, kind in self.columns.items()])
 
     def _time(self, time: Time) -> tuple[int, ...]:
-        if len(coordinates(time)) != len(self.dims):
-            raise ValueError(f"time {coordinates(time)} does not have one coordinate for each of {self.dims}")
-        return coordinates(time)
+        if len(time) != len(self.dims):
+            raise ValueError(f"time {time} does not have one coordinate for each of {self.dims}")
+        return time
 
     def _after(self, file: LiveFile, until: tuple[int, ...]) -> bool:
         """Whether no update of a file is at or before ``until``."""

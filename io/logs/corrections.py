@@ -12,15 +12,15 @@ import polars as pl
 from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts, accumulate_counts, consolidate, merge_counts
-from ddcore.io.project.times import Time, coordinates, versions
+from ddcore.io.project.times import Time, Window, nothing_closed, up_to
 
 __all__ = ["Pool", "correction", "is_outdated", "retraction"]
 
 
 def correction(
-    log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: int
+    log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: Time
 ) -> pl.DataFrame:
-    """The updates at version ``last + 1`` after which a log holds what it should.
+    """The updates at the version after ``last`` after which a log holds what it should.
 
     ``fresh`` files have the updates that it should have at the versions after ``after`` (None: from the first on) up to
     ``last``; those that it has are in its table at ``held``. One dimension. O(updates).
@@ -28,18 +28,18 @@ def correction(
     should = log.scan_files(fresh).select(*log.schema, "diff")
     holds = log.between(after, last, held) if held is not None else pl.DataFrame(schema=should.collect_schema())
     negated = holds.select(*log.schema, -pl.col("diff"))
-    updates = pl.concat([should, negated.lazy()]).with_columns(pl.lit(last + 1, pl.Int64).alias(log.dims[0]))
+    updates = pl.concat([should, negated.lazy()]).with_columns(pl.lit(last.version + 1, pl.Int64).alias(log.dims[0]))
     return consolidate(log.collect(updates.select(*log.columns)), log.dims)
 
 
 def is_outdated(
-    log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: int
+    log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: Time
 ) -> bool:
     """Whether a log holds other updates than it should, with the parameters of :func:`correction`; also where they add
     up to the same at ``last``. O(updates).
     """
-    first = 0 if after is None else coordinates(after)[0] + 1
-    holds = log.window(versions(first, last), held).with_columns(-pl.col("diff"))
+    window = Window(nothing_closed(log.dims) if after is None else up_to(after), up_to(last))
+    holds = log.window(window, held).with_columns(-pl.col("diff"))
     both = pl.concat([log.scan_files(fresh), holds])
     return not consolidate(log.collect(both), log.dims).is_empty()
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.io.logs.updates import DIFF
-from ddcore.io.project.times import Time, time_of
+from ddcore.io.project.times import Time
 
 __all__ = ["Digest", "digests", "row_hashes"]
 
@@ -85,7 +85,7 @@ def _part_digests(updates: pl.DataFrame, dims: Sequence[str], hashes: np.ndarray
         for place, parts in enumerate(sums.tolist()):
             totals = [total + (part << (32 * place + shift)) for total, part in zip(totals, parts, strict=True)]
     heads = zip(*(column[starts].tolist() for column in times), strict=True)
-    return {time_of(head): Digest(total) for head, total in zip(heads, totals, strict=True)}
+    return {Time(head): Digest(total) for head, total in zip(heads, totals, strict=True)}
 
 
 def _limbs(diffs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

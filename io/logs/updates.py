@@ -16,7 +16,7 @@ import polars as pl
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
-from ddcore.io.project.times import Time, ordered, time_of
+from ddcore.io.project.times import Time
 
 __all__ = [
     "DIFF",
@@ -104,13 +104,13 @@ def accumulate_counts(updates: pl.DataFrame, dims: Sequence[str]) -> Counts:
     at_once = is_at_one_time(updates, dims)
     least, most = updates.select(least=pl.col(DIFF).min(), most=pl.col(DIFF).max()).row(0)
     if at_once and least == most:
-        return {time_of(updates.select(dims).row(0)): (max(most, 0) * len(updates), max(-least, 0) * len(updates))}
+        return {Time(updates.select(dims).row(0)): (max(most, 0) * len(updates), max(-least, 0) * len(updates))}
     # Sums of 64 bits where they cannot leave int64: half the time.
     fits = max(-least, most) * len(updates) < 2**63
     diffs = pl.col(DIFF) if fits else pl.col(DIFF).cast(pl.Int128)
     sides = {"plus": diffs.clip(lower_bound=0).sum(), "minus": diffs.clip(upper_bound=0).sum()}
     sums = updates.select(pl.col(dims).first(), **sides) if at_once else updates.group_by(dims).agg(**sides).sort(dims)
-    return {time_of(time): (plus, -minus) for *time, plus, minus in sums.iter_rows()}
+    return {Time(time): (plus, -minus) for *time, plus, minus in sums.iter_rows()}
 
 
 def is_at_one_time(updates: pl.DataFrame, dims: Sequence[str]) -> bool:
@@ -125,7 +125,7 @@ def merge_counts(parts: Iterable[Counts]) -> Counts:
         for time, (plus, minus) in part.items():
             before = total.get(time, (0, 0))
             total[time] = (before[0] + plus, before[1] + minus)
-    return {time: total[time] for time in ordered(total)}
+    return {time: total[time] for time in sorted(total)}
 
 
 # --- running counts ---------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def first_count(running: pl.DataFrame, dims: Sequence[str], condition: pl.Expr) 
     if first.is_empty():
         return None
     row = first.drop(*dims, "_count").row(0, named=True)
-    return RowCount(row, time_of(first.select(dims).row(0)), first["_count"][0])
+    return RowCount(row, Time(first.select(dims).row(0)), first["_count"][0])
 
 
 def _differs_from_previous(ordered: pl.DataFrame, names: Sequence[str]) -> pl.Series:

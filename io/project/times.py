@@ -1,11 +1,11 @@
 """Times as commands, messages and the ledger spell them, and the frontiers between complete and open times.
 
-A time has one coordinate for each name in ``[time] dims``. With one dimension a time is a plain int, the *version*;
-with several it is a tuple. Python orders tuples lexicographically, which extends the product order, so times can be
-sorted. Comparisons use the product order of :mod:`ddcore.base.lattice`.
+A time has one coordinate for each name in ``[time] dims``. With one dimension the coordinate is the *version*, and
+people and programs read and write a plain number. Python orders tuples lexicographically, which extends the product
+order, so times can be sorted. Comparisons use the product order of :mod:`ddcore.base.lattice`.
 
-A frontier is an antichain of coordinate tuples, also with one dimension. Times at or beyond it are open, all others are
-complete. A run completes boxes: every time at or before one corner.
+A frontier is an antichain of coordinate tuples. Times at or beyond it are open, all others are complete. A run
+completes boxes: every time at or before one corner.
 
 Must not import anything heavy: every command reads the ledger first.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import Frontier, frontier, is_beyond, join, le, meet
@@ -31,18 +31,15 @@ __all__ = [
     "Window",
     "close",
     "close_both",
-    "coordinates",
     "corners",
     "example",
     "frontier_json",
     "greatest",
     "is_open",
     "json_time",
-    "key",
     "least",
     "named",
     "nothing_closed",
-    "ordered",
     "parse",
     "parse_key",
     "shown",
@@ -53,8 +50,6 @@ __all__ = [
     "versions",
 ]  # fmt: skip
 
-Time = int | tuple[int, ...]
-
 LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that there is always a next one
 _UNBOUNDED = 2**63 - 1
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -63,33 +58,51 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 # --- one time ---------------------------------------------------------------------------------------------------------
 
 
-def coordinates(time: Time) -> tuple[int, ...]:
-    """A time as a tuple, also with one dimension."""
-    return (time,) if isinstance(time, int) else time
+class Time(tuple[int, ...]):
+    """The coordinates of a time. As text it is ``7`` or ``7,1``, which is also its key in JSON objects of the ledger.
 
-
-def time_of(coordinates: Sequence[int]) -> Time:
-    """The time with these coordinates.
-
-    >>> time_of([7]), time_of([7, 1])
-    (7, (7, 1))
+    >>> str(Time([7])), str(Time([7, 1]))
+    ('7', '7,1')
     """
-    return coordinates[0] if len(coordinates) == 1 else tuple(coordinates)
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self))
+
+    @property
+    def version(self) -> int:
+        """The coordinate of the only dimension."""
+        (version,) = self
+        return version
+
+    @property
+    def plain(self) -> int | tuple[int, ...]:
+        """The time for JSON and for programs: a number with one dimension, else a tuple."""
+        return self[0] if len(self) == 1 else tuple(self)
 
 
-def ordered(times: Iterable[Time]) -> list[Time]:
-    """Times in lexicographic order, in which each comes after those before it in the product order."""
-    return sorted(times, key=coordinates)
+@overload
+def time_of(plain: int | Sequence[int]) -> Time: ...
 
 
-def least(times: Iterable[Time]) -> Time:
+@overload
+def time_of(plain: int | Sequence[int] | None) -> Time | None: ...
+
+
+def time_of(plain: int | Sequence[int] | None) -> Time | None:
+    """The time that :attr:`Time.plain` gave, also where JSON has made it a list; None for None."""
+    return None if plain is None else Time([plain] if isinstance(plain, int) else plain)
+
+
+def least(times: Iterable[tuple[int, ...]]) -> Time:
     """The greatest time at or before all of these, of which there is at least one: the least of each coordinate."""
-    return time_of([min(axis) for axis in zip(*map(coordinates, times), strict=True)])
+    return Time(map(min, zip(*times, strict=True)))
 
 
-def greatest(times: Iterable[Time]) -> Time:
+def greatest(times: Iterable[tuple[int, ...]]) -> Time:
     """The least time at or after all of these, of which there is at least one: the greatest of each coordinate."""
-    return time_of([max(axis) for axis in zip(*map(coordinates, times), strict=True)])
+    return Time(map(max, zip(*times, strict=True)))
 
 
 def parse(text: str, dims: Sequence[str], origin: str, by_name: Callable[[str, int], int] | None = None) -> Time:
@@ -108,7 +121,7 @@ def parse(text: str, dims: Sequence[str], origin: str, by_name: Callable[[str, i
     if "=" not in text:
         if len(dims) > 1:
             raise UsageError(f"{origin}: {text.strip()!r} is not a time of {listed(dims)}", hint)
-        return time_of([coordinate(text, dims[0])])
+        return Time([coordinate(text, dims[0])])
     values: dict[str, int] = {}
     for part in text.split(","):
         name, equals, number = (word.strip() for word in part.partition("="))
@@ -123,7 +136,7 @@ def parse(text: str, dims: Sequence[str], origin: str, by_name: Callable[[str, i
     missing = [dim for dim in dims if dim not in values]
     if missing:
         raise UsageError(f"{origin}: {text!r} has no {listed(missing)}", hint)
-    return time_of([values[dim] for dim in dims])
+    return Time(values[dim] for dim in dims)
 
 
 def _coordinate(text: str, name: str, origin: str) -> int:
@@ -143,46 +156,40 @@ def example(dims: Sequence[str]) -> str:
     return ",".join(f"{dim}={7 if place == 0 else 1}" for place, dim in enumerate(dims))
 
 
-def shown(time: Time, dims: Sequence[str]) -> str:
+def shown(time: tuple[int, ...], dims: Sequence[str]) -> str:
     """A time as :func:`parse` reads it.
 
-    >>> shown(7, ["version"]), shown((7, 1), ["day", "revision"])
+    >>> shown(Time([7]), ["version"]), shown(Time([7, 1]), ["day", "revision"])
     ('7', 'day=7,revision=1')
     """
-    if isinstance(time, int):
-        return str(time)
-    return ",".join(f"{dim}={coordinate}" for dim, coordinate in zip(dims, time, strict=True))
+    return str(time[0]) if len(time) == 1 else ",".join(f"{dim}={at}" for dim, at in zip(dims, time, strict=True))
 
 
-def named(time: Time, dims: Sequence[str]) -> str:
+def named(time: tuple[int, ...], dims: Sequence[str]) -> str:
     """A time for a sentence: ``version 7`` or ``day=7,revision=1``."""
-    return f"version {time}" if isinstance(time, int) else shown(time, dims)
+    return f"version {time[0]}" if len(time) == 1 else shown(time, dims)
 
 
 def span(first: Time, last: Time, dims: Sequence[str]) -> str:
     """The times from ``first`` to ``last``, each coordinate by itself.
 
-    >>> span(3, 7, ["version"]), span((1, 0), (7, 0), ["day", "revision"])
+    >>> span(Time([3]), Time([7]), ["version"]), span(Time([1, 0]), Time([7, 0]), ["day", "revision"])
     ('3..7', 'day=1..7,revision=0')
     """
-    pairs = list(zip(coordinates(first), coordinates(last), strict=True))
-    texts = [f"{low}..{high}" if low != high else f"{low}" for low, high in pairs]
+    texts = [f"{low}..{high}" if low != high else f"{low}" for low, high in zip(first, last, strict=True)]
     return texts[0] if len(texts) == 1 else ",".join(f"{dim}={text}" for dim, text in zip(dims, texts, strict=True))
 
 
-def json_time(time: Time | None, dims: Sequence[str]) -> int | dict[str, int] | None:
+def json_time(time: tuple[int, ...] | None, dims: Sequence[str]) -> int | dict[str, int] | None:
     """A time in a command's JSON: a number with one dimension, else an object by the names of the dimensions."""
-    return time if time is None or isinstance(time, int) else dict(zip(dims, time, strict=True))
-
-
-def key(time: Time) -> str:
-    """A time as the key of a JSON object in the ledger: ``7`` or ``7,1``."""
-    return str(time) if isinstance(time, int) else ",".join(map(str, time))
+    if time is None:
+        return None
+    return time[0] if len(time) == 1 else dict(zip(dims, time, strict=True))
 
 
 def parse_key(text: str) -> Time:
-    """The time that :func:`key` wrote."""
-    return tuple(map(int, text.split(","))) if "," in text else int(text)
+    """The time whose text this is, as ``str(time)``."""
+    return Time(map(int, text.split(",")))
 
 
 # --- frontiers --------------------------------------------------------------------------------------------------------
@@ -193,14 +200,13 @@ def nothing_closed(dims: Sequence[str]) -> Frontier:
     return ((0,) * len(dims),)
 
 
-def close(upper: Frontier, time: Time) -> Frontier:
+def close(upper: Frontier, time: tuple[int, ...]) -> Frontier:
     """The frontier after every time at or before ``time`` is complete as well.
 
     >>> close(((0, 0),), (7, 1)), close(((0, 2), (8, 0)), (9, 0))
     (((0, 2), (8, 0)), ((0, 2), (8, 1), (10, 0)))
     """
-    corner = coordinates(time)
-    after = [tuple(c + 1 if i == place else 0 for i in range(len(corner))) for place, c in enumerate(corner)]
+    after = [tuple(c + 1 if i == place else 0 for i in range(len(time))) for place, c in enumerate(time)]
     return close_both(upper, after)
 
 
@@ -210,14 +216,14 @@ def close_both(a: Iterable[tuple[int, ...]], b: Iterable[tuple[int, ...]]) -> Fr
     return frontier(join(one, other) for one in a for other in others)
 
 
-def up_to(time: Time) -> Frontier:
+def up_to(time: tuple[int, ...]) -> Frontier:
     """The frontier at which the times at or before ``time`` are complete, and no others."""
-    return close(((0,) * len(coordinates(time)),), time)
+    return close(((0,) * len(time),), time)
 
 
-def is_open(time: Time, upper: Iterable[tuple[int, ...]]) -> bool:
+def is_open(time: tuple[int, ...], upper: Iterable[tuple[int, ...]]) -> bool:
     """Whether a time is at or beyond an element of a frontier."""
-    return any(le(element, coordinates(time)) for element in upper)
+    return any(le(element, time) for element in upper)
 
 
 def corners(upper: Frontier) -> list[Time]:
@@ -233,7 +239,7 @@ def corners(upper: Frontier) -> list[Time]:
             tuple(c - 1 if i == place else _UNBOUNDED for i in range(count)) for place, c in enumerate(element) if c > 0
         ]
         tops = _maximal(meet(top, side) for top in tops for side in sides)
-    return [time_of(top) for top in tops]
+    return [Time(top) for top in tops]
 
 
 def _maximal(times: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -245,13 +251,13 @@ def shown_frontier(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> 
     """A frontier for messages: ``{day=0,revision=2; day=8,revision=0}``; with one dimension ``version 6``."""
     elements = list(elements)
     if len(dims) == 1 and len(elements) == 1:
-        return named(time_of(elements[0]), dims)
-    return "{" + "; ".join(shown(time_of(element), dims) for element in elements) + "}"
+        return named(elements[0], dims)
+    return "{" + "; ".join(shown(element, dims) for element in elements) + "}"
 
 
 def frontier_json(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> list[Any]:
     """A frontier in a command's JSON: a list of times."""
-    return [json_time(time_of(element), dims) for element in elements]
+    return [json_time(element, dims) for element in elements]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -264,9 +270,7 @@ class Window:
     lower: Frontier
     upper: Frontier
 
-    def __contains__(self, time: Time) -> bool:
-        if isinstance(time, int):
-            return self.lower[0][0] <= time < self.upper[0][0]
+    def __contains__(self, time: tuple[int, ...]) -> bool:
         return is_open(time, self.lower) and not is_open(time, self.upper)
 
     def condition(self, dims: Sequence[str]) -> pl.Expr:
@@ -286,4 +290,4 @@ class Window:
 
 def versions(first: Time, last: Time) -> Window:
     """The versions ``first`` to ``last``, with one dimension."""
-    return Window((coordinates(first),), up_to(last))
+    return Window((first,), up_to(last))

@@ -16,7 +16,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.project.times import Time, Window, greatest, nothing_closed, time_of, up_to, versions
+from ddcore.io.project.times import Time, Window, greatest, nothing_closed, up_to
 from ddcore.io.reading.published import check_output, finished_run
 from ddcore.io.storage.warehouse import Warehouse
 
@@ -44,7 +44,7 @@ class FoldedLog:
     log: ChangeLog
     table: TableState | None
     readable: Readable
-    first: int = 0
+    first: Time | None = None
 
     @property
     def schema(self) -> Schema:
@@ -62,9 +62,9 @@ class FoldedLog:
         return f"{self.name} ({', '.join(f'{name} {kind}' for name, kind in self.schema.items())})"
 
     @property
-    def least(self) -> int:
+    def least(self) -> Time:
         """With one dimension: the first version that can be read."""
-        return max(self.first, self.readable.since[0][0])
+        return greatest([self.first or self.readable.since[0], self.readable.since[0]])
 
     @property
     def numbers(self) -> list[int]:
@@ -122,8 +122,8 @@ class FoldedLog:
         window = Window(nothing_closed(dims), up_to(end if start is None else greatest([start, end])))
         if start is not None:
             weight = weight - self.log.counts_at(start)
-            if isinstance(start, int) and isinstance(end, int):
-                window = versions(min(start, end) + 1, max(start, end))
+            if len(dims) == 1:
+                window = Window(up_to(min(start, end)), up_to(max(start, end)))
         wide = pl.col("diff").cast(pl.Int128) * weight
         updates = self.log.window(window, self.table)
         if where is not None:
@@ -136,13 +136,13 @@ class FoldedLog:
             .agg(plus=wide.filter(wide > 0).sum(), minus=wide.filter(wide < 0).sum())
         )
         rows = self.log.collect(sums).sort(dims).iter_rows()
-        steps = [(time_of(time), int(plus), -int(minus)) for *time, plus, minus in rows]
-        back = isinstance(start, int) and isinstance(end, int) and start > end
+        steps = [(Time(time), int(plus), -int(minus)) for *time, plus, minus in rows]
+        back = len(dims) == 1 and start is not None and start > end
         return steps[::-1] if back else steps
 
     def check(self, time: Time) -> None:
         """UsageError for a version before the first one."""
-        if isinstance(time, int) and time < self.first:
+        if self.first is not None and len(time) == 1 and time < self.first:
             raise UsageError(
                 f"{self.name}: version {time} is before the first one, {self.first}",
                 f"folded are versions {self.first}..{self.readable.latest('')}",
@@ -186,8 +186,7 @@ def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: 
     nothing = nothing_closed(project.dims)
     names = ledger.version_names(project.dims)
     readable = Readable(project.dims, ledger.since() or nothing, ledger.upper() or nothing, names)
-    first = ledger.first_ingested()
-    return FoldedLog(name, log, table, readable, first if isinstance(first, int) else 0)
+    return FoldedLog(name, log, table, readable, ledger.first_ingested())
 
 
 def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:

@@ -13,7 +13,7 @@ import polars as pl
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.schema import Schema, Type
-from ddcore.io.project.times import Time, coordinates
+from ddcore.io.project.times import Time
 from ddcore.io.reading.pairs import Change, cells_of, changes_of, number_of_changes, sign
 from ddcore.text.cells import cell, count
 from ddcore.text.listing import laid_out
@@ -134,7 +134,7 @@ class Rows:
         return f"({after} * (1 - {before}))" if self.kind == "updates" else f"({after} - {before})"
 
     def _counts(self, time: Time) -> str:
-        dims = zip(self._log.log.dims, coordinates(time), strict=True)
+        dims = zip(self._log.log.dims, time, strict=True)
         return f"CAST({' AND '.join(f'`{dim}` <= {coordinate}' for dim, coordinate in dims)} AS BIGINT)"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -62,9 +62,9 @@ class Log:
         return self._log.log.dims
 
     @property
-    def latest(self) -> Time:
-        """The last folded version. UsageError if nothing is folded."""
-        return self._time("latest", "latest")
+    def latest(self) -> int | tuple[int, ...]:
+        """The last folded version; with several dimensions its coordinates. UsageError if nothing is folded."""
+        return self._time("latest", "latest").plain
 
     def at(self, version: Version = "latest", *, where: Any = None, or_before: bool = False) -> Rows:
         """The collection as of a version, inclusive: its distinct rows, and in ``diff`` how often each is there.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import le
-from ddcore.io.project.times import Time, coordinates, corners, greatest, is_open, named, shown_frontier, time_of
+from ddcore.io.project.times import Time, corners, greatest, is_open, named, shown_frontier
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
 
@@ -86,7 +86,7 @@ class Claims:
     @property
     def least(self) -> Time | None:
         """With one dimension: the first version that can be read."""
-        return self.first if not self.since else greatest([time_of(self.since[0]), self.first or 0])
+        return greatest([self.first, self.since[0]]) if self.since and self.first is not None else self.first
 
     def doubt(self, time: Time, output: str) -> tuple[str, str]:
         """Why the law is not claimed for an output at a time, and what to do; two empty texts where it is."""
@@ -94,7 +94,7 @@ class Claims:
         if is_open(time, self.upper):
             tops = " and ".join(named(top, self.dims) for top in corners(self.upper))
             return f"{what} is not yet complete: folded is {tops}", "which versions are waiting: ddcore status"
-        if isinstance(time, int) and isinstance(self.first, int) and time < self.first:
+        if self.first is not None and len(time) == 1 and time < self.first:
             return f"{what} is before the first one, {self.first}", "the folded versions: ddcore log --versions"
         if self.since and not is_open(time, self.since):
             since = shown_frontier(self.since, self.dims)
@@ -109,23 +109,24 @@ class Claims:
         """The doubt about an output at a time that a run left as it was published before."""
         last = named(run.last, self.dims)
         said = f"{output} at {what} holds what was published before run {run.run}, whose corrections follow {last}"
-        if isinstance(run.last, int) and is_open(run.last + 1, self.upper):
-            return said, f"publish them with: ddcore run --to-version {run.last + 1}"
+        following = run.last[0] + 1
+        if len(self.dims) == 1 and is_open((following,), self.upper):
+            return said, f"publish them with: ddcore run --to-version {following}"
         return said, f"name a time after {last}"
 
     def _corrected(self, time: Time, output: str) -> RunRecord | None:
         """The newest run that left an output at a time as it was published before."""
-        point, run = coordinates(time), self._ledger.current_run()
-        if run is None or (run.published_from is None and len(point) == 1 and point >= coordinates(run.first)):
+        run = self._ledger.current_run()
+        if run is None or (run.published_from is None and len(time) == 1 and time >= run.first):
             return None  # completed by the last run itself
         for run in self._of_outputs():
             first = run.published_from
             if output in run.anew:
                 return None
-            if first is not None and run.outdated is not None and point == coordinates(run.last):
+            if first is not None and run.outdated is not None and time == run.last:
                 return run if f"outputs/{output}" in run.corrections else None  # compared at its last version
             concerned = run.outdated is None or output in run.outdated
-            if first is not None and concerned and le(coordinates(first), point) and le(point, coordinates(run.last)):
+            if first is not None and concerned and le(first, time) and le(time, run.last):
                 return run
         return None
 

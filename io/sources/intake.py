@@ -23,7 +23,7 @@ from ddcore.io.delta.tables import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import DIFF, Counts, merge_counts
-from ddcore.io.project.times import Frontier, Time, key, parse_key, shown_frontier, time_of
+from ddcore.io.project.times import Frontier, Time, parse_key, shown_frontier
 from ddcore.io.sources.known import Part as KnownPart
 from ddcore.io.sources.known import without
 from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules, fit, normalise
@@ -75,7 +75,7 @@ class Part:
         values = asdict(self)
         values["digests"] = _digests_to_json(self.digests)
         values["former"] = [_digests_to_json(each) for each in self.former]
-        values["counts"] = {key(at): sides for at, sides in self.counts.items()}
+        values["counts"] = {str(at): sides for at, sides in self.counts.items()}
         values["beginnings"] = {name: str(one) for name, one in self.beginnings.items()}
         return json.dumps(values)
 
@@ -89,7 +89,7 @@ class Part:
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
         values["beginnings"] = {name: Digest.parse(one) for name, one in values["beginnings"].items()}
         if late := values["first_late"]:
-            values["first_late"] = (tuple(late[0]) if isinstance(late[0], list) else late[0], *late[1:])
+            values["first_late"] = (Time(late[0]), *late[1:])
         return cls(**values)
 
 
@@ -120,7 +120,7 @@ def merge(parts: Sequence[Part]) -> Part:
 
 
 def _digests_to_json(digests: Mapping[str, Digests]) -> dict[str, dict[str, str]]:
-    return {name: {key(at): str(one) for at, one in of.items()} for name, of in digests.items()}
+    return {name: {str(at): str(one) for at, one in of.items()} for name, of in digests.items()}
 
 
 def _digests_of_json(texts: Mapping[str, Mapping[str, str]]) -> dict[str, Digests]:
@@ -244,7 +244,7 @@ class Intake:
             part.late += len(late)
             first = late.sort(*self.dims, *self.rules.schema).row(0, named=True)
             row = shown({name: first[name] for name in self.rules.schema})
-            described = (time_of([first[dim] for dim in self.dims]), where, row)
+            described = (Time(first[dim] for dim in self.dims), where, row)
             part.first_late = min(part.first_late or described, described)
 
     def landed(self, layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from ddcore.io.ledger.ingest_index import IngestIndex, mark
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, coordinates, ordered
+from ddcore.io.project.times import Time
 
 __all__ = [
     "Earlier", "Known", "Part", "Placed", "Rows", "Seen", "digest_key", "find_earlier", "identity", "names_at",
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 # The part of a source whose rows the log holds: with one dimension all versions up to one, with several a set of times.
-Part = int | frozenset[tuple[int, ...]] | Rows
+Part = Time | frozenset[Time] | Rows
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,11 @@ class Seen:
         """The digest of all its rows."""
         return sum(self.digests.values(), Digest())
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether its rows have versions, so that it grows at its end."""
+        return any(len(time) == 1 for time in self.digests)
+
 
 @dataclass(frozen=True)
 class Known:
@@ -77,8 +82,8 @@ def without(updates: pl.DataFrame, part: Part, dims: Sequence[str], first_row: i
     """The updates that are not in a part, in their order; ``first_row`` is the number of the first of them."""
     if isinstance(part, Rows):
         return updates.slice(max(0, part.last + 1 - (first_row or 0)))
-    if isinstance(part, int):
-        return updates.filter(pl.col(dims[0]) > part)
+    if isinstance(part, Time):
+        return updates.filter(pl.col(dims[0]) > part.version)
     times = pl.DataFrame(sorted(part), schema=dict.fromkeys(dims, pl.Int64), orient="row")
     return updates.join(times, on=list(dims), how="anti", maintain_order="left")
 
@@ -141,11 +146,11 @@ def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns
     wholes = [source.whole for source in sources]
     marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set[int]()
     for source in sources:
-        if any(isinstance(time, int) for time in source.digests):
+        if source.is_in_order:
             marks.update(mark(part.total) for part in _beginnings(source))
             marks.update([mark(source.beginning[1].total)] if source.beginning else [])
         elif source.digests:
-            firsts = [coordinates(time)[0] for time in source.digests]
+            firsts = [time[0] for time in source.digests]
             entries |= index.between(min(firsts), max(firsts))
     entries |= index.with_marks(marks - {mark(0)})
     names = names_at(index, [source.identity for source in sources], root)
@@ -175,7 +180,7 @@ def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[
 def _beginnings(source: Seen) -> Iterator[Digest]:
     """The digests of all beginnings of a source, by versions."""
     running = Digest()
-    for version in ordered(source.digests):
+    for version in sorted(source.digests):
         running += source.digests[version]
         yield running
 
@@ -267,16 +272,16 @@ class Earlier:
         that the earlier ingest did not have.
         """
         known = None
-        if any(isinstance(time, int) for time in source.digests):
-            for version, running in zip(ordered(source.digests), _beginnings(source), strict=True):
+        if source.is_in_order:
+            for version, running in zip(sorted(source.digests), _beginnings(source), strict=True):
                 if running and running in ingest_of:
-                    known = _known(ingest_of[running], [version])
+                    known = Known(ingest_of[running], version)
             return known
         largest = 0
         for one, number in ingest_of.items():
             times = self._times[number] & source.digests.keys()
             if one and len(times) > largest and sum((source.digests[time] for time in times), Digest()) == one:
-                known, largest = _known(number, times), len(times)
+                known, largest = Known(number, times), len(times)
         return known
 
     def other_rows(self, source: Seen) -> int | None:
@@ -294,9 +299,3 @@ class Earlier:
         """The names in the ledger that now lead to the place of ``source``."""
         here = frozenset(self._places.of(source.identity))
         return [name for name in self._by_name if not here.isdisjoint(self._places.of(name))]
-
-
-def _known(number: int, times: Iterable[Time]) -> Known:
-    """A part of a source, up to a version or at several times."""
-    several = frozenset(time for time in times if not isinstance(time, int))
-    return Known(number, several or max(time for time in times if isinstance(time, int)))

@@ -26,7 +26,7 @@ from ddcore.base.schema import Schema, Type, parse_type, type_of
 from ddcore.data import nested
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import DIFF
-from ddcore.io.project.times import LARGEST_TIME, example
+from ddcore.io.project.times import LARGEST_TIME, Time, example
 from ddcore.io.sources.paths import fields_below, steps, type_at
 from ddcore.text.wording import shown_value
 
@@ -80,11 +80,11 @@ class Rules:
 
     schema: Schema
     dims: tuple[str, ...] = ("version",)
-    time: tuple[int, ...] | None = None
+    time: Time | None = None
     diff: int | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
-    fallback: tuple[int, ...] | None = None
+    fallback: Time | None = None
     rows_only: bool = False
     events: bool = False
     appends: bool = False

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
 from ddcore.io.logs.updates import DIFF
+from ddcore.io.project.times import Time
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.row_checks import Layout, Rules, rows_of
 from ddcore.io.sources.source import Batches, Source, is_at
@@ -36,7 +37,6 @@ __all__ = ["Series", "Snapshot"]
 
 _MOST_ROWS = 2 << 20  # of snapshots that are compared at once
 
-Time = tuple[int, ...]
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, Time, Time | None]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.logs.updates import DIFF
-from ddcore.io.project.times import named, time_of
+from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.row_checks import Layout
@@ -43,7 +43,6 @@ _BASE = -1  # before all versions
 _READ_WHOLE = 4  # a log with fewer updates for each event is read whole
 _WORTH_PAIRS = 1 << 12  # events below which it is not worth it to look for those that change nothing
 
-Time = tuple[int, ...]
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, int]
 
@@ -366,7 +365,7 @@ class EventLog(Source):
         rows = held.filter(pl.col(_KEY) == key, pl.col(_AT) <= at).group_by(*self.log.schema).agg(pl.col(DIFF).sum())
         rows = rows.filter(pl.col(DIFF) > 0).sort(*self.log.schema).head(2)
         shown = "; and ".join(self._shown_event({**row, OP: 0}) for row in rows.iter_rows(named=True))
-        when = "" if at == _BASE or not self._is_one else f" at {named(time_of([at]), self.log.dims)}"
+        when = "" if at == _BASE or not self._is_one else f" at {named((at,), self.log.dims)}"
         raise DataError(
             f"{self.log.folder.name} holds more than one row of the key {', '.join(self.events.key)}{when}: {shown}",
             "name more columns with --key; or correct the input first: ddcore ingest --undo N",

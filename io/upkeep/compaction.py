@@ -25,7 +25,7 @@ from ddcore.io.delta.deltalog import COMPACTED
 from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
-from ddcore.io.project.times import Frontier, is_open, time_of
+from ddcore.io.project.times import Frontier, is_open
 from ddcore.io.state.arrangements import MERGED, SMALL, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout
@@ -241,9 +241,9 @@ def _least(file: LiveFile, dims: Sequence[str]) -> tuple[int, ...]:
 
 def _is_beyond(file: LiveFile, dims: Sequence[str], frontier: Frontier) -> bool:
     """Whether all times of a file are at or beyond a frontier."""
-    return all(dim in file.lower for dim in dims) and is_open(time_of(_least(file, dims)), frontier)
+    return all(dim in file.lower for dim in dims) and is_open(_least(file, dims), frontier)
 
 
 def _is_complete(file: LiveFile, dims: Sequence[str], upper: Frontier) -> bool:
     """Whether no time of a file is at or beyond ``upper``."""
-    return all(dim in file.upper for dim in dims) and not is_open(time_of([file.upper[dim] for dim in dims]), upper)
+    return all(dim in file.upper for dim in dims) and not is_open(tuple(file.upper[dim] for dim in dims), upper)

@@ -28,7 +28,6 @@ from ddcore.io.delta.deltalog import (
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.project import Retention
-from ddcore.io.project.times import coordinates
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import Entry, Place
@@ -71,8 +70,8 @@ def _is_old(run: RunRecord, kept: list[RunRecord], retention: Retention) -> bool
     if retention.versions is None:
         return len(kept) >= _MOST_RUNS or (len(kept) >= _FEW_RUNS and last.at - run.at > _WEEK)
     # The greatest of each coordinate so far, so that a run which was old once, and has lost its files, stays so.
-    most: list[int] = [max(axis) for axis in zip(*(coordinates(each.last) for each in kept), strict=True)]
-    return any(now - then > retention.versions for then, now in zip(coordinates(run.last), most, strict=True))
+    most: list[int] = [max(axis) for axis in zip(*(each.last for each in kept), strict=True)]
+    return any(now - then > retention.versions for then, now in zip(run.last, most, strict=True))
 
 
 def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Freed:

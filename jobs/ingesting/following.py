@@ -15,7 +15,7 @@ from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, coordinates, is_open
+from ddcore.io.project.times import Time, is_open
 from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path_of, read_commits
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
@@ -75,7 +75,7 @@ class TableReader(Reader):
 
     def update_rules(self, ledger: Ledger) -> Rules:
         """The rules, with the version of rows that have none."""
-        after = (next_version(ledger, self.name),) if len(self.rules.dims) == 1 else None
+        after = next_version(ledger, self.name) if len(self.rules.dims) == 1 else None
         if self.at_next:
             return replace(self.rules, time=after)
         return self.rules if self.rules.fallback is None else replace(self.rules, fallback=after)
@@ -84,21 +84,22 @@ class TableReader(Reader):
         """Read the new rows; how far the tables were read is kept also if they change nothing."""
         part, rules, upper = work.take(self.layouts, [table for table, _ in self.new]), work.rules, work.judgement.upper
         if not part.counts and len(rules.dims) == 1:
-            (time,) = rules.time or rules.fallback or (max(table.version for table, _ in self.new),)
+            time = rules.time or rules.fallback or Time([max(table.version for table, _ in self.new)])
             part.counts = {time: (0, 0)} if upper is None or is_open(time, upper) else {}
         self.is_new = bool(part.counts)
         return part
 
     def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
         """When the commits of these versions were made; if versions are not commits, the last one the newest commit."""
-        versions = [time for time in part.counts if isinstance(time, int)]
+        versions = list(part.counts) if len(self.rules.dims) == 1 else []
         dates: dict[Time, datetime] = {}
         for table, parts in self.new:
             of = {max(versions): table.date()} if versions else {}
             for source, _ in parts:
                 if isinstance(source, DeltaFeed) and self.rules.time is None:
                     by_commit = self.rules.rename.get(self.rules.dims[0]) == COMMIT
-                    of = {v: date_of(t / 1000) for v, t in source.commit_times().items() if by_commit and v in versions}
+                    dated = {Time([v]): date_of(t / 1000) for v, t in source.commit_times().items() if by_commit}
+                    of = {time: date for time, date in dated.items() if time in part.counts}
             for version, date in of.items():
                 if date is not None:
                     dates[version] = max(date, dates.get(version, date))
@@ -150,7 +151,7 @@ def _check_order(table: DeltaTable, start: int | None, place: Position | None, r
     """Refuse commits at their numbers, if the input has the commits before them at later versions."""
     if start is None or place is None or len(rules.dims) > 1 or rules.rename.get(rules.dims[0]) != COMMIT:
         return
-    if start <= coordinates(place.last)[0]:
+    if start <= place.last[0]:
         raise UsageError(
             f"{table.name}: commit {start} would be at version {start}, but ingest {place.ingest} took the commits "
             f"before it in at version {place.last}",

@@ -15,7 +15,7 @@ from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.logs.updates import DIFF, RowCount
-from ddcore.io.project.times import Frontier, Time, coordinates, is_open, least, named, ordered, shown_frontier, time_of
+from ddcore.io.project.times import Frontier, Time, is_open, least, named, shown_frontier
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts
@@ -63,7 +63,7 @@ class Judgement:
         """
         if part.first_late is not None and self.settings.late == "refuse":
             time, where, row = part.first_late
-            following = "version" if isinstance(time, int) else "time"
+            following = "version" if len(self.dims) == 1 else "time"
             raise LateUpdate(
                 f"{part.late} of {part.rows} rows are late: {intake.closed}; the first is "
                 f"{row} at {named(time, self.dims)} in {where}",
@@ -128,16 +128,16 @@ class Judgement:
         since, first = self.ledger.since(), self.ledger.first_ingested([self.name])
         # All rows from before lie at ``since`` itself, so only all of them can be replaced, or what comes later.
         assert first is not None, "it has a last version"
-        if since and not le(coordinates(start), coordinates(first)) and le(coordinates(start), since[0]):
+        if since and not le(start, first) and le(start, since[0]):
             raise UsageError(
                 f"{option}: the history of {self.name} was compacted: rows of earlier versions lie at "
-                f"{named(time_of(since[0]), dims)}",
+                f"{named(since[0], dims)}",
                 f"restate from a later version on, or the whole history, with sources from {named(first, dims)} on: "
                 "--restate first",
             )
         self.tell("reading what is replaced")
         stem = f"ingest-{number:08d}"
-        self.replacement = replace_from(self.log, self.base, coordinates(start), stem)
+        self.replacement = replace_from(self.log, self.base, start, stem)
         if not self.replacement.rows:
             raise UsageError(
                 f"{option}: the input {self.name} has no rows from there on; it has rows up to {named(latest, dims)}",
@@ -147,9 +147,9 @@ class Judgement:
 
     def _refuse_before(self, start: Time, part: Part, option: str) -> None:
         """Refuse sources with rows outside of the history that they restate."""
-        corner = [coordinates(start)]
+        corner = [start]
         for where, of in part.digests.items():
-            before = [time for time in ordered(of) if not is_open(time, corner)]
+            before = [time for time in sorted(of) if not is_open(time, corner)]
             if before:
                 first = least(before)
                 raise DataError(
@@ -180,15 +180,15 @@ class Judgement:
         """
         latest = self.ledger.latest_ingested()
         for place, dim in enumerate(self.dims):
-            last = None if latest is None else coordinates(latest)[place]
-            values = {coordinates(time)[place] for time in part.counts}
+            last = None if latest is None else latest[place]
+            values = {time[place] for time in part.counts}
             new = sorted(value for value in values if last is None or value > last)
             for before, value in pairwise([*([] if last is None else [last]), *new]):
                 if before > 0 and value > _SMALL and value // _FAR >= before:
                     raise self._far(part, place, "version" if len(self.dims) == 1 else dim, before, value)
 
     def _far(self, part: Part, place: int, dim: str, before: int, value: int) -> DataError:
-        sources = (name for name, of in part.digests.items() if any(coordinates(t)[place] == value for t in of))
+        sources = (name for name, of in part.digests.items() if any(t[place] == value for t in of))
         return DataError(
             f"{next(sources, self.name)}: {dim} {value} is far beyond the {dim} before it, {before}",
             f"once {dim} {value} is folded, no {dim} below it accepts rows; if it is meant: --allow-gap",
@@ -245,8 +245,8 @@ class Judgement:
             for layout, _, frame in frames_of(layouts):
                 updates = intake.landed(layout, frame)
                 mine = updates.filter(is_row, pl.col(DIFF) < 0, counts).select(dims).sort(dims)
-                last = time_of(mine.row(-1)) if len(mine) else None
-                if last is not None and (best is None or coordinates(last) > coordinates(best[1])):
+                last = Time(mine.row(-1)) if len(mine) else None
+                if last is not None and (best is None or last > best[1]):
                     best = layout.where, last
         except DataError:
             if len(layouts) > 1:  # a Delta table that only Spark reads

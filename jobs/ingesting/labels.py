@@ -12,7 +12,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.ledger.labels import Label, Labels, Names, merged, moment_of, unusable
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project.times import Time, coordinates, span
+from ddcore.io.project.times import Time, span
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
@@ -87,7 +87,7 @@ class Naming:
         """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
         left_out = []
         for place, of in enumerate(self.given):
-            landed = {coordinates(time)[place] for time in self.times}
+            landed = {time[place] for time in self.times}
             for coordinate, label in of.items():
                 why = unusable(label.text) if label.text else ""
                 if why:
@@ -101,9 +101,9 @@ class Naming:
 
     def _only(self, place: int, text: str) -> int:
         """The coordinate of all rows. UsageError where there are several."""
-        values = sorted({coordinates(time)[place] for time in self.times})
+        values = sorted({time[place] for time in self.times})
         if len(values) != 1:
-            what = f"{self._word(place)}s {span(values[0], values[-1], [''])}" if values else "no rows"
+            what = f"{self._word(place)}s {span(Time(values[:1]), Time(values[-1:]), [''])}" if values else "no rows"
             raise UsageError(
                 f"--label {text}: a label names one {self._word(place)}, and the sources have {what}",
                 f"ingest each {self._word(place)} by itself, or leave --label out",
@@ -120,7 +120,7 @@ class Naming:
         A restatement says it again: its labels replace all that were given from there on.
         """
         for place, (of, names) in enumerate(zip(mine, own, strict=False)):
-            landed = {coordinates(time)[place] for time in self.times}
+            landed = {time[place] for time in self.times}
             for coordinate in [each for each in of if each in names and each not in landed]:
                 label, name = of.pop(coordinate), names[coordinate]
                 text = "" if label.text in name.labels else label.text
@@ -134,7 +134,7 @@ class Naming:
         this is there when that ingest is undone.
         """
         for time, date in self.dates.items():
-            (coordinate,) = coordinates(time)
+            coordinate = time.version
             label = mine[0].get(coordinate, Label())
             said = [names[0].get(coordinate) for names in (others, own if self.restates else []) if names]
             if time in self.times and label.instant is None and all(one is None or one.moment is None for one in said):
@@ -155,7 +155,7 @@ def source_dates(sources: Iterable[Source], times: Mapping[str, Iterable[Time]])
     """
     dates: dict[Time, datetime] = {}
     for source in sources:
-        last = max((time for time in times.get(source.name, ()) if isinstance(time, int)), default=None)
+        last = max((time for time in times.get(source.name, ()) if len(time) == 1), default=None)
         if last is not None and (date := source.date()) is not None:
             dates[last] = max(date, dates.get(last, date))
     return dates
@@ -168,10 +168,10 @@ def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tupl
     dates: dict[Time, datetime] = {}
     labels: dict[int, Label] = {}
     for snapshot, time in zip(snapshots, times, strict=True):
-        if isinstance(time, int):
+        if len(time) == 1:
             found = _DATES.findall(os.path.basename(snapshot.path))
             if len(found) == 1 and not unusable(found[0]):
-                labels[time] = Label(found[0])
+                labels[time.version] = Label(found[0])
             if (date := snapshot.date()) is not None:
                 dates[time] = date
     return dates, (labels,) if labels else ()
@@ -179,7 +179,7 @@ def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tupl
 
 def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, last: Time | None) -> list[str]:
     """Notes on labels that were asked for, where nothing was ingested, and that the versions do not have."""
-    ends = [coordinates(time) for time in (first, last) if time is not None]
+    ends = [time for time in (first, last) if time is not None]
     missing = [
         text
         for place, text in asked.items()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ddcore.base.errors import DataError
 from ddcore.io.logs.updates import RowCount
-from ddcore.io.project.times import named
+from ddcore.io.project.times import Time, named
 from ddcore.io.sources.intake import shown
 from ddcore.io.sources.known import Known, Rows
 from ddcore.io.sources.row_checks import Layout, listed_names
@@ -54,7 +54,7 @@ def known_notes(known: Mapping[str, Known]) -> list[str]:
     whole = [name for name, one in known.items() if one.part is None and not one.replaced_by]
     notes = [f"{_shorten(whole)}: left out, the same rows were ingested before"] if whole else []
     for name, one in known.items():
-        if isinstance(one.part, int):
+        if isinstance(one.part, Time):
             notes.append(f"{name}: taken in after version {one.part}; ingest {one.number} has the rows up to there")
         elif isinstance(one.part, Rows):
             notes.append(f"{name}: taken in after row {one.part.last}; ingest {one.number} has the rows up to there")
@@ -78,7 +78,7 @@ def replaced_notes(known: Mapping[str, Known], input: str) -> list[str]:
 
 def shown_part(known: Known) -> str:
     """The times of a part of a source, for a note."""
-    if isinstance(known.part, int):
+    if isinstance(known.part, Time):
         return f"up to version {known.part}"
     return f"at {len(known.part or ())} of its times"
 

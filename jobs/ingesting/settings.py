@@ -19,7 +19,7 @@ FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of s
 LATE = ("refuse", "move", "restate")
 FIRST = "first"  # restate from the first version of the sources on
 
-Version = Time | str | tuple[int | str, ...]
+Version = Time | str | tuple[int | str, ...]  # a time, "next", or coordinates of which some are "next"
 
 _PAIRS = {"column": ("OURS=THEIRS", "src=from_station"), "option": ("KEY=VALUE", "rowTag=row")}
 
@@ -80,6 +80,7 @@ class IngestSettings:
         values["op_values"], values["label"] = (_texts(values.get(name, ())) for name in ("op_values", "label"))
         values["op_values"] = words_of(values["op_values"])
         values |= {name: _pairs(name, _texts(values.get(name, ()))) for name in _PAIRS}
+        values |= {name: str(values[name]) for name in ("version", "restate") if name in values}
         return cls(form=forms[0] if forms else "log", **values)
 
     def check(self, engine: str) -> None:

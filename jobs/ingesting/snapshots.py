@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ddcore.base.errors import DataError, LateUpdate, UsageError
+from ddcore.base.lattice import le
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, coordinates, is_open, named, time_of
+from ddcore.io.project.times import Time, is_open, named
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.positions import Position, last_positions
@@ -73,8 +74,7 @@ class SnapshotReader(Reader):
     def read(self, work: Work) -> Part:
         """Compare the new ones, each with the one before it."""
         restated, dims = work.restated(), self.rules.dims
-        time = None if self.rules.time is None else time_of(self.rules.time)
-        self.times = times_of(work.ledger, self.name, len(self.new), time, restated=restated, dims=dims)
+        self.times = times_of(work.ledger, self.name, len(self.new), self.rules.time, restated=restated, dims=dims)
         series = self._series(work, restated)
         layout = Layout(series.name, {name: name for name in work.rules.columns}, {}, False, ())
         part = work.take([(series, layout)], [*self.new])
@@ -83,12 +83,12 @@ class SnapshotReader(Reader):
 
     def _series(self, work: Work, restated: Time | None) -> Series:
         """The new ones as a source of updates: against the content of the log, with ``restated`` only that before."""
-        until = coordinates(self.times[0]) if restated is None else (coordinates(restated)[0] - 1,)
+        until = self.times[0] if restated is None else Time([restated.version - 1])
         first, *others = self.new
         name = (
             ", ".join(each.name for each in self.new) if len(others) < _NAMED else f"{first.name} .. {others[-1].name}"
         )
-        each = tuple((coordinates(time), parts) for time, parts in zip(self.times, self.new.values(), strict=True))
+        each = tuple(zip(self.times, self.new.values(), strict=True))
         return Series(name, first.path, log=work.log, state=work.base, until=until, rules=self.rules, snapshots=each)
 
     def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
@@ -108,11 +108,11 @@ def _fitted(snapshot: Snapshot, rules: Rules) -> Parts:
     return tuple(fitted(snapshot.parts, rules))
 
 
-def next_version(ledger: Ledger, name: str) -> int:
+def next_version(ledger: Ledger, name: str) -> Time:
     """The version after all that the input has, and that is open for it. With one time dimension."""
     latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
-    after = 0 if latest is None else coordinates(latest)[0] + 1
-    return max(after, 0 if upper is None else upper[0][0])
+    after = 0 if latest is None else latest.version + 1
+    return Time([max(after, 0 if upper is None else upper[0][0])])
 
 
 def times_of(
@@ -124,23 +124,19 @@ def times_of(
             f"--snapshot with the time dimensions {', '.join(dims)}: one snapshot at a time, and without --restate",
             f"say at which time: --version {dims[0]}=7,...",
         )
-    first = version if restated is None else restated
-    if first is None:
-        first = next_version(ledger, name)
-    if many > 1 and coordinates(first)[0] + many - 1 > LARGEST_TIME:
+    first = restated or version or next_version(ledger, name)
+    if many > 1 and first[0] + many - 1 > LARGEST_TIME:
         raise UsageError(f"--version {first}: {many} snapshots go beyond the last version, {LARGEST_TIME}", "")
     if restated is None:
         _refuse_past(ledger, name, first, dims)
-    return [first] if len(dims) > 1 else [coordinates(first)[0] + number for number in range(many)]
+    return [first] if len(dims) > 1 else [Time([first[0] + number]) for number in range(many)]
 
 
 def _refuse_past(ledger: Ledger, name: str, first: Time, dims: Sequence[str]) -> None:
     """Refuse a snapshot at or before times that the input has, or that are closed for it."""
     latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
     option = f"--version {spelled_time(first, dims)}"
-    if latest is not None and (
-        not all(a >= b for a, b in zip(coordinates(first), coordinates(latest), strict=True)) or first == latest
-    ):
+    if latest is not None and (not le(latest, first) or first == latest):
         raise UsageError(
             f"{option}: the input {name} has rows up to {named(latest, dims)}, and a snapshot comes after all of them",
             "leave --version out for the next one; or replace the history from there on with: --restate V",
@@ -148,6 +144,6 @@ def _refuse_past(ledger: Ledger, name: str, first: Time, dims: Sequence[str]) ->
     if upper is not None and not is_open(first, upper):
         raise LateUpdate(
             f"{option}: {named(first, dims)} is closed for the input {name}: the next open one is "
-            f"{named(time_of(upper[0]), dims)}",
+            f"{named(upper[0], dims)}",
             "leave --version out for the next one",
         )

@@ -51,7 +51,7 @@ class UpdateReader(Reader):
         """The rules, with the version of rows that have none."""
         if self.rules.fallback is None:
             return self.rules
-        return replace(self.rules, fallback=(next_version(ledger, self.name),))
+        return replace(self.rules, fallback=next_version(ledger, self.name))
 
     def read(self, work: Work) -> Part:
         """Read all rows, and again without those that the log holds, if there are any."""

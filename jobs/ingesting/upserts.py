@@ -12,7 +12,7 @@ from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, coordinates, named, time_of
+from ddcore.io.project.times import Time, named
 from ddcore.io.project.times import example as example_time
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.debezium import Envelopes
@@ -98,8 +98,8 @@ class EventReader(Reader):
             return None
         if rules.time is None:
             return next_version(ledger, self.name) if restated is None else restated
-        time, latest = time_of(rules.time), ledger.latest_ingested([self.name])
-        if len(rules.dims) > 1 and latest is not None and not le(coordinates(latest), rules.time):
+        time, latest = rules.time, ledger.latest_ingested([self.name])
+        if len(rules.dims) > 1 and latest is not None and not le(latest, time):
             raise UsageError(
                 f"--version {spelled_time(time, rules.dims)}: the input {self.name} has rows up to "
                 f"{named(latest, rules.dims)}, and with several time dimensions events come at or after all of them",
@@ -111,11 +111,10 @@ class EventReader(Reader):
         """The new sources as one of updates; with ``restated`` against the log's content before."""
         names = [source.name for source, _ in self.layouts]
         name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        at = None if time is None else coordinates(time)
-        events = replace(self.events, rules=replace(self.rules, fallback=at))
+        events = replace(self.events, rules=replace(self.rules, fallback=time))
         return EventLog(
             name, self.layouts[0][0].path, log=work.log, state=work.base, events=events, parts=tuple(self.layouts),
-            time=at, before=None if restated is None else coordinates(restated)[0],
+            time=time, before=None if restated is None else restated[0],
         )  # fmt: skip
 
     def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
@@ -157,7 +156,7 @@ def events_of(project: Project, name: str, settings: IngestSettings, rules: Rule
             f"--{form} with the time dimensions {', '.join(rules.dims)}: all events get one time, without --restate",
             f"say which: --version {example_time(rules.dims)}",
         )
-    rules = replace(rules, events=True, fallback=(0,) if one and rules.time is None else None)
+    rules = replace(rules, events=True, fallback=Time([0]) if one and rules.time is None else None)
     how = Envelopes if form == "debezium" else Events
     events = how(rules, key, order, settings.op if form == "op" else None, settings.op_values)
     if form == "upsert" and not key:

@@ -8,7 +8,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import LARGEST_TIME, Time, coordinates, corners, is_open, parse
+from ddcore.io.project.times import LARGEST_TIME, Time, corners, is_open, parse
 from ddcore.io.storage.store import is_folder
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingesting.settings import FIRST, Version
@@ -37,7 +37,7 @@ def version_of(version: Version | None, project: Project) -> Version | None:
     time = parse(version, project.dims, "--version", by_name)
     if not new:
         return time
-    if isinstance(time, int):
+    if len(time) == 1:
         return NEXT
     return tuple(NEXT if place in new else each for place, each in enumerate(time))
 
@@ -56,17 +56,17 @@ def found_ledger(project: Project) -> Ledger:
     return Ledger.load(warehouse) if is_folder(warehouse.ledger) else Ledger(warehouse)
 
 
-def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> tuple[int, ...]:
+def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> Time:
     """The coordinates of a time of several dimensions, where ``next`` is the one after all that the input has in that
     dimension, and after all that is closed where that time is closed. UsageError where there is none.
     """
     latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
-    after = [0] * len(version) if latest is None else [each + 1 for each in coordinates(latest)]
+    after = [0] * len(version) if latest is None else [each + 1 for each in latest]
     new = [place for place, each in enumerate(version) if isinstance(each, str)]
-    time = tuple(after[place] if isinstance(each, str) else each for place, each in enumerate(version))
+    time = Time(after[place] if isinstance(each, str) else each for place, each in enumerate(version))
     if upper is not None and not is_open(time, upper):
-        tops = [coordinates(top) for top in corners(upper)]
-        time = tuple(
+        tops = corners(upper)
+        time = Time(
             max(each, *(top[place] + 1 for top in tops)) if place in new else each for place, each in enumerate(time)
         )
     if max(time) > LARGEST_TIME:

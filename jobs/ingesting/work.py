@@ -20,7 +20,7 @@ from ddcore.io.ledger.records import Source as TakenSource
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, greatest, least, time_of
+from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
 from ddcore.io.sources.known import digest_key, identity, stored
 from ddcore.io.sources.positions import Stamped, position
@@ -212,7 +212,7 @@ class Work:
             versions=len(versions),
             moved=part.late if self.intake.move and not nothing_new else 0,
             restated=part.late if self.settings.late == "restate" and not nothing_new else 0,
-            replaces=time_of(replaced.start) if replaced else None,
+            replaces=Time(replaced.start) if replaced else None,
             removed=replaced.rows if replaced and not nothing_new else 0,
             restates=self.judgement.restates,
             nothing_new=nothing_new,
@@ -247,7 +247,7 @@ class Work:
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
             restates=self.judgement.restates,
             columns=tuple(self.rules.schema),
-            replaces=time_of(replaced.start) if replaced else None,
+            replaces=Time(replaced.start) if replaced else None,
             removed=replaced.rows if replaced else 0,
             before=self.base if replaced else None,
             labels=self._labels,

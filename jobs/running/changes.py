@@ -38,14 +38,14 @@ def _head(commits: Commits, *, dry: bool) -> str:
     folded = f"{changed}{'would fold' if dry else 'folded'} again {start}, through {named(upcoming.last, plan.dims)}"
     if upcoming.appends:
         return f"{folded}: what was published stays{_then(commits)}"
-    first = upcoming.first if upcoming.base is not None and isinstance(upcoming.first, int) else None
+    first = upcoming.first if upcoming.base is not None and len(plan.dims) == 1 else None
     return f"{folded}: outputs are rewritten{'' if first is None else f' from version {first} on'}"
 
 
 def _then(commits: Commits) -> str:
     """Where differences come; nothing with several dimensions, which have no next version."""
     last = commits.upcoming.last
-    return f", and any difference comes at version {last + 1}" if isinstance(last, int) else ""
+    return f", and any difference comes at version {last.version + 1}" if len(last) == 1 else ""
 
 
 def _of_outputs(commits: Commits, *, dry: bool) -> Iterator[str]:

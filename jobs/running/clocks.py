@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project.times import Window, coordinates
+from ddcore.io.project.times import Time, Window
 from ddcore.text.wording import listed
 
 __all__ = ["ends_apart", "told"]
@@ -30,7 +30,7 @@ def ends_apart(ledger: Ledger, ingests: Iterable[IngestRecord], window: Window) 
     """
     ends, counted = Ends(), list[str]()
     for ingest in ingests:
-        inside = [coordinates(time)[0] for time in ingest.counts if time in window]
+        inside = [time[0] for time in ingest.counts if time in window]
         if inside:
             ends[ingest.input] = max(ends.get(ingest.input, 0), *inside)
             if len(inside) > 1 and any(source.position for source in ingest.sources):
@@ -49,11 +49,11 @@ def told(ends: Ends, counted: Sequence[str], names: VersionNames) -> str:
     for name in sorted(ends):
         by_version.setdefault(ends[name], []).append(name)
     last = max(by_version)
-    where = ", ".join(f"{listed(inputs)} at {names.shown(at)}" for at, inputs in sorted(by_version.items()))
+    where = ", ".join(f"{listed(inputs)} at {names.shown(Time([at]))}" for at, inputs in sorted(by_version.items()))
     way = "give each delivery one version, the same for all inputs: --version, --label"
     if counted:
         way = f"give the commits of a delivery one version: ddcore ingest {counted[0]} TABLE --feed --version next"
     return (
         f"inputs end at different versions: {where}; a run closes versions for all inputs, so rows that come later at "
-        f"versions up to {names.shown(last)} are late; {way}"
+        f"versions up to {names.shown(Time([last]))} are late; {way}"
     )

@@ -313,7 +313,7 @@ class Commits:
             log.create(replace=True)
             self.begun = True
             self.live[name] = tables.commit(log.folder, [], upcoming.number, base=None)
-        assert current is not None and isinstance(current.last, int)
+        assert current is not None
         after = None if upcoming.base is None or self.rebuilding is not None else upcoming.base.last
         updates = correction(log, files, held, after, current.last)
         # What is built from the state of another program may lack times before its frontier, so it cannot be compared.

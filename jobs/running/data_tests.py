@@ -24,7 +24,7 @@ from ddcore.io.ledger.records import BrokenRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.corrections import correction
 from ddcore.io.logs.updates import running_counts
-from ddcore.io.project.times import Time, coordinates, json_time, ordered, time_of
+from ddcore.io.project.times import Time, json_time
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.program.data_tests import ERROR, DataTest
 
@@ -113,7 +113,7 @@ class _Tested:
     def __init__(self, test: DataTest, commits: Commits, gained: Gained, times: Sequence[Time]) -> None:
         self.test, self.commits, plan = test, commits, commits.plan
         self.dims = plan.dims
-        self.times = [time for time in times if len(self.dims) > 1 or coordinates(time)[0] >= test.start]
+        self.times = [time for time in times if len(self.dims) > 1 or time[0] >= test.start]
         self.log = ChangeLog(commits.warehouse.output(test.output), plan.outputs[test.output], plan.dims)
         self.table = f"outputs/{test.output}"
         self.files = gained.files.get(self.table, [])
@@ -145,28 +145,27 @@ class _Tested:
         (dim,), rows = self.dims, list(self.log.schema)
         following = pl.col(dim).shift(-1).over(rows).fill_null(np.iinfo(np.int64).max).alias(_AFTER)
         there = running.sort(*rows, dim).with_columns(following).filter(pl.col("_count") != 0)
-        versions = np.array([coordinates(time)[0] for time in self.times], dtype=np.int64)
+        versions = np.array([time[0] for time in self.times], dtype=np.int64)
         begins, ends = (np.searchsorted(versions, there[name].to_numpy()) for name in (dim, _AFTER))
         change = np.zeros(len(versions) + 1, dtype=np.int64)
         np.add.at(change, begins, 1)
         np.add.at(change, ends, -1)
-        return (int(version) for version in versions[np.cumsum(change)[:-1] > 0])
+        return (Time([int(version)]) for version in versions[np.cumsum(change)[:-1] > 0])
 
     def _on_grid(self, running: pl.DataFrame, history: pl.DataFrame) -> Iterator[Time]:
         """The times to look at with several dimensions: also joins of times with rows."""
         inside = self.commits.upcoming.times.condition(self.dims) & (pl.col("_count") != 0)
-        known = {time_of(time) for time in running.filter(inside).select(self.dims).unique().iter_rows()}
-        return (time for time in ordered(known | {*self.times}) if time in known or len(self._at(history, time)))
+        known = {Time(time) for time in running.filter(inside).select(self.dims).unique().iter_rows()}
+        return (time for time in sorted(known | {*self.times}) if time in known or len(self._at(history, time)))
 
     def _at(self, history: pl.DataFrame, time: Time) -> pl.DataFrame:
         """The rows at a time, and how often each occurs."""
-        counts = history.filter(is_before(self.dims, coordinates(time))).group_by(*self.log.schema)
+        counts = history.filter(is_before(self.dims, time)).group_by(*self.log.schema)
         return counts.agg(_count=pl.col("diff").cast(pl.Int128).sum()).filter(pl.col("_count") != 0)
 
     def _appended(self) -> pl.DataFrame:
         """The rows at the version after the last one, if nothing else happens there."""
         commits, last = self.commits, self.commits.upcoming.last
-        assert isinstance(last, int)
         held = commits.live.get(self.table)
         if held is None or not self.log.has_columns(held):
             held = None
@@ -178,7 +177,7 @@ class _Tested:
             after = None if base is None or part is not None else base.last
             updates = correction(self.log, self.files, held, after, last)
         both = [updates] if held is None else [updates, self.log.collect(self.log.scan(held))]
-        return self._at(pl.concat(both), last + 1)
+        return self._at(pl.concat(both), Time([last.version + 1]))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

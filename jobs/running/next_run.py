@@ -25,13 +25,11 @@ from ddcore.io.project.times import (
     Time,
     Window,
     close,
-    coordinates,
     is_open,
     least,
     nothing_closed,
     shown,
     shown_frontier,
-    time_of,
     versions,
 )
 
@@ -141,7 +139,7 @@ class Runs:
 
     def _resumed(self, intent: IntentRecord) -> NextRun:
         base = self.ledger.run(intent.base) if intent.base else None
-        if self.request.first is not None and is_open(self.request.first, (coordinates(intent.first),)):
+        if self.request.first is not None and is_open(self.request.first, (intent.first,)):
             self.request = replace(self.request, first=None)  # this run folds it again already
         times = Window(intent.lower, intent.upper) if intent.upper else versions(intent.first, intent.last)
         current = self.ledger.current_run()
@@ -169,7 +167,7 @@ class Runs:
     def _again(self) -> NextRun | None:
         """What has to be folded again: from the version that was asked for, or at which an input changed."""
         upper, current = self.ledger.upper(), self.ledger.current_run()
-        changed: list[Time] = [time_of(time) for time in self.ledger.restated()]
+        changed = [*map(Time, self.ledger.restated())]
         if self.request.first is not None:
             changed.append(self.request.first)
         changed = [time for time in changed if upper is not None and not is_open(time, upper)]
@@ -178,7 +176,7 @@ class Runs:
         is_same = current.fingerprint == self.plan.fingerprint
         appends = self._appends(REWRITE if is_same else APPEND)
         end = self.request.last
-        if end is not None and is_same and not appends and not any(_is_before(time, end) for time in changed):
+        if end is not None and is_same and not appends and not any(le(time, end) for time in changed):
             return None  # up to there everything is as it was folded
         runs = self.ledger.lineage() if is_same else iter(())
         base = next((run for run in runs if self._is_kept(run, changed, appends=appends)), None)
@@ -223,7 +221,7 @@ class Runs:
             taken += number
             if taken > room and end is not None:
                 self.cuts += 1
-                return time_of((end, *coordinates(last)[1:]))
+                return Time([end, *last[1:]])
             end = first
         return last
 
@@ -238,7 +236,7 @@ class Runs:
             width = (len(self.plan.inputs[ingest.input]) + len(self.dims) + 1) * min(1.0, ingest.rows / max(1, units))
             for time, (plus, minus) in ingest.counts.items():
                 if time in window:
-                    first = coordinates(time)[0]
+                    first = time[0]
                     values[first] = values.get(first, 0.0) + width * (plus + minus)
         return values
 
@@ -254,7 +252,7 @@ class Runs:
             )
         current = self.ledger.current_run()
         rewrites = not appends and current is not None and (base is None or base.run != current.run)
-        first = least(map(time_of, lower))
+        first = least(lower)
         return NextRun(self.ledger.next_run(), first, last, Window(lower, upper), base, appends, rewrites)
 
     # -- what they need -----------------------------------------------------------------------------------------------
@@ -294,19 +292,19 @@ class Runs:
         """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
         first, last = self.request.first, self.request.last
         lower = self.ledger.upper() or nothing_closed(self.dims)
-        if first is not None and last is not None and not _is_before(first, last):
+        if first is not None and last is not None and not le(first, last):
             raise UsageError(
                 f"--from-version {shown(first, self.dims)} is not at or before the last one, {shown(last, self.dims)}",
                 "both ends are inclusive",
             )
-        if first is not None and is_open(first, lower) and coordinates(first) not in lower:
+        if first is not None and is_open(first, lower) and first not in lower:
             raise UsageError(
                 f"--from-version {shown(first, self.dims)}: the next version to fold is {lower[0][0]}; none may be "
                 "left out",
                 "leave --from-version out",
             )
         latest = latest_of(self.ledger, self.plan.inputs)
-        if last is None or not is_open(last, lower) or (latest is not None and _is_before(last, latest)):
+        if last is None or not is_open(last, lower) or (latest is not None and le(last, latest)):
             return
         option = "--to-version" if len(self.dims) == 1 else "--to"
         is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
@@ -319,11 +317,7 @@ def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Tim
     rows were taken back since, and the version at which corrections wait.
     """
     latest, current = ledger.latest_ingested(inputs), ledger.current_run()
-    if current is not None and isinstance(current.last, int):
-        return max(current.last + bool(current.corrections), latest if isinstance(latest, int) else 0)
-    return latest
-
-
-def _is_before(time: Time, last: Time) -> bool:
-    """Whether a time is at or before another."""
-    return le(coordinates(time), coordinates(last))
+    if current is None or len(current.last) > 1:
+        return latest
+    following = Time([current.last.version + bool(current.corrections)])
+    return following if latest is None else max(following, latest)

@@ -16,12 +16,21 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingest import IngestReport, IngestSettings, ingest
 
 EDGES = {"src": "int64", "dst": "int64"}
 
 Update = tuple[Any, ...]
+
+
+def settings_of(**settings: Any) -> IngestSettings:
+    """Settings whose times may be plain numbers and tuples."""
+    times = {
+        name: time_of(settings[name]) for name in ("version", "restate") if not isinstance(settings.get(name, ""), str)
+    }
+    return IngestSettings(**settings | times)
 
 
 class Desk:
@@ -57,7 +66,7 @@ class Desk:
     def ingest(self, *sources: str, engine: str = "", labels: Labels = (), **settings: Any) -> IngestReport:
         """Ingest with these settings; a listener is none of them."""
         listener, engine = settings.pop("listener", None), engine or self.engine
-        how = IngestSettings(**settings)
+        how = settings_of(**settings)
         return ingest(self.project, "edges", list(sources), how, engine=engine, labels=labels, listener=listener)
 
     @property
@@ -87,10 +96,14 @@ class Desk:
         """Let the ledger say that everything up to ``version`` is folded."""
         number = self.ledger.next_run()
         nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
-        self.ledger.append(RunRecord(number, "ab12", 0, version, "inline", 1, rounds=1, took=0.1, **nothing))
+        self.ledger.append(
+            RunRecord(number, "ab12", time_of(0), time_of(version), "inline", 1, rounds=1, took=0.1, **nothing)
+        )
 
     def refold(self, first: int, last: int) -> None:
         """Let the ledger say that everything from ``first`` to ``last`` was folded again."""
         number = self.ledger.next_run()
         nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
-        self.ledger.append(RunRecord(number, "ab12", first, last, "inline", 1, rounds=1, took=0.1, **nothing))
+        self.ledger.append(
+            RunRecord(number, "ab12", time_of(first), time_of(last), "inline", 1, rounds=1, took=0.1, **nothing)
+        )

@@ -26,6 +26,7 @@ from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.published import Claims
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
@@ -241,7 +242,7 @@ class Life:
         if source:
             ledger = self.ledger
             closed = ledger.closed(self.attempts[source].input)
-            self.attempts[source].closed = -1 if closed is None else int(closed)  # type: ignore[arg-type]
+            self.attempts[source].closed = -1 if closed is None else closed.version
         if words[0] == "run" and "append" not in words:
             rewriting = {"--full-refresh", "--from-version", "rewrite"} & set(words)
             # An ingest that was killed before its record is finished first, and may restate.
@@ -281,7 +282,7 @@ class Life:
     @property
     def last(self) -> int:
         last = self.ledger.last_folded()
-        return -1 if last is None else int(last)  # type: ignore[arg-type]
+        return -1 if last is None else last.version
 
     def _input(self, rng: random.Random) -> str:
         return rng.choice(["edges", "edges", "marks"])
@@ -428,17 +429,16 @@ class Life:
 
     def _learn_run(self, run: RunRecord) -> None:
         model, program = self.model, self.names[run.fingerprint]
-        assert isinstance(run.first, int) and isinstance(run.last, int)
-        first = run.first if run.published_from is None else run.published_from
-        window = range(first, run.last + 1)  # type: ignore[arg-type]
+        first, last = run.first if run.published_from is None else run.published_from, run.last.version
+        window = range(first.version, last + 1)
         if run.published_from is None:
             model.exempt -= set(window)
             model.windows |= set(window)
         else:
             model.exempt |= set(window)
-        model.exempt -= {version for version in model.exempt if version > run.last}
+        model.exempt -= {version for version in model.exempt if version > last}
         for version in [*model.folded]:
-            if version > run.last:
+            if version > last:
                 del model.folded[version]
         for version in window:
             model.folded[version] = model.at(version, program)
@@ -461,11 +461,11 @@ class Life:
 
     def _check_waiting(self, ledger: Ledger) -> None:
         """The ledger knows what is not folded, without reading a table."""
-        known = {version for record in ledger.waiting() for version in record.counts}
+        known = {time.version for record in ledger.waiting() for time in record.counts}
         versions = {version for log in self.model.logs.values() for (_, version), diff in log.items() if diff}
         assert {version for version in versions if version > self.last} <= known, f"waiting: {versions}, known: {known}"
         latest = ledger.latest_ingested()
-        assert not versions or (latest is not None and max(versions) <= int(latest)), (latest, versions)  # type: ignore[arg-type]
+        assert not versions or (latest is not None and max(versions) <= latest.version), (latest, versions)
 
     def _log(self, part: str, name: str, columns: Sequence[str], state: Any) -> Log:
         folder = Warehouse(self.project / "warehouse").table(f"{part}/{name}")
@@ -514,7 +514,7 @@ class Life:
                 if version not in model.exempt:
                     wanted = self.expected(program, model.folded[version])[name]
                     assert actual == wanted, f"{name} at {version} is {actual}, not {wanted}"
-                if not claims.doubt(version, name)[0]:
+                if not claims.doubt(time_of(version), name)[0]:
                     wanted = self.expected(program, model.at(version, program))[name]
                     assert actual == wanted, f"{name} at {version} is {actual}, and verify expects {wanted}"
                 seen[version] = actual
@@ -530,16 +530,16 @@ class Life:
             return
         assert model.program == self.program, "the program's outputs are those of another"
         if "--to-version" not in words:
-            assert run.last >= latest, f"folded through {run.last}, and there are rows at {latest}"  # type: ignore[operator]
+            assert run.last.version >= latest, f"folded through {run.last}, and there are rows at {latest}"
         since = ledger.since()[0][0] if ledger.since() else 0
-        end = int(words[words.index("--to-version") + 1]) if "--to-version" in words else int(run.last)  # type: ignore[arg-type]
+        end = int(words[words.index("--to-version") + 1]) if "--to-version" in words else run.last.version
         stale = [v for v, inputs in model.folded.items() if since <= v <= end and inputs != model.at(v, self.program)]
         assert not stale, f"versions {stale} were folded from other inputs"
         claims = Claims(ledger, ("version",))
-        for version in range(since, min(end, int(run.last)) + 1):  # type: ignore[arg-type]
-            doubts = {name: claims.doubt(version, name)[0] for name in self.plans[self.program].outputs}
+        for version in range(since, min(end, run.last.version) + 1):
+            doubts = {name: claims.doubt(time_of(version), name)[0] for name in self.plans[self.program].outputs}
             first = ledger.first_ingested()
-            if version not in model.exempt and first is not None and version >= first:  # type: ignore[operator]
+            if version not in model.exempt and first is not None and version >= first.version:
                 assert not any(doubts.values()), f"version {version}: {doubts}"
 
     def _tail(self, ledger: Ledger, ended: Ended, words: Sequence[str], tables: set[str]) -> None:
@@ -596,16 +596,16 @@ def called(*words: str) -> Ended:
             report = ingest(
                 project, words[1], [words[2]],
                 IngestSettings(late=values.get("--late", "refuse"),
-                               restate=restate if restate in (None, "first") else number["--restate"]),
+                               restate=restate if restate in (None, "first") else time_of(number["--restate"])),
                 engine="inline",
             )  # fmt: skip
             out = [json.dumps({"nothing_new": report.nothing_new})]
         elif words[0] == "compact":
-            compact(project, since=number.get("--since"))
+            compact(project, since=time_of(number.get("--since")))
         else:
             replay.run(
-                project, first=number.get("--from-version"), last=number.get("--to-version"), engine="inline",
-                full_refresh="--full-refresh" in words, corrections=values.get("--corrections"),
+                project, first=time_of(number.get("--from-version")), last=time_of(number.get("--to-version")),
+                engine="inline", full_refresh="--full-refresh" in words, corrections=values.get("--corrections"),
             )  # fmt: skip
     except DdError as error:
         return Ended(error.exit_code, [], [f"error: {error.message}", error.hint])

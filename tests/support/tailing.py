@@ -251,8 +251,7 @@ def _write(root: Path, input: str, sources: Sequence[str], failpoint: str | None
         os.environ["DDCORE_FAILPOINT"] = failpoint
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
     folded = Ledger.load(Warehouse(root / "warehouse")).last_folded()
-    assert not isinstance(folded, tuple)
-    for source in sources if folded is None else [each for each in sources if int(Path(each).stem) > folded]:
+    for source in sources if folded is None else [each for each in sources if int(Path(each).stem) > folded.version]:
         for words in (["ingest", input, source], ["run"]):
             if code := run_command([*words, "-q", "--project", str(root)]):
                 raise SystemExit(code)

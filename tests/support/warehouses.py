@@ -18,7 +18,7 @@ from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts
 from ddcore.io.project.project import Project, find_project
-from ddcore.io.project.times import coordinates, greatest, is_open, least
+from ddcore.io.project.times import greatest, is_open, least
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -48,7 +48,7 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     number, dims = ledger.next_ingest(), project.dims
     table = log.append(frame, number, base=ledger.input_table(name))
     counts, upper = accumulate_counts(frame, dims), ledger.open_from(name)
-    late = frontier(coordinates(time) for time in counts if upper is not None and not is_open(time, upper))
+    late = frontier(time for time in counts if upper is not None and not is_open(time, upper))
     record = IngestRecord(
         number, name, (Source("test", f"{0:032x}:{number:x}"),), least(counts), greatest(counts), len(frame), counts,
         (), table, dims=dims if len(dims) > 1 else (), restates=late, columns=tuple(project.input_schema(name)),

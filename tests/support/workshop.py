@@ -26,6 +26,7 @@ from ddcore.io.delta import tables
 from ddcore.io.ledger import records, unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.times import time_of
 from ddcore.io.storage import store
 from ddcore.io.storage.address import Place
 from ddcore.io.storage.warehouse import Warehouse
@@ -337,8 +338,8 @@ def _before_a_merge(shop: Workshop, folder: Path) -> None:
     newest = ledger.newest()
     assert newest is not None
     for number in range(ledger.next_run(), ledger.next_run() + 13):
-        ledger.append(records.IntentRecord(number, "ab12", 3, 4, 1, "inline"))
-        ledger.append(records.FailureRecord(number, "ab12", 3, 4, "inline", "none"))
+        ledger.append(records.IntentRecord(number, "ab12", time_of(3), time_of(4), 1, "inline"))
+        ledger.append(records.FailureRecord(number, "ab12", time_of(3), time_of(4), "inline", "none"))
     files = [*(folder / "warehouse" / "ledger").glob("entries-*.parquet")]
     assert len(files) == 31
     for file in files:
