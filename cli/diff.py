@@ -29,7 +29,7 @@ from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, count, laid_out, plain
 from ddcore.io.project.times import Time, json_time, shown
-from ddcore.io.reading.pairs import cells_of, changes_of, number_of_changes, sign
+from ddcore.io.reading.pairs import cells_of, first_changes, number_of_changes, sign
 from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
@@ -124,14 +124,15 @@ def diff(
         limit = MOST if limit is None else limit or len(rows)
         write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, limit, where=condition))
         return 3 if exit_code and len(rows) else 0
-    _head(out, log, (start, end), rows.sizes())
+    sizes = rows.sizes()
+    _head(out, log, (start, end), sizes)
     if stat:
         _stat(out, log, start, end, condition)
     elif out.json:
         _json_rows(out, log, rows, keys, limit)
     else:
         _text_rows(out, log, rows, keys, limit, vertical=vertical)
-    return 3 if exit_code and len(rows) else 0
+    return 3 if exit_code and any(sizes) else 0
 
 
 def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[str]:
@@ -189,7 +190,7 @@ def _json_rows(out: Output, log: FoldedLog, rows: SortedRows, keys: list[str], l
     def named(row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         return None if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
 
-    for change in islice(changes_of(rows, _places(log, keys)), limit or None):
+    for change in first_changes(rows, keys, limit or 0):
         if out.unread:
             return
         if keys:
@@ -203,15 +204,21 @@ def _text_rows(
     out: Output, log: FoldedLog, rows: SortedRows, keys: list[str], limit: int | None, *, vertical: bool
 ) -> None:
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    changes, shown = changes_of(rows, _places(log, keys)), 0
+    changes, shown, times = first_changes(rows, keys, limit and limit + 1), 0, 0
     while part := list(islice(changes, min(LINES, limit - shown) if limit else LINES)):
         if out.unread:
             return
         _table(out, log, part, follows=bool(shown), vertical=vertical)
-        shown += len(part)
-    left = number_of_changes(rows, keys, len(rows)) - shown if limit and next(changes, None) else 0
-    if left:
-        out.say(f"... and {count(left)} more; all of them with --limit 0")
+        shown, times = shown + len(part), times + sum(change.times for change in part)
+    if limit and next(changes, None):
+        out.say(f"... and {_rest(rows, keys, shown, times)}; all of them with --limit 0")
+
+
+def _rest(rows: SortedRows, keys: list[str], shown: int, times: int) -> str:
+    """How many changes there are beyond some, which stand for ``times`` rows. Sorts no rows to say it."""
+    if not keys:  # as in the heading, each row as often as it occurs
+        return f"{count(sum(rows.sizes()) - times)} more"
+    return f"{count(number_of_changes(rows, keys, len(rows)) - shown)} more" if rows.is_known else "more"
 
 
 def _table(out: Output, log: FoldedLog, changes: Sequence[Change], *, follows: bool, vertical: bool) -> None:
@@ -225,8 +232,3 @@ def _table(out: Output, log: FoldedLog, changes: Sequence[Change], *, follows: b
         out.data()
     for place, line in lines:
         out.data((line, "dim" if place is None else _COLORS[cells[place][0][0]]))
-
-
-def _places(log: FoldedLog, keys: Sequence[str]) -> list[int]:
-    names = list(log.schema)
-    return [names.index(name) for name in keys]

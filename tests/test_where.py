@@ -34,7 +34,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, time_of
 from ddcore.io.reading import sorted_rows
-from ddcore.io.reading.pairs import changes_of, number_of_changes
+from ddcore.io.reading.pairs import changes_of, first_changes, number_of_changes
 from ddcore.io.reading.sorted_rows import SortedRows
 from ddcore.program.condition import Condition
 
@@ -124,8 +124,55 @@ def test_rows_are_those_of_the_collection_that_meet_the_condition(
     assert sizes == [3] * (len(kept) // 3) + [len(kept) % 3] * (len(kept) % 3 > 0)
 
 
+@pytest.fixture
+def unsorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any sorting of all rows is an error; more than 64 updates are many."""
+    monkeypatch.setattr(sorted_rows, "SAMPLE", 64)
+    monkeypatch.setattr(sorted_rows, "PIECE", 256)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("all rows are sorted")
+
+    monkeypatch.setattr(sorted_rows._Settled, "_sort", refuse)
+
+
+def many_versions(folder: Path, *, falling: bool) -> tuple[ChangeLog, TableState]:
+    """A log of 2,000 rows in four versions, of which ten are changed in the last one, and ten are gone and back."""
+    log, state = ChangeLog(folder, parse_schema({"x": "int64", "town": "string"})), None
+    order = -1 if falling else 1
+    parts = [pl.DataFrame({"x": [place * 500 + each for each in range(500)]}) for place in (0, 1, 2, 3)][::order]
+    for version, part in enumerate(parts):
+        rows = part.select("x", town=pl.format("t{}", pl.col("x") % 7), version=pl.lit(version), diff=pl.lit(1))
+        if version == 3:
+            old = parts[1].head(10).select("x", town=pl.format("t{}", pl.col("x") % 7), version=pl.lit(3))
+            new = old.with_columns(town=pl.lit("new"), diff=pl.lit(1))
+            again = parts[0].head(10).select("x", town=pl.format("t{}", pl.col("x") % 7), version=pl.lit(3))
+            rows = pl.concat([rows, old.with_columns(diff=pl.lit(-1)), new, again.with_columns(diff=pl.lit(-1))])
+        state = log.append(rows.with_columns(pl.col("version", "diff").cast(pl.Int64)), version + 1, base=state)
+    assert state is not None
+    return log, state
+
+
+@pytest.mark.parametrize("falling", [False, True])
+@pytest.mark.parametrize("keys", [[], ["x"], ["town"]])
+def test_the_first_changes_of_several_versions_sort_nothing(
+    *, falling: bool, keys: list[str], tmp_path: Path, unsorted: None
+) -> None:
+    log, state = many_versions(tmp_path / "log", falling=falling)
+    for start in (None, 0, 1):
+        rows = SortedRows(log, state, start, 3, by=keys)
+        whole = log.between(start, 3, state).sort(rows.order).select(*log.schema, "diff")
+        expected = [*changes_of([whole], [rows.columns.index(name) for name in keys])]
+        diffs = whole["diff"]
+        assert rows.sizes() == (diffs.filter(diffs > 0).sum(), -diffs.filter(diffs < 0).sum())
+        assert not rows.is_known
+        assert [*first_changes(rows, keys, 5)] == expected[:5]
+
+
 @pytest.mark.parametrize("seed", range(30))
-def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tmp_path: Path, small: list[int]) -> None:
+def test_differences_are_those_of_the_rows_that_meet_the_condition(
+    seed: int, tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng, dice = Choices.of_seed(seed), random.Random(seed)
     name = dice.choice(["edges", "words", "marks", "bills", "limits"])
     frame = history(rng, {name: INPUTS[name]})[name]
@@ -144,6 +191,13 @@ def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tm
     assert rows.sizes() == (sum(n for n in signs if n > 0), -sum(n for n in signs if n < 0))
     places = [[*log.schema].index(key) for key in keys]
     assert number_of_changes(rows, keys, len(rows)) == len([*changes_of(rows, places)])
+    monkeypatch.setattr(sorted_rows, "_MARGIN", 1)
+    for limit in (1, 2, 3, 0):
+        fresh = SortedRows(log, state, start, end, where=condition, by=keys)
+        assert fresh.sizes() == rows.sizes()
+        listed, whole = ([*first_changes(each, keys, limit)] for each in (fresh, rows))
+        assert same([(each.before, each.after, each.times) for each in listed],
+                    [(each.before, each.after, each.times) for each in whole])  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from ddcore.text.cells import cell, count
@@ -17,7 +17,9 @@ from ddcore.text.cells import cell, count
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Change", "cells_of", "changes_of", "number_of_changes", "paired", "sign"]
+    from ddcore.io.reading.sorted_rows import SortedRows
+
+__all__ = ["Change", "cells_of", "changes_of", "first_changes", "number_of_changes", "paired", "sign"]
 
 Row = tuple[Any, ...]
 
@@ -37,6 +39,23 @@ def changes_of(pieces: Iterable[pl.DataFrame], places: Sequence[int]) -> Iterato
     The frames follow each other sorted by key, and then by all other columns.
     """
     return paired(((row[:-1], row[-1]) for piece in pieces for row in piece.iter_rows()), places)
+
+
+def first_changes(rows: SortedRows, keys: Sequence[str], limit: int) -> Iterator[Change]:
+    """The first changes, or all of them for a limit of 0; the rows are sorted by key.
+
+    Of many rows, only the first are found: those of whole keys, of which the first changes are made.
+    """
+    places = [rows.columns.index(name) for name in keys]
+    size = 2 * limit + 1  # a change ends one row or two
+    while limit and rows.finds(size):
+        head = rows.head(size)
+        frames = [head] if len(head) < size or not keys else [*_by_key([head], keys)][:-1]
+        changes = [*islice(changes_of(frames, places), limit)]
+        if len(head) < size or len(changes) == limit:
+            return iter(changes)
+        size *= 8
+    return islice(changes_of(rows, places), limit or None)
 
 
 def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows: int) -> int:

@@ -70,6 +70,11 @@ class SortedRows:
         return self._log.collect(self._updates.head(SAMPLE))
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns, without ``diff``."""
+        return [*self._log.schema]
+
+    @property
     def is_of_one_file(self) -> bool:
         """Whether one file has all the updates."""
         return len(self._files) == 1
@@ -88,7 +93,45 @@ class SortedRows:
 
     def sizes(self) -> tuple[int, int]:
         """The sums of the positive diffs and of the negative ones; both are positive."""
-        return self._settled.plus, self._settled.minus
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        counted = None if self.is_known or not self._is_exact else self._sizes_by_sign()
+        return counted or (self._settled.plus, self._settled.minus)
+
+    def _sizes_by_sign(self) -> tuple[int, int] | None:
+        """The sizes without any order: the sums of the updates, less what cancels. None where that takes memory."""
+        diff = pl.col("diff")
+        sides = [diff > 0, diff < 0]
+        sums = [diff.filter(side).sum().abs().alias(f"sum-{place}") for place, side in enumerate(sides)]
+        numbers = [side.sum().alias(f"number-{place}") for place, side in enumerate(sides)]
+        plus, minus, *updates = self._log.collect(self._updates.select(*sums, *numbers)).row(0)
+        few = updates.index(min(updates))  # the side with fewer updates: only its rows can cancel
+        if not updates[few]:
+            return int(plus), int(minus)
+        if updates[few] > PIECE or self._plain != self.order:
+            return None
+        back = self._cancelled(sides[few], sides[1 - few])
+        return int(plus) - back, int(minus) - back
+
+    def _cancelled(self, few: pl.Expr, many: pl.Expr) -> int:
+        """How much the two sides of the updates have in common, each row with the lesser of its two sums."""
+        total = pl.col("diff").sum().abs()
+        rows = self._log.collect(self._updates.filter(few).group_by(self.order).agg(total))
+        likewise = self._updates.filter(many).join(rows.lazy(), on=self.order, how="semi", nulls_equal=True)
+        sums = self._log.collect(likewise.group_by(self.order).agg(total))
+        both = rows.join(sums, on=self.order, nulls_equal=True)
+        return int(both.select(pl.min_horizontal("diff", "diff_right").sum()).item() or 0)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all rows are known, or quick to know: there are few updates, or they have been sorted."""
+        return "_settled" in vars(self) or len(self._sample) < SAMPLE
+
+    def finds(self, limit: int) -> bool:
+        """Whether the first rows, so many, are found without sorting all of them."""
+        return not self.is_known and self._is_exact and bool(self._plain) and _MARGIN * limit < SAMPLE
 
     def __len__(self) -> int:
         """How many rows differ, each counted once."""
@@ -97,10 +140,11 @@ class SortedRows:
     def head(self, limit: int) -> pl.DataFrame:
         """The first rows, at most ``limit``."""
         wanted = _MARGIN * limit
-        is_large = "_settled" not in vars(self) and self._is_exact and len(self._sample) == SAMPLE
-        while is_large and self._plain and wanted < SAMPLE:
-            last = self._sample.sort(self.order)[wanted].select(self._plain)
-            updates = self._log.collect(self._updates.filter(_at_most(last, self._plain)).head(PIECE + 1))
+        while self.finds(limit) and wanted < SAMPLE:
+            updates = self._up_to(self._sample.sort(self.order)[wanted])
+            if len(updates) > PIECE:  # the sample is of rows that come late: they may be sorted by version, say
+                ends = self._log.collect(self._updates.select(self._plain).sort(self._plain).head(wanted + 1))
+                updates = self._up_to(ends.tail(1))
             if len(updates) > PIECE:
                 break
             rows = self.finished(_sorted([updates], self.order))
@@ -132,6 +176,10 @@ class SortedRows:
         return pl.DataFrame(schema={**{name: kind.polars for name, kind in self._log.schema.items()}, "diff": pl.Int64})
 
     # --- the first rows ---
+
+    def _up_to(self, last: pl.DataFrame) -> pl.DataFrame:
+        """The updates of rows up to one, and one more than :data:`PIECE` where there are more."""
+        return self._log.collect(self._updates.filter(_at_most(last, self._plain)).head(PIECE + 1))
 
     @property
     def _plain(self) -> list[str]:
