@@ -28,7 +28,7 @@ from ddcore.base.schema import Schema, parse_schema, type_of
 from ddcore.cli import diff, show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.logs import changelog
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.records import frontier_from_json, time_from_json, without_empty
 from ddcore.io.project.times import Frontier, Time
 
