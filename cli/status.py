@@ -29,7 +29,7 @@ from ddcore.io.project.times import (
 from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
-    from ddcore.io.delta.tables import TableState
+    from ddcore.io.delta.table_files import TableState
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
@@ -195,7 +195,8 @@ def _uses(project: Project) -> dict[str, Use]:
 
 def _extent(folder: Place, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
     """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
-    from ddcore.io.delta.tables import live_files, open_table
+    from ddcore.io.delta.open_tables import open_table
+    from ddcore.io.delta.tables import live_files
 
     if state is None:
         return 0, 0, 0, ()

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import TableState, is_settled, live_files
+from ddcore.io.delta import open_tables
+from ddcore.io.delta.table_files import TableState
+from ddcore.io.delta.tables import is_settled, live_files
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
@@ -146,7 +147,11 @@ class _Compaction:
     def _since(self, wanted: Time | None) -> Frontier:
         """The frontier of the logs after this compaction. UsageError for one that is not possible."""
         intent = self.ledger.open_intent()
-        if intent is not None and not tables.is_writer() and (holder := self.ledger.warehouse.holder()) is not None:
+        if (
+            intent is not None
+            and not open_tables.is_writer()
+            and (holder := self.ledger.warehouse.holder()) is not None
+        ):
             raise LockHeld(
                 f"run {intent.run} is not finished yet: {holder} is at work",
                 "wait until it is done, then run the same command again",

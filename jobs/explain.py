@@ -22,7 +22,7 @@ from ddcore.jobs.verify import Verification
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
-    from ddcore.io.delta.tables import TableState
+    from ddcore.io.delta.table_files import TableState
     from ddcore.io.ledger.records import IngestRecord
     from ddcore.io.project.project import Project
 

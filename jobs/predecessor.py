@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.cache import remove_unused
 from ddcore.io.delta import heads
-from ddcore.io.delta.tables import kept_open
+from ddcore.io.delta.open_tables import kept_open
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.storage import scratch

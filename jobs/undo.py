@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import DataError, LateUpdate, StorageError, UsageError
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import check_restated, give_up
 from ddcore.io.ledger.ledger import Ledger

@@ -20,7 +20,7 @@ from ddcore.base.errors import StorageError
 from ddcore.base.schema import parse_schema
 from ddcore.data.encoding import encode, key_codes
 from ddcore.io.delta import tables
-from ddcore.io.delta.tables import LiveFile, TableState
+from ddcore.io.delta.table_files import LiveFile, TableState
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
@@ -362,7 +362,7 @@ from pathlib import Path
 import numpy as np
 from ddcore.io.state import arrangements
 from ddcore.io.state.layout import Layout
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.base.schema import parse_schema
 layout = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))

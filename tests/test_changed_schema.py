@@ -16,7 +16,7 @@ from warehouses import logs_of
 
 from ddcore import reference
 from ddcore.base.errors import DataError, StorageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import column_types
 from ddcore.io.project.program import load_program
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
@@ -39,7 +39,7 @@ def old(tmp_path: Path) -> Desk:
 
 
 def columns(desk: Desk) -> list[str]:
-    return [name for name, _ in tables.columns(DeltaTable(str(desk.log.folder)))]
+    return [name for name, _ in column_types.columns(DeltaTable(str(desk.log.folder)))]
 
 
 def test_narrow_types_are_names_of_the_wide_ones(old: Desk) -> None:

@@ -24,7 +24,7 @@ from places import local
 
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.schema import parse_schema
-from ddcore.io.delta.tables import LiveFile, TableState
+from ddcore.io.delta.table_files import LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import time_of
 
@@ -129,7 +129,7 @@ import json, sys
 from pathlib import Path
 import polars as pl
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.base.schema import parse_schema
 log = ChangeLog(Path(sys.argv[1]), parse_schema({"src": "int64", "dst": "int64"}))
 base = TableState(*json.loads(sys.argv[2]))

@@ -27,7 +27,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore.base import lattice
 from ddcore.base.errors import DdError, UsageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import table_files, tables
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -675,7 +675,7 @@ def test_a_compaction_does_not_take_a_killed_ingest_back(mine: Project) -> None:
 
 def test_tables_are_merged_together_as_soon_as_one_has_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def merge(number: int) -> compaction.Merge | None:
-        files = [tables.LiveFile(f"{n}.parquet", 1000, 10, {"version": n}, {"version": n}) for n in range(number)]
+        files = [table_files.LiveFile(f"{n}.parquet", 1000, 10, {"version": n}, {"version": n}) for n in range(number)]
         return compaction.log_merge(Path("outputs", "towns"), files, ("version",), ((99,),), everything=False)
 
     few, half, nearly, many = (merge(n) for n in (7, 8, 15, 16))

@@ -24,9 +24,9 @@ from places import local
 from workshop import Workshop
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.io.delta import heads, tables
+from ddcore.io.delta import heads, table_files, tables
+from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
-from ddcore.io.delta.tables import change
 from ddcore.io.ledger import ledger
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
@@ -402,11 +402,11 @@ def _number(shop: Shop, name: str) -> int:
     return max(record.number for record in Ledger.load(Warehouse(shop.warehouse)).ingests(name))
 
 
-def _live(shop: Shop, name: str, back: int = 0) -> list[tables.LiveFile]:
+def _live(shop: Shop, name: str, back: int = 0) -> list[table_files.LiveFile]:
     folder = shop.table(f"inputs/{name}")
     states = [record.table for record in Ledger.load(Warehouse(shop.warehouse)).ingests(name)]
     state = states[-1 - back]
-    return tables._live(DeltaTable(str(folder), version=state.version))
+    return tables.files_of(DeltaTable(str(folder), version=state.version))
 
 
 def test_maintenance_by_others_is_no_damage(shop: Shop) -> None:
@@ -477,13 +477,15 @@ def table_of_kind(warehouse: Path, kind: str) -> Path:
     if kind in ("state", "held", "pending"):
         parts = {folder: folder.name.rpartition("_")[2] for folder in folders}
         folders = [folder for folder, part in parts.items() if (part if part in KINDS else "state") == kind]
-    return max(folders, key=lambda folder: (sum(file.rows for file in tables._live(DeltaTable(str(folder)))), folder))
+    return max(
+        folders, key=lambda folder: (sum(file.rows for file in tables.files_of(DeltaTable(str(folder)))), folder)
+    )
 
 
 def part_of(table: Path, part: str) -> Path:
     if part == "data file":
         newest = DeltaTable(str(table))
-        return table / max(tables._live(newest), key=lambda file: (file.rows, file.path)).path
+        return table / max(tables.files_of(newest), key=lambda file: (file.rows, file.path)).path
     log = table / "_delta_log"
     return last_commit(table) if part == "commit" else max(log.glob("*.checkpoint.parquet"))
 

@@ -195,7 +195,8 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
 )
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""
-    from ddcore.io.delta.tables import TableState, live_files
+    from ddcore.io.delta.table_files import TableState
+    from ddcore.io.delta.tables import live_files
     from ddcore.io.logs.changelog import ChangeLog
     from ddcore.io.state.fold_result import Stored
     from ddcore.io.state.layout import create, tables_of

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Schema, parse_schema
-from ddcore.io.delta import heads, tables
-from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.delta import commits, heads, new_files, open_tables, tables
+from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.times import time_of
@@ -33,11 +33,11 @@ def folder(tmp_path: Path) -> Path:
 
 def write(folder: Path, *numbers: int) -> AddedFile:
     columns = {"n": pa.array(numbers, pa.int64()), "s": pa.array([f"text {n}" for n in numbers])}
-    return tables.write_file(folder, "f", tables.arrow_table(columns, ROWS), bounded=["n", "s"])
+    return new_files.write_file(folder, "f", new_files.arrow_table(columns, ROWS), bounded=["n", "s"])
 
 
 def commit(folder: Path, number: int, base: TableState | None, *numbers: int, **how: Any) -> TableState:
-    return tables.commit(folder, [write(folder, *numbers)], number, base=base, **how)
+    return commits.commit(folder, [write(folder, *numbers)], number, base=base, **how)
 
 
 def numbers(folder: Path, version: int | None = None) -> list[int]:
@@ -49,7 +49,7 @@ def numbers(folder: Path, version: int | None = None) -> list[int]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The tables that the library opens from here on."""
     found: list[object] = []
-    before = tables.open_table
+    before = open_tables.open_table
 
     def open_table(folder: Path, version: int | None = None) -> DeltaTable:
         found.append(folder)
@@ -114,8 +114,8 @@ def test_a_commit_at_the_same_moment_is_not_overwritten(folder: Path, monkeypatc
     assert numbers(folder, two.version) == [1, 2]
     assert numbers(folder, two.version - 1) == [1, 99]
     monkeypatch.setattr(heads, "publish", late)
-    with tables.together() as overtaken:
-        tables.commit(folder, [write(folder, 3)], 3, base=two)
+    with commits.together() as overtaken:
+        commits.commit(folder, [write(folder, 3)], 3, base=two)
     assert overtaken == {folder}
     assert numbers(folder, commit(folder, 3, two, 3).version) == [1, 2, 3]
 
@@ -164,9 +164,9 @@ def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monke
     files = [write(each, 2) for each in folders]
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(heads, "publish", published)
-    with tables.together():
+    with commits.together():
         for each, base, file in zip(folders, bases, files, strict=True):
-            tables.commit(each, [file], 2, base=base)
+            commits.commit(each, [file], 2, base=base)
         assert [numbers(each) for each in folders] == [[1]] * 4
     kinds = [kind for kind, _ in events]
     assert kinds == ["sync"] * 4 + ["commit"] * 4 + ["sync"] * 4
@@ -178,7 +178,7 @@ def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monke
 
 def test_a_group_that_fails_commits_nothing(folder: Path) -> None:
     one = commit(folder, 1, None, 1)
-    with pytest.raises(ZeroDivisionError), tables.kept_open(), tables.together():
+    with pytest.raises(ZeroDivisionError), open_tables.kept_open(), commits.together():
         commit(folder, 2, one, 2)
         raise ZeroDivisionError
     assert numbers(folder) == [1]
@@ -203,7 +203,7 @@ def test_what_a_killed_process_left_goes_and_is_never_written_into(folder: Path)
 def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(tables, "sync", lambda place: synced.append(place.name))
-    with tables.synced_together():
+    with new_files.synced_together():
         files = [write(tmp_path / "t", number) for number in range(4)]
         assert synced == []
     assert {*synced[:4]} == {file.path for file in files}

@@ -32,7 +32,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.schema import Type
 from ddcore.cli.text import message
 from ddcore.data.encoding import encode
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.state import arrangements
@@ -608,7 +608,7 @@ from pathlib import Path
 from ddcore.base.errors import StorageError
 from ddcore.io.state import arrangements
 from ddcore.io.state.layout import Layout
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.base.schema import Type
 
 layout = Layout({{"k": Type("int64"), "v": Type("int64")}}, ("k",), ("version",))

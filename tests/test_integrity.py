@@ -17,8 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 from places import local
 from trams import records
 
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta import commits, tables
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect, leftovers
@@ -141,7 +141,7 @@ def test_rows_that_the_log_does_not_say(mine: Path) -> None:
     rows = pl.DataFrame({"stop": ["A", "B"], "total": [1, 2], "version": [5, 5], "diff": [1, 1]})
     rows.write_parquet(folder / "foreign.parquet")
     file = AddedFile("foreign.parquet", (folder / "foreign.parquet").stat().st_size, 3, '{"numRecords": 3}')
-    state = tables.commit(folder, [file], number, base=run.tables[name])
+    state = commits.commit(folder, [file], number, base=run.tables[name])
     ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
     (found,) = damages(mine)
     assert found[0] == f"{folder / 'foreign.parquet'} has 2 rows, its table's log says 3"

@@ -12,8 +12,8 @@ import pytest
 from ingesting import Desk
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta import new_files, open_tables, tables
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger import records
 from ddcore.io.ledger.ingest_index import FOOTER
@@ -130,7 +130,7 @@ def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, monkeyp
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     history, recognised = History(seed, tmp_path, dims), 0
-    with tables.kept_open():
+    with open_tables.kept_open():
         for _ in range(25):
             for _ in range(3):
                 history.change_files()
@@ -157,7 +157,7 @@ def remember(desk: Desk, ingests: int) -> None:
     """Add ingests of other sources to the ledger until there are so many. The input's table stays as it is."""
     (first,) = desk.records()
     key = first.sources[0].digest.partition(":")[0]
-    with tables.kept_open():
+    with open_tables.kept_open():
         ledger = desk.ledger
         for number in range(2, ingests + 1):
             source = Source(f"data/{number}.parquet", f"{key}:{random.getrandbits(128):x}")
@@ -220,7 +220,7 @@ def test_an_ingest_reads_as_much_after_many_as_after_few(
 
 def test_a_ledger_without_an_index_is_read_whole_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after another program's OPTIMIZE. The next record replaces its files by one with an index."""
-    desk, write = Desk(tmp_path), tables.write_file
+    desk, write = Desk(tmp_path), new_files.write_file
 
     def without_notes(*given: Any, notes: object = None, **named: Any) -> AddedFile:
         return write(*given, **named)

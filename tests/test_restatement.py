@@ -24,7 +24,7 @@ from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, Unk
 from ddcore.base.lattice import frontier, le
 from ddcore.base.schema import parse_schema
 from ddcore.cli.main import run_command
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.logs import restatement
@@ -190,7 +190,7 @@ def test_an_unfinished_run_is_finished_before_what_it_read_changes(desk: Desk) -
     output = desk.project.warehouse / "outputs" / "out"
     tables.create(output, {"n": "int64"})
     pa_table = pl.DataFrame({"n": [1]}).to_arrow()
-    tables.commit(output, [tables.write_file(output, "part", pa_table, bounded=["n"])], 1, base=None)
+    commits.commit(output, [new_files.write_file(output, "part", pa_table, bounded=["n"])], 1, base=None)
     assert "run 1 is not finished" in refused(desk, LateUpdate, desk.source("b.csv", (5, 5, 4, 1)), restate=4).message
     refused(desk, LateUpdate, desk.source("b.csv", (5, 5, 4, 1)), late="restate")
     assert desk.ingest(desk.source("c.csv", (5, 5, 5, 1)), restate=5).restates == (), "it has not read version 5"

@@ -12,8 +12,8 @@ import pytest
 from trams import Command
 
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta import open_tables
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.storage import objects
 from ddcore.io.storage.address import address_of
 from ddcore.io.storage.warehouse import Warehouse
@@ -148,7 +148,7 @@ def test_settings_that_no_store_can_have_are_named(  # noqa: PLR0917
     name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, mine: Path, dd: Command
 ) -> None:
     settle(monkeypatch, "http://127.0.0.1:9", **{name: value})
-    for ask in (lambda: objects.head(PLACE), lambda: tables.open_table(PLACE), objects.options):
+    for ask in (lambda: objects.head(PLACE), lambda: open_tables.open_table(PLACE), objects.options):
         with pytest.raises(UsageError) as caught:
             ask()
         assert caught.value.message.startswith(f"{name}: ") and says in caught.value.message and caught.value.hint
@@ -168,7 +168,7 @@ def test_settings_that_stores_have_are_taken(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_version_is_named_once(tmp_path: Path) -> None:
     """Reading a table at a state calls what reads it at that state."""
     state = TableState(1, 0, 0, "x")
-    with pytest.raises(StorageError) as caught, tables.reading(tmp_path, state=state), \
-            tables.reading(tmp_path, state=state):  # fmt: skip
+    with pytest.raises(StorageError) as caught, open_tables.reading(tmp_path, state=state), \
+            open_tables.reading(tmp_path, state=state):  # fmt: skip
         raise OSError("the network is down")
     assert caught.value.message.count("at version 1 of the table") == 1

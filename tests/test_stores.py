@@ -30,7 +30,7 @@ from workshop import CODES, assert_same, contents, is_same
 
 from ddcore.base.errors import LockHeld, StorageError, UsageError
 from ddcore.base.schema import Type
-from ddcore.io.delta import damaged, tables
+from ddcore.io.delta import commits, damaged, open_tables, tables
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
@@ -248,7 +248,7 @@ def rows_of(ledger: Ledger) -> list[int]:
 
 @contextmanager
 def writing(root: Address, command: str = "ddcore ingest") -> Iterator[Ledger]:
-    with Warehouse(root).lock(command) as held, tables.kept_open(held):
+    with Warehouse(root).lock(command) as held, open_tables.kept_open(held):
         yield Ledger.load(Warehouse(root))
 
 
@@ -257,13 +257,13 @@ def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.Mon
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
     before = expired(root, monkeypatch)
-    with tables.kept_open(before):
+    with open_tables.kept_open(before):
         old = Ledger.load(Warehouse(root))
         late = committed(old, 2)
     with writing(root) as ledger:
         assert [record.number for record in unrecorded.finish(ledger)] == [2], "it was committed in time"
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)  # as if it had been stopped just after that
-    with tables.kept_open(before):
+    with open_tables.kept_open(before):
         with pytest.raises(LockHeld, match="was taken over"):
             old.append(late)
         with pytest.raises(LockHeld, match="was taken over"):
@@ -273,12 +273,12 @@ def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.Mon
 
 def test_an_old_holder_cannot_be_first_in_a_new_ledger(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     before = expired(root, monkeypatch)
-    with tables.kept_open(before):
+    with open_tables.kept_open(before):
         old = Ledger.load(Warehouse(root))
     with writing(root) as ledger:
         ledger.begin()
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)
-    with tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
+    with open_tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
         old.append(run(old, 3))
     assert Ledger.load(Warehouse(root)).newest() is None
 
@@ -292,7 +292,7 @@ def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, m
         with writing(root) as ledger:
             ledger.append(committed(ledger, version))
     assert rows_of(Ledger.load(Warehouse(root))) == [1, 2, 3]
-    with tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
+    with open_tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
         Ledger.load(Warehouse(root))
 
 
@@ -301,9 +301,9 @@ def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monk
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
     before = expired(root, monkeypatch)
-    with tables.kept_open(before):
+    with open_tables.kept_open(before):
         old = Ledger.load(Warehouse(root))
-        tables.open_table(log_of(old).folder)
+        open_tables.open_table(log_of(old).folder)
         with writing_beside(root) as ledger:
             ledger.append(run(ledger, 5))
         with monkeypatch.context() as patch:
@@ -322,12 +322,12 @@ def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monk
 @contextmanager
 def writing_beside(root: Address) -> Iterator[Ledger]:
     """As :func:`writing`, while this process also plays the old holder."""
-    saved, tables._tables, tables._lease = (tables._tables, tables._lease), None, None
+    saved, open_tables._tables, open_tables._lease = (open_tables._tables, open_tables._lease), None, None
     try:
         with writing(root) as ledger:
             yield ledger
     finally:
-        tables._tables, tables._lease = saved
+        open_tables._tables, open_tables._lease = saved
 
 
 @pytest.mark.parametrize("numbered", [True, False])
@@ -340,11 +340,11 @@ def test_a_commit_between_opening_and_committing_is_taken_back(numbered: bool, r
         ledger.append(committed(ledger, 1))
     with writing(root) as ledger:
         folder, base = log_of(ledger).folder, ledger.input_table("rows")
-        tables.open_table(folder)
+        open_tables.open_table(folder)
         late = DeltaTable(str(folder), storage_options=objects.options())
         file = log_of(ledger).write("ingest-00000002-0-0000", pl.DataFrame({"n": [9], "version": [9], "diff": [1]}))
         if numbered:
-            tables.change(late, [file], [], 2)
+            commits.change(late, [file], [], 2)
         else:
             write_deltalake(late, pl.DataFrame({"n": [9], "version": [9], "diff": [1]}).to_arrow(), mode="append")
         ledger.append(committed(ledger, 2))
@@ -354,7 +354,7 @@ def test_a_commit_between_opening_and_committing_is_taken_back(numbered: bool, r
 
 def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library sends the commit again then, and the store says that it is there already."""
-    change = tables.change
+    change = commits.change
 
     def lost(table: DeltaTable, *arguments: Any, **options: Any) -> None:
         other = DeltaTable(table.table_uri, storage_options=objects.options())

@@ -21,7 +21,7 @@ from warehouses import logs_of
 from ddcore import reference
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UsageError
 from ddcore.cli.main import run_command
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files, table_files, tables
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
@@ -119,13 +119,13 @@ def test_folded_versions_stay(desk: Desk) -> None:
     desk.ledger.append(IntentRecord(2, "ab12", time_of(4), time_of(7), parallelism=1, engine="inline"))
     output = local(desk.project.warehouse) / "outputs" / "out"
     tables.create(output, {"n": "int64"})
-    committed = tables.commit(output, [number_file(output, 1)], 2, base=None)
+    committed = commits.commit(output, [number_file(output, 1)], 2, base=None)
     assert "version 7 is closed" in refused(desk, LateUpdate, 3).message, "run 2 has to be finished"
     assert committed.rows == 1 and desk.ledger.open_intent() is not None
 
 
-def number_file(folder: Path, number: int) -> tables.AddedFile:
-    return tables.write_file(folder, "part", pa.table({"n": pa.array([number], pa.int64())}), bounded=["n"])
+def number_file(folder: Path, number: int) -> table_files.AddedFile:
+    return new_files.write_file(folder, "part", pa.table({"n": pa.array([number], pa.int64())}), bounded=["n"])
 
 
 def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> None:

@@ -30,8 +30,8 @@ from warehouses import project_of, take_in
 from ddcore.base import deep_stack
 from ddcore.base.errors import Diverged, FoldError, Mismatch
 from ddcore.cli.main import run_command
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta import commits, tables
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project, find_project
@@ -55,7 +55,7 @@ def put(project: Project, name: str, added: Callable[[Path], list[AddedFile]], w
     run, folder = ledger.current_run(), local(ledger.warehouse.table(name))
     assert run is not None
     number = ledger.next_run()
-    state = tables.commit(folder, added(folder), number, base=run.tables[name], without=without)
+    state = commits.commit(folder, added(folder), number, base=run.tables[name], without=without)
     ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
 
 

@@ -29,7 +29,7 @@ from trams import records as lines_of
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables
 from ddcore.io.ledger import labels, records, unrecorded, version_names
 from ddcore.io.ledger.labels import Label, Labels
 from ddcore.io.ledger.ledger import Ledger
@@ -428,7 +428,7 @@ def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, monkeypatc
 
 
 def labelled_ledger(folder: Path, ingests: int) -> None:
-    with tables.kept_open():
+    with open_tables.kept_open():
         ledger = Ledger.load(Warehouse(folder))
         for number in range(1, ingests + 1):
             given = {number: Label(f"build {number}", day(1) + timedelta(hours=number))}

@@ -28,7 +28,7 @@ from ddcore.base.schema import Schema, parse_schema, type_of
 from ddcore.cli import diff, show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.logs import changelog
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
@@ -159,9 +159,10 @@ def test_the_first_changes_of_several_versions_sort_nothing(
     *, falling: bool, keys: list[str], tmp_path: Path, unsorted: None
 ) -> None:
     log, state = many_versions(tmp_path / "log", falling=falling)
-    for start in (None, 0, 1):
-        rows = SortedRows(log, state, start, 3, by=keys)
-        whole = log.between(start, 3, state).sort(rows.order).select(*log.schema, "diff")
+    end = time_of(3)
+    for start in (None, time_of(0), time_of(1)):
+        rows = SortedRows(log, state, start, end, by=keys)
+        whole = log.between(start, end, state).sort(rows.order).select(*log.schema, "diff")
         expected = [*changes_of([whole], [rows.columns.index(name) for name in keys])]
         diffs = whole["diff"]
         assert rows.sizes() == (diffs.filter(diffs > 0).sum(), -diffs.filter(diffs < 0).sum())

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables, tables
 from ddcore.io.delta.deltalog import LOG, checkpoint_file, commit_file, versions_of
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.storage import objects, scratch, store
@@ -55,7 +55,7 @@ def _rename(folder: Path) -> None:
         folder.rename(place)
         sync(folder.parent)
         failpoint("after-aside")
-    tables.forget(folder)
+    open_tables.forget(folder)
     _logger.info("note: %s cannot be replaced as a table of this warehouse: it was renamed to %s", folder, place.name)
 
 
@@ -65,7 +65,7 @@ def _is_replaceable(folder: Place) -> bool:
         with reporting(folder, "read"):
             if not tables.exists(folder):
                 return _is_begun(folder)
-            table = tables.open_table(folder)
+            table = open_tables.open_table(folder)
             files = tables.files_of(table)
             is_ours = not files or table.transaction_version(tables.APP) is not None
             is_plain = table.protocol().min_reader_version <= 1 and not _is_append_only(table.metadata().configuration)
@@ -103,7 +103,7 @@ def _begin_anew(folder: Address) -> None:
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
         DeltaTable.create(place, Schema([Field("diff", PrimitiveType("long"))])).create_checkpoint()
         commit, checkpoint = (store.read(file(Path(place), 0)) for file in (commit_file, checkpoint_file))
-        tables.require_lock()
+        open_tables.require_lock()
         if not objects.create(folder / LOG / commit_file(folder, version).name, commit):
             raise StorageError(
                 f"cannot begin anew the log of {folder}: another process did at the same time",
@@ -111,5 +111,5 @@ def _begin_anew(folder: Address) -> None:
             )
         failpoint("after-aside")
         objects.put(folder / LOG / checkpoint_file(folder, version).name, checkpoint)
-    tables.forget(folder)
+    open_tables.forget(folder)
     failpoint("after-aside")

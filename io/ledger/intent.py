@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddcore.base.errors import DdError, LateUpdate
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
 from ddcore.io.project.times import Frontier
@@ -57,6 +57,6 @@ def check_restated(ledger: Ledger, restates: Frontier) -> None:
 def _newest_run(folder: Place) -> int:
     """The number of the last run that committed to a table, 0 for none."""
     with reporting(folder, "read"):
-        table = tables.open_table(folder)
+        table = open_tables.open_table(folder)
         table.update_incremental()  # sees a commit of which this process got no confirmation
         return table.transaction_version(tables.APP) or 0

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.lattice import frontier
 from ddcore.base.version import __version__
-from ddcore.io.delta import heads, tables
+from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.deltalog import (
     added_files,
     checkpoint_file,
@@ -41,7 +41,7 @@ from ddcore.io.delta.deltalog import (
     versions_of,
 )
 from ddcore.io.delta.heads import Head
-from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.ingest_index import FOOTER, IngestIndex, index_of
 from ddcore.io.ledger.labels import FOOTER as LABELS
 from ddcore.io.ledger.labels import labels_of
@@ -196,17 +196,17 @@ class Ledger:
         folder = warehouse.ledger
         if not has_commits(folder):
             return cls(warehouse)
-        with reporting(folder, "read the ledger", tables.mend_hint(folder)):
+        with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             if head := heads.newest(folder):
                 ledger = cls(warehouse, head=head)
             else:
-                table = tables.open_table(folder)
+                table = open_tables.open_table(folder)
                 ledger = cls(warehouse, table)
                 _keep_out(table)
             ledger._open()
-            if tables.is_writer():
+            if open_tables.is_writer():
                 # The process that wrote the last record may have been killed before it synced it.
-                tables.settle(folder, max(0, ledger._version - 1), ledger._version)
+                syncs.settle(folder, max(0, ledger._version - 1), ledger._version)
             return ledger
 
     @property
@@ -224,7 +224,7 @@ class Ledger:
     def _opened(self) -> DeltaTable:
         """The table as the Delta library has it."""
         if self._table is None:
-            self._table = tables.open_table(self.warehouse.ledger)
+            self._table = open_tables.open_table(self.warehouse.ledger)
         return self._table
 
     def begin(self) -> None:
@@ -238,8 +238,8 @@ class Ledger:
         folder = self.warehouse.ledger
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
         tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
-        with reporting(folder, "read the ledger", tables.mend_hint(folder)):
-            self._table = tables.open_table(folder)
+        with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
+            self._table = open_tables.open_table(folder)
             _keep_out(self._table)
 
     def append(self, record: Record) -> None:
@@ -255,7 +255,7 @@ class Ledger:
         if exists:
             raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
-        with reporting(self.warehouse.ledger, "write the ledger", tables.mend_hint(self.warehouse.ledger)):
+        with reporting(self.warehouse.ledger, "write the ledger", open_tables.mend_hint(self.warehouse.ledger)):
             merged = self._write(self._entry(record))
             failpoint(f"after-{kind}")
             if merged:
@@ -309,7 +309,7 @@ class Ledger:
         for path in paths:
             if path not in self._footers and not self._followed:
                 try:
-                    self._footers[path] = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES)
+                    self._footers[path] = datafile.notes(folder / path, open_tables.mend_hint(folder), _NOTES)
                 except StorageError:
                     if not self._follow():
                         raise
@@ -330,7 +330,7 @@ class Ledger:
         folder = self.warehouse.ledger
         rows = list(self._range(0))
         for path in () if self._followed else self._files:
-            notes, span = datafile.notes(folder / path, tables.mend_hint(folder), _NOTES), _span(path)
+            notes, span = datafile.notes(folder / path, open_tables.mend_hint(folder), _NOTES), _span(path)
             right = _notes_of(rows[span[0] : span[1] + 1]) if span is not None else notes
             if FOOTER in notes and notes != right:
                 raise _damaged(folder, f"the index of ingests in {path} is not that of its rows")
@@ -626,7 +626,7 @@ class Ledger:
         folder, before = self.warehouse.ledger, set(self._files)
         if all(store.is_file(folder / path) for path in before):
             return False
-        table = tables.open_table(folder)
+        table = open_tables.open_table(folder)
         files = tables.values(table.get_add_actions().column("path"))
         if set(files) == before:
             return False
@@ -635,11 +635,11 @@ class Ledger:
 
     def _load_from_files(self, entries: Sequence[int]) -> None:
         folder, first, last = self.warehouse.ledger, entries[0], entries[-1]
-        with reporting(folder, "read the ledger", tables.mend_hint(folder)):
+        with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             for path in self._files:
                 span = _span(path)
                 if span is None or bisect_left(entries, span[0]) < bisect_right(entries, span[1]):
-                    datafile.verify(folder / path, tables.mend_hint(folder))
+                    datafile.verify(folder / path, open_tables.mend_hint(folder))
             rows = self._in_commits(entries) or self._in_files(entries)
         if [row.entry for row in rows] != list(entries):
             raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
@@ -787,8 +787,8 @@ class Ledger:
             for name, kind in schema.items()
         }
         stem = f"entries-{first:08d}-{row.entry:08d}"
-        file = tables.write_file(
-            folder, stem, tables.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
+        file = new_files.write_file(
+            folder, stem, new_files.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
             notes=_notes_of(rows),
         )  # fmt: skip
         merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
@@ -804,26 +804,26 @@ class Ledger:
         folder, carries = self.warehouse.ledger, {_ROW: json.dumps([getattr(row, name) for name in _COLUMNS])}
         if self._head is not None:
             change = heads.Change([file], removed, row.entry, carries)
-            if head := tables.change_from(folder, self._head, change):
+            if head := commits.change_from(folder, self._head, change):
                 self._table, self._head = None, head
                 return
         table = self._opened()
         try:
-            tables.change(table, [file], removed, row.entry, carries, fenced=True)
-        except tables.Overtaken:
+            commits.change(table, [file], removed, row.entry, carries, fenced=True)
+        except commits.Overtaken:
             # If the store's answer was lost, the library asked again, and the commit that is there may be this one.
             ours = file.path in added_files(folder, table.version() + 1)
-            lease = tables.lease()
+            lease = open_tables.lease()
             if not ours and lease is not None:
                 raise lease.lost() from None
             table.update_incremental()
-        if (lease := tables.lease()) is not None:
+        if (lease := open_tables.lease()) is not None:
             lease.note_recorded()
-        tables.settle(folder, table.version(), table.version())
+        syncs.settle(folder, table.version(), table.version())
         self._head = heads.newest(folder)
 
     def _tell_lease(self) -> None:
-        lease = tables.lease()
+        lease = open_tables.lease()
         if lease is not None:
             lease.entry = self._last
 
@@ -838,7 +838,7 @@ class Ledger:
         base = checkpoints[-2] if len(checkpoints) > 1 else 0
         old = [commit_file(folder, version) for version in commits if version < base]
         old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
-        tables.require_lock()
+        open_tables.require_lock()
         written = {name: store.modified(folder / name) for name in present if store.is_file(folder / name)}
         replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
         for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
@@ -933,18 +933,18 @@ def _keep_out(table: DeltaTable) -> None:
     open, which has its token as the greatest (docs/storage.md). So once the ledger has a greater one, no process with a
     smaller token can commit to it any more. Raises LockHeld if this process is one of those.
     """
-    lease = tables.lease()
+    lease = open_tables.lease()
     while lease is not None:
-        known = tables.token_of(table)
+        known = commits.token_of(table)
         if known > lease.token or (known == lease.token and not lease.is_recorded):
             lease.outbid(known)
         if known == lease.token or not lease.takes_over:
             return
         try:
-            tables.fence(table, lease.token)
+            commits.fence(table, lease.token)
             lease.note_recorded()
             return
-        except tables.Overtaken:
+        except commits.Overtaken:
             table.update_incremental()
 
 
@@ -964,4 +964,4 @@ def _check_format(folder: Place, description: str) -> None:
 
 
 def _damaged(folder: Place, why: str) -> StorageError:
-    return StorageError(f"the ledger {folder} is damaged: {why}", tables.mend_hint(folder))
+    return StorageError(f"the ledger {folder} is damaged: {why}", open_tables.mend_hint(folder))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ddcore.base.lattice import le
-from ddcore.io.delta.tables import AddedFile, TableState
+from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
 from ddcore.io.project import times

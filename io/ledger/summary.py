@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from ddcore.io.delta.tables import TableState
-from ddcore.io.ledger.records import frontier_from_json, plain
+from ddcore.io.delta.table_files import TableState
+from ddcore.io.ledger.records import frontier_from_json
 from ddcore.io.project.times import Frontier, Time, time_of
 
 __all__ = ["Input", "Summary"]

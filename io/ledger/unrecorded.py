@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddcore.base.lattice import Frontier, frontier
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables, syncs, tables
 from ddcore.io.delta.deltalog import AFTER, commit_file, commit_info, compaction_of, is_maintenance
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
@@ -60,8 +60,8 @@ def _finish_compactions(ledger: Ledger, *, refresh: bool) -> None:
         elements = compaction_of(folder, version)
         if elements is None or not _follows(ledger, commit_info(folder, version)):
             continue
-        tables.settle(folder, state.version + 1, version)
-        with reporting(folder, "read", tables.mend_hint(folder)):
+        syncs.settle(folder, state.version + 1, version)
+        with reporting(folder, "read", open_tables.mend_hint(folder)):
             found[name] = tables.state_at(folder, version)
         since = frontier(map(tuple, elements)) or since
     run = ledger.current_run()
@@ -84,8 +84,8 @@ def _unrecorded(ledger: Ledger, folder: Place) -> IngestRecord | UndoRecord | No
     since = 1 if base is None else base.version + 1
     if not store.is_file(commit_file(folder, since)):
         return None
-    with reporting(folder, "read", tables.mend_hint(folder)):
-        head = tables.open_table(folder)
+    with reporting(folder, "read", open_tables.mend_hint(folder)):
+        head = open_tables.open_table(folder)
         head.update_incremental()
         newer = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
         # An ingest adds the new columns of dd.toml in a commit of its own, before its rows.
@@ -97,7 +97,7 @@ def _unrecorded(ledger: Ledger, folder: Place) -> IngestRecord | UndoRecord | No
         state = tables.state_at(folder, changes[0])
         if state.rows != _rows_added(ledger, record) + (0 if base is None else base.rows):
             return None
-        tables.settle(folder, 0 if base is None else since, head.version())
+        syncs.settle(folder, 0 if base is None else since, head.version())
     return replace(record, table=state)
 
 

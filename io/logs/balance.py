@@ -12,7 +12,8 @@ import polars as pl
 
 from ddcore.base.errors import DataError
 from ddcore.base.lattice import is_before
-from ddcore.io.delta.tables import AddedFile, LiveFile, mend_hint
+from ddcore.io.delta.open_tables import mend_hint
+from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.delta.tables import sources as data_sources
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts

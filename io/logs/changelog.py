@@ -16,8 +16,8 @@ from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
 from ddcore.base.schema import Schema, Type
 from ddcore.data.nested import map_inside
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
@@ -75,7 +75,7 @@ class ChangeLog:
         the ledger; without it, its newest version is compared.
         """
         stored = dict(tables.stored_columns(self.folder, state))
-        wanted = {name: tables.delta_type(kind) for name, kind in self.columns.items()}
+        wanted = {name: column_types.delta_type(kind) for name, kind in self.columns.items()}
         gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
         other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
         if not (gone or other):
@@ -101,19 +101,19 @@ class ChangeLog:
         if len(updates) and not is_at_one_time(updates, self.dims):
             updates = updates.sort(self.dims, maintain_order=True)
         chunks = updates.to_arrow()
-        return tables.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
+        return new_files.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
     def write_table(self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
-        return tables.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group)
+        return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
         updates = self.collect(self.scan_files([file]))
-        table = tables.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
+        table = new_files.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
-        return AddedFile(file.path, file.size, file.rows, tables.file_stats(table, bounded))
+        return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, bounded))
 
     def commit(
         self,
@@ -127,25 +127,25 @@ class ChangeLog:
         carries: Mapping[str, str] | None = None,
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
-        return tables.commit(
+        return commits.commit(
             self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
         )
 
     def has_columns(self, state: TableState | None = None) -> bool:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
         stored = tables.stored_columns(self.folder, state)
-        return stored == [(name, tables.delta_type(kind)) for name, kind in self.columns.items()]
+        return stored == [(name, column_types.delta_type(kind)) for name, kind in self.columns.items()]
 
     def remove(
         self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
     ) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return tables.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
+        return commits.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
-            return tables.open_table(self.folder).version()
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
+            return open_tables.open_table(self.folder).version()
 
     def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
         """Write updates and commit them, creating the table if it does not exist; return the table's state."""
@@ -184,7 +184,7 @@ class ChangeLog:
                     ends = [Time([side[dim] for dim in self.dims]) for side in (file.lower, file.upper)]
                     word = "times" if len(self.dims) > 1 else "version" if ends[0] == ends[1] else "versions"
                     held = f": it has {word} {span(ends[0], ends[1], self.dims)} of {self.folder.name}"
-                hint = tables.mend_hint(self.folder)
+                hint = open_tables.mend_hint(self.folder)
                 return StorageError(f"{self.folder / file.path} is missing{held}", hint)
         return None
 
@@ -260,12 +260,12 @@ class ChangeLog:
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
             return frame.collect(engine="streaming")
 
     def batches(self, frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
         """The rows of a lazy frame over this log, in batches of about ``size`` rows. As :meth:`collect`."""
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
             batches = frame.collect_batches(chunk_size=size, maintain_order=True, lazy=True, engine="streaming")
             yield from batches
 

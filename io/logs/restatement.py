@@ -13,7 +13,7 @@ from functools import cached_property
 import polars as pl
 
 from ddcore.base.lattice import frontier, is_beyond, le
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import LARGEST_TIME, Frontier

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.base.schema import Schema
-from ddcore.io.delta.tables import opened, reading, row_type
+from ddcore.io.delta.column_types import row_type
+from ddcore.io.delta.open_tables import reading
+from ddcore.io.delta.tables import opened
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
@@ -23,7 +25,7 @@ from ddcore.io.storage.warehouse import Warehouse
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.io.delta.tables import TableState
+    from ddcore.io.delta.table_files import TableState
     from ddcore.io.project.project import Project
     from ddcore.io.reading.sorted_rows import SortedRows
     from ddcore.io.storage.store import Place

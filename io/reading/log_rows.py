@@ -84,7 +84,7 @@ class Rows:
 
     def arrow(self) -> pa.Table:
         """An Arrow table, sorted as the Polars frame; timestamps are microseconds in UTC."""
-        from ddcore.io.delta.tables import arrow_table
+        from ddcore.io.delta.new_files import arrow_table
 
         return arrow_table({name: self._frame[name].to_arrow() for name in self.columns}, self.schema)
 

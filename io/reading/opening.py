@@ -20,7 +20,7 @@ def project_at(
     ``flags`` are settings by name, ``origin`` is what named the folder. Refuses before any work what cannot go well,
     such as a path that no file can have.
     """
-    from ddcore.io.delta.tables import location
+    from ddcore.io.delta.open_tables import location
 
     flags = flags or {}
     _check_path(origin, place)

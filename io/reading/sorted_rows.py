@@ -21,7 +21,7 @@ import polars as pl
 from ddcore.io.storage import scratch
 
 if TYPE_CHECKING:
-    from ddcore.io.delta.tables import LiveFile, TableState
+    from ddcore.io.delta.table_files import LiveFile, TableState
     from ddcore.io.logs.changelog import ChangeLog
     from ddcore.io.project.times import Time
     from ddcore.program.condition import Condition

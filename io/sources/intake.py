@@ -19,7 +19,7 @@ import polars as pl
 from ddcore.base.errors import LateUpdate
 from ddcore.base.lattice import is_beyond
 from ddcore.base.lazy import numpy as np
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import DIFF, Counts, merge_counts

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ddcore.io.delta.tables import LiveFile, TableState
+    from ddcore.io.delta.table_files import LiveFile, TableState
     from ddcore.io.logs.changelog import ChangeLog
 
 __all__ = ["ABSENT", "REDELIVERED", "ROWS", "SKIPPED", "TALLIES", "EventLog"]

@@ -16,7 +16,7 @@ import polars as pl
 
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, Counts, accumulate_counts, consolidate, consolidate_hashed, merge_counts
 

@@ -16,8 +16,8 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import NULL, encode
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta import commits, new_files, tables
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.parquet.column_bounds import json_object
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
@@ -117,7 +117,7 @@ def write_pieces(
         written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
         return written[-1].size, written[-1].digest
 
-    path, size = tables.new_file(folder, f"part-{part}", write, {"run": str(run)})
+    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)})
     (file,) = written
     return AddedFile(path, size, file.rows, _statistics(file), {"run": str(run)})
 
@@ -139,7 +139,7 @@ def commit(
     folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
 ) -> TableState:
     """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
-    return tables.commit(folder, files, run, base=base, overwrite=overwrite)
+    return commits.commit(folder, files, run, base=base, overwrite=overwrite)
 
 
 def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:

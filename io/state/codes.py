@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from ddcore.base.lazy import numpy as np
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.parquet import datafile
 from ddcore.io.state.layout import CODE
 from ddcore.io.storage import store

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
-from ddcore.io.delta.tables import AddedFile, LiveFile
+from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.project.times import Time
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse

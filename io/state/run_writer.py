@@ -19,7 +19,7 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import NULL, decode, floats_of, pool_of
-from ddcore.io.delta import tables
+from ddcore.io.delta import new_files
 from ddcore.io.parquet import pages
 from ddcore.io.parquet.checked import BLOCK, write_digests
 from ddcore.io.parquet.datafile import RUN, digest_of
@@ -117,7 +117,7 @@ class _Writer:
         if nested:
             places |= {name: self._pieces(words[name], kind) for name, kind in nested.items()}
             columns = {name: decode(words[name], kind, name).to_arrow() for name, kind in nested.items()}
-            chunks |= pages.copied(self._out, tables.arrow_table(columns, nested))
+            chunks |= pages.copied(self._out, new_files.arrow_table(columns, nested))
         self._groups.append((len(codes), chunks))
         for name, place in places.items():
             self._places[name].append(place)

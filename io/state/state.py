@@ -12,8 +12,8 @@ from time import perf_counter_ns
 from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
 from ddcore.engine.worker import Worker
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile
+from ddcore.io.delta import new_files
+from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts, merge_counts
 from ddcore.io.project.times import Time
@@ -110,7 +110,7 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several.
     """
-    with tables.synced_together():
+    with new_files.synced_together():
         return _write_gains(plan, worker, stored, part, merges=merges)
 
 

@@ -20,9 +20,9 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.data.encoding import encode
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, open_tables, tables
 from ddcore.io.delta.deltalog import COMPACTED
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Frontier, is_open
@@ -74,7 +74,7 @@ class Merge:
         """
         files = self._write_state(run) if self.is_state else self._write_log(number)
         frontier = () if self.is_state else self.frontier
-        return tables.commit(
+        return commits.commit(
             self.folder, files, number, base=base, without=[file.path for file in self.files],
             carries={COMPACTED: json.dumps(frontier)},
         )  # fmt: skip
@@ -84,7 +84,7 @@ class Merge:
     def _write_state(self, run: int) -> list[AddedFile]:
         schema = tables.schema_of(self.folder)
         for file in self.files:
-            datafile.verify(self.folder / file.path, tables.mend_hint(self.folder))
+            datafile.verify(self.folder / file.path, open_tables.mend_hint(self.folder))
         rows = tables.scan(self.folder, self.files, schema, check=False)
         pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
         merged = write_pieces(self.folder, run, MERGED, pieces, layout_of(schema), narrow=self._narrow(rows, schema))
@@ -93,7 +93,7 @@ class Merge:
     def _narrow(self, rows: pl.LazyFrame, schema: Schema) -> list[str]:
         """The columns of int64 whose values all fit into 32 bits, and are not just the codes."""
         names = [name for name, kind in schema.items() if kind.name == "int64" and name != CODE]
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
             fits = rows.select(
                 (pl.col(name).is_between(-_INT32, _INT32 - 1) & (pl.col(name) != pl.col(CODE)).any()).all()
                 for name in names
@@ -112,7 +112,7 @@ class Merge:
         starts: list[tuple[int, int]] = []
         for file in self.files:
             if file.rows and datafile.has_digests(self.folder / file.path):
-                codes, numbers = sample(self.folder / file.path, tables.mend_hint(self.folder))
+                codes, numbers = sample(self.folder / file.path, open_tables.mend_hint(self.folder))
                 starts += zip(codes.tolist(), numbers.tolist(), strict=True)
         cuts, rows = [], 0
         for code, group_rows in sorted(starts):
@@ -129,7 +129,7 @@ class Merge:
         if hi is not None:
             rows = rows.filter(pl.col(CODE) < hi)
         plain = [name for name, kind in schema.items() if name not in (CODE, "diff") and not kind.is_nested]
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
             frame = consolidated(rows, self.dims, self.frontier).sort(CODE, *plain)
         return run_of(frame, layout_of(schema))
 
@@ -140,7 +140,7 @@ class Merge:
         schema = {name: kind for name, kind in columns.items() if name not in (*self.dims, "diff")}
         log = ChangeLog(self.folder, schema, self.dims)
         rows = log.scan_files(self.files)
-        with reporting(self.folder, "read", tables.mend_hint(self.folder)):
+        with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
             frame = consolidated(rows, self.dims, self.frontier) if self.frontier else rows.collect()
         return [log.write(f"merged-{number:06d}", frame)] if len(frame) else []
 

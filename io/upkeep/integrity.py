@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables, tables
 from ddcore.io.delta.deltalog import LOG, named_files
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
@@ -78,8 +78,8 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
         return
     found.tables += 1
     try:
-        with reporting(folder, "read the ledger", tables.mend_hint(folder)):
-            files = tables.files_of(tables.open_table(folder))
+        with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
+            files = tables.files_of(open_tables.open_table(folder))
         _check_files(found, folder, files, deep)
         if deep:
             ledger.check()
@@ -99,7 +99,7 @@ def _check_files(found: Integrity, folder: Place, files: Sequence[AddedFile | Li
 
 
 def _check_file(folder: Place, file: AddedFile | LiveFile, deep: bool) -> None:
-    path, hint = folder / file.path, tables.mend_hint(folder)
+    path, hint = folder / file.path, open_tables.mend_hint(folder)
     with reporting(path, "read", hint):
         try:
             size = store.size_of(path)
@@ -181,8 +181,8 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
 
 def _unnamed(folder: Place) -> list[Place]:
     """The files of a table, apart from its log, that neither its newest version nor an earlier one names."""
-    with reporting(folder, "read", tables.mend_hint(folder)):
-        table = tables.open_table(folder)
+    with reporting(folder, "read", open_tables.mend_hint(folder)):
+        table = open_tables.open_table(folder)
         named = {file.path for file in tables.files_of(table)}
         paths = {file.below(folder): file.place for file in store.entries(folder)}
         others = {name: path for name, path in paths.items() if not name.startswith(f"{LOG}/") and name not in named}

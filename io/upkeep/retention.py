@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import open_tables, tables
 from ddcore.io.delta.deltalog import (
     LOG,
     added_files,
@@ -110,7 +110,7 @@ def _sweep_table(
     except StorageError:
         return  # the log before that version is gone: then nobody can say what it needs
     present = [file for file in _data_files(folder, now) if now - file.modified >= grace]
-    tables.require_lock()
+    open_tables.require_lock()
     for file in present:
         if file.below(folder) not in needed:
             _delete(file, freed, dry_run=dry_run)
@@ -136,8 +136,8 @@ def _files_since(folder: Place, oldest: int, only: set[int] | None) -> set[str]:
     or a later maintenance of one, or the newest version.
     """
     with reporting(folder, f"read version {oldest} of"):
-        table = tables.open_table(folder)
-        before = table if table.version() == oldest else tables.open_table(folder, oldest)
+        table = open_tables.open_table(folder)
+        before = table if table.version() == oldest else open_tables.open_table(folder, oldest)
         newest, live = (set(tables.values(each.get_add_actions().column("path"))) for each in (table, before))
     needed = newest | live
     for version in range(oldest + 1, table.version() + 1):
@@ -181,7 +181,7 @@ def _sweep_log(folder: Place, oldest: int, *, is_state: bool) -> None:
     commits, checkpoints = versions_of(folder)
     base = max((version for version in checkpoints if version <= oldest), default=0)
     if is_state and len([version for version in commits if base <= version < oldest]) > _SLACK:
-        with reporting(folder, "write a checkpoint of", tables.mend_hint(folder)):
+        with reporting(folder, "write a checkpoint of", open_tables.mend_hint(folder)):
             tables.write_checkpoint(folder, oldest)
         base = oldest
     with reporting(folder / LOG, "delete old entries of"):
@@ -202,7 +202,7 @@ def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> No
     folder = warehouse.table(name)
     if not isinstance(folder, Path):
         present = list(_data_files(folder, time.time()))
-        tables.require_lock()
+        open_tables.require_lock()
         for file in present:
             _delete(file, freed, dry_run=dry_run)
         return
@@ -215,4 +215,4 @@ def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> No
             folder.rename(doomed)
             failpoint("after-drop")
             store.remove_folder(doomed)
-        tables.forget(folder)
+        open_tables.forget(folder)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import DdError, Diverged
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
-from ddcore.io.delta.tables import LiveFile
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.project.times import Frontier, Window
 from ddcore.io.state.fold_result import Gained, Stored
 from ddcore.io.storage.store import Place

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import last_transaction, named_files
-from ddcore.io.delta.tables import APP, opened, require_lock
+from ddcore.io.delta.open_tables import require_lock
+from ddcore.io.delta.tables import APP, opened
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import Labels

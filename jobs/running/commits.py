@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
 from ddcore.engine.large_groups import LargeGroups
-from ddcore.io.delta import tables
-from ddcore.io.delta.tables import AddedFile, LiveFile, TableState
+from ddcore.io.delta import commits, tables
+from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.corrections import Pool, correction, is_outdated, retraction
@@ -175,7 +175,7 @@ class Commits:
         """Commit what a fold gained; return the live tables after it, and the corrections that wait. Idempotent."""
         before, corrections = dict(self.live), dict[str, tuple[AddedFile, ...]]()
         anew = self.anew  # before a commit changes what is live
-        with tables.together() as overtaken:
+        with commits.together() as overtaken:
             for name, columns, replaced in layout.tables_of(self.plan):
                 self._commit_state(name, columns, gained, replaced=replaced)
             for output, schema in self.plan.outputs.items():
@@ -225,7 +225,7 @@ class Commits:
         if name not in live:
             layout.create(folder, columns, replace=True)
         self.begun = True
-        live[name] = tables.commit(
+        live[name] = commits.commit(
             folder, files, self.upcoming.number, base=live.get(name), overwrite=replaced,
             without=gained.merged.get(name, ()),
         )  # fmt: skip
@@ -247,7 +247,7 @@ class Commits:
         again = tables.lost(log.folder, base) if strays else ()  # those that were given up may have removed them
         added = self._pooled(output, log, files, [each for each in waiting if each not in published], strays)
         self.begun = True
-        self.live[name] = tables.commit(
+        self.live[name] = commits.commit(
             log.folder, [*added, *published, *map(log.added_again, again)], upcoming.number, base=base,
             beside=[file.path for file in strays], restores_columns=True,
         )  # fmt: skip
@@ -298,7 +298,7 @@ class Commits:
             if not tables.exists(log.folder):
                 log.create()
             self.begun = True
-            known = tables.commit(log.folder, files, number, base=None, becomes=log.columns)
+            known = commits.commit(log.folder, files, number, base=None, becomes=log.columns)
         self.begun, self.live[name] = True, known
 
     def _correction(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> dict[str, tuple[AddedFile, ...]]:
@@ -312,7 +312,7 @@ class Commits:
             held = None
             log.create(replace=True)
             self.begun = True
-            self.live[name] = tables.commit(log.folder, [], upcoming.number, base=None)
+            self.live[name] = commits.commit(log.folder, [], upcoming.number, base=None)
         assert current is not None
         after = None if upcoming.base is None or self.rebuilding is not None else upcoming.base.last
         updates = correction(log, files, held, after, current.last)

@@ -29,7 +29,7 @@ from ddcore.io.sources.intake import shown as shown_row
 from ddcore.program.data_tests import ERROR, DataTest
 
 if TYPE_CHECKING:
-    from ddcore.io.delta.tables import AddedFile, LiveFile
+    from ddcore.io.delta.table_files import AddedFile, LiveFile
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.state.fold_result import Gained
     from ddcore.jobs.running.commits import Commits

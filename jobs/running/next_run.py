@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
 from ddcore.io.delta import tables
-from ddcore.io.delta.tables import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord

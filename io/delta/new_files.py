@@ -1,0 +1,143 @@
+"""New data files of a table, which no reader sees before a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddcore.base.lazy import numpy as np
+from ddcore.io.delta.open_tables import is_ledger
+from ddcore.io.delta.syncs import sync_all
+from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.parquet import datafile
+from ddcore.io.storage import store
+from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import reporting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ddcore.base.schema import Schema
+
+_ROW_GROUP = 128 * 1024
+
+
+def write_file(
+    folder: Place,
+    stem: str,
+    table: pa.Table,
+    *,
+    bounded: Iterable[str] = (),
+    row_group: int = _ROW_GROUP,
+    partition: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> AddedFile:
+    """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
+
+    ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
+    ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
+    """
+    partition = dict(partition or {})
+
+    def write(path: Path, synced: bool) -> tuple[int, str]:
+        return datafile.write([table], table.schema, table.num_rows, path, row_group, notes=notes, synced=synced)
+
+    path, size = new_file(folder, stem, write, partition)
+    return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
+
+
+def new_file(
+    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str]
+) -> tuple[str, int]:
+    """Have a data file written and sync it to the disk; return its path below ``folder`` and its size in bytes.
+
+    ``write`` gets a path, and whether it has to sync the file; it returns the size and the digest for the name.
+    """
+    place = "".join(f"{name}={value}/" for name, value in partition.items())
+    directory = folder / place
+    with reporting(directory, "write to"), store.new_file(directory, stem) as new:
+        size, digest = write(new.temporary, _unsynced is None)
+        path = f"{place}{new.name}-{digest}.parquet"
+        failpoint("after-write")
+        new.finish(folder / path)
+        folders = [directory, folder] if partition else [directory]
+        if _unsynced is None:
+            sync_all([], folders)
+        else:
+            _unsynced.append((folder / path, folders))
+        failpoint("after-ledger-file" if is_ledger(folder) else "after-file")
+    return path, size
+
+
+_unsynced: list[tuple[Place, list[Place]]] | None = None  # data files and their folders: see synced_together
+
+
+@contextmanager
+def synced_together() -> Iterator[None]:
+    """Data files that are written within this context are synced to the disk at its end, side by side."""
+    global _unsynced  # noqa: PLW0603
+    before, _unsynced = _unsynced, []
+    try:
+        yield
+        with reporting(_unsynced[0][0] if _unsynced else Path(), "write to"):
+            sync_all([file for file, _ in _unsynced], [folder for _, folders in _unsynced for folder in folders])
+    finally:
+        _unsynced = before
+
+
+def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
+    """Arrow columns, cast to exactly the types of ``schema``, also inside lists and structs."""
+    import pyarrow as pa
+
+    types = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
+    given = pa.table({name: columns[name] for name in schema})
+    arrays = [_of_type(column, field.type) for column, field in zip(given.columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=types)
+
+
+def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column cast to a type. Texts of Polars with their offsets in 64 bits are cast here: Arrow's own casts are among
+    its functions, whose import takes longer than most columns.
+    """
+    import pyarrow as pa
+
+    if column.type == kind:
+        return column
+    is_text = pa.types.is_large_string(column.type) and pa.types.is_string(kind)
+    if not is_text or any(chunk.offset or chunk.nbytes >= 2**31 for chunk in column.chunks):
+        return column.cast(kind)
+    return pa.chunked_array([_short_text(chunk) for chunk in column.chunks], type=kind)
+
+
+def _short_text(texts: pa.Array) -> pa.Array:
+    """Texts with offsets of 32 bits; they have fewer than 2 GiB and begin with their buffers."""
+    import pyarrow as pa
+
+    nulls, offsets, data = texts.buffers()
+    if offsets is None:
+        return pa.array([], pa.string())
+    short = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1).astype(np.int32)
+    return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(short), data], texts.null_count)
+
+
+def file_stats(table: pa.Table, bounded: Iterable[str]) -> str:
+    """Delta's statistics of a file, as JSON text. Values without a JSON form (NaN, bytes) get no bounds."""
+    from ddcore.io.parquet.column_bounds import bounds, json_object
+
+    lower, upper = {}, {}
+    nulls = {}
+    for name in bounded:
+        nulls[name] = str(table[name].null_count)
+        if (pair := bounds(table[name])) is not None:
+            lower[name], upper[name] = pair
+    return json_object(
+        {
+            "numRecords": str(table.num_rows),
+            "minValues": json_object(lower),
+            "maxValues": json_object(upper),
+            "nullCount": json_object(nulls),
+        }
+    )

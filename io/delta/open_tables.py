@@ -1,0 +1,194 @@
+"""Open tables: each once while this process holds the warehouse's lock, then updated by its own commits."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddcore.base.errors import DdError, StorageError, UsageError
+from ddcore.io.delta import heads
+from ddcore.io.delta.deltalog import gap_text, lost_versions
+from ddcore.io.delta.heads import Head
+from ddcore.io.delta.table_files import TableState
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import REFRESH, Lock, reporting
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from ddcore.io.storage.lease import Lease
+
+_NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@contextmanager
+def reading(folder: Place, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
+    """Report errors of a table (:func:`reporting`). They name the version that the ledger names, and those whose
+    commits are lost: someone deleted them, or the log was cleaned up.
+    """
+    try:
+        with reporting(folder, doing, mend_hint(folder)):
+            yield
+    except StorageError as error:
+        if error.__cause__ is None:  # ours, and clear already
+            raise
+        version = None if state is None else state.version
+        lost = lost_versions(folder, version)
+        place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
+        if lost:
+            raise StorageError(f"cannot {place}: {gap_text(lost)}", mend_hint(folder)) from error
+        if doing == "read" and place not in error.message:  # an inner call may have named the version
+            error.message = error.message.replace(f"{doing} {folder}", place, 1)
+        raise
+
+
+_tables: dict[Place, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
+
+
+_heads: dict[Place, Head] | None = None  # the same for tables that are known by their newest commit
+
+
+_lease: Lease | None = None  # the lock, where it can expire
+
+
+@contextmanager
+def kept_open(lock: Lock | Lease | None = None) -> Iterator[None]:
+    """Within this context each table is opened once, and then updated by this process's own commits.
+
+    For a command that holds the warehouse's ``lock``, so that no other process commits.
+    """
+    global _tables, _heads, _lease  # noqa: PLW0603  (a process writes to one warehouse at a time)
+    before = _tables, _heads, _lease
+    _tables, _heads = {} if _tables is None else _tables, {} if _heads is None else _heads
+    _lease = _lease if lock is None or isinstance(lock, Lock) else lock
+    try:
+        yield
+    finally:
+        _tables, _heads, _lease = before
+
+
+def head_of(folder: Place, state: TableState | None) -> Head | None:
+    """The head of a table at a state that the ledger names, if that is its newest version."""
+    if _heads is not None and state is not None and (head := _heads.get(folder)) is not None and head.state == state:
+        return head
+    head = heads.at(folder, state)
+    if head is not None:
+        note_head(folder, head)
+    return head
+
+
+def note_head(folder: Place, head: Head) -> None:
+    """A table has this head now, by a commit of this process or as it was read."""
+    if _heads is not None:
+        _heads[folder] = head
+    if _tables is not None and folder in _tables and _tables[folder].version() != head.version:
+        del _tables[folder]
+
+
+def lease() -> Lease | None:
+    """The lock that this process holds, where it can expire: in an object store."""
+    return _lease
+
+
+def require_lock() -> None:
+    """Raise LockHeld if the lock expired and another process took it over. One request; nothing in a folder.
+
+    Whoever deletes files that it found in a store calls this after it found them and before it deletes: then none of
+    them is one that a later holder wrote.
+    """
+    if _lease is not None:
+        _lease.check()
+
+
+def is_writer() -> bool:
+    """Whether this process holds the warehouse's lock: see :func:`kept_open`."""
+    return _tables is not None
+
+
+def open_table(folder: Place, version: int | None = None) -> DeltaTable:
+    """The table at a version, by default the newest. StorageError for a log with a gap; the library's errors for other
+    damage.
+    """
+    if version is not None or _tables is None:
+        return _opened_at(folder, version)
+    if folder not in _tables:
+        keep_open(folder, _opened_at(folder, None))
+    return _tables[folder]
+
+
+def _opened_at(folder: Place, version: int | None) -> DeltaTable:
+    try:
+        return _loaded(folder, version)
+    except DdError:
+        raise
+    except Exception as error:
+        if gap := lost_versions(folder, version):
+            raise StorageError(f"cannot read {folder}: {gap_text(gap)}", mend_hint(folder)) from error
+        raise
+
+
+def _loaded(folder: Place, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    options = options_of(folder)
+    if options is None:
+        return DeltaTable(location(folder), version=version)
+    from ddcore.io.storage import objects
+
+    return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
+
+
+def forget(folder: Place) -> None:
+    """A table's folder is gone: see :func:`kept_open`."""
+    if _tables is not None:
+        _tables.pop(folder, None)
+    if _heads is not None:
+        _heads.pop(folder, None)
+
+
+def location(folder: Place) -> str:
+    """``folder`` as a path for delta-rs; UsageError where it would look somewhere else.
+
+    delta-rs turns the real path into a URL, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a
+    backslash becomes a slash. It refuses control characters and bytes that are not UTF-8. Neither quoting nor a symlink
+    helps.
+    """
+    if not isinstance(folder, Path):
+        return str(folder)
+    if wrong := _NOT_IN_PATHS.search(os.path.realpath(folder)):
+        raise UsageError(
+            f"{str(folder)!r}: the Delta library cannot open tables below a folder whose name has {wrong[0]!r}",
+            "rename the folder, or name another one with --warehouse DIR",
+        )
+    return str(folder)
+
+
+def options_of(folder: Place) -> dict[str, str] | None:
+    """The settings of the store for the Delta library; None for a folder of the file system."""
+    if isinstance(folder, Path):
+        return None
+    from ddcore.io.storage import objects
+
+    return objects.options()
+
+
+def keep_open(folder: Place, table: DeltaTable) -> None:
+    """Let the next use of a table find it open: see :func:`kept_open`."""
+    if _tables is not None:
+        _tables[folder] = table
+
+
+def mend_hint(folder: Place) -> str:
+    """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
+    if folder.parent.name == "inputs":
+        return "restore the folder from a backup, or ingest its sources into a new warehouse"
+    return REFRESH if not is_ledger(folder) else "restore the folder from a backup"
+
+
+def is_ledger(folder: Place) -> bool:
+    """Whether a table is the ledger; an input or output of that name is in another folder."""
+    return folder.name == "ledger" and folder.parent.name not in ("inputs", "outputs", "state")
