@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from ddcore.io.delta.table_files import TableState
-from ddcore.io.ledger.records import frontier_from_json
+from ddcore.io.ledger.records import frontier_from_json, plain
 from ddcore.io.project.times import Frontier, Time, time_of
 
 __all__ = ["Input", "Summary"]
