@@ -20,13 +20,13 @@ from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
 
-__all__ = ["finished", "given_up", "note_unfinished", "succeeding", "tell"]
+__all__ = ["finished", "given_up", "note_unfinished", "tell", "writing"]
 
 _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
+def writing(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
     the name is in the file only once. Removes what killed processes left on this machine, and caches of other releases.
     ``refresh``: as for :meth:`Ledger.load`.
