@@ -309,7 +309,9 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
         assert words in raised.value.message
 
 
-@pytest.mark.parametrize("settings", [{"full_refresh": True}, {"first": 3}, {"corrections": "rewrite"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"full_refresh": True}, {"first": time_of(3)}, {"corrections": "rewrite"}], ids=str
+)
 def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
     """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
     compact.compact(mine, since=time_of(5))
@@ -460,9 +462,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
-compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
+compact.compact(project, since=time_of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
 """
 
 
@@ -586,10 +589,11 @@ import sys
 from pathlib import Path
 from ddcore.io.reading.folded import output_log
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 project = find_project(Path(sys.argv[1]), {})
 before = None
 while not Path(sys.argv[2]).exists():
-    rows = output_log(project, "counts").accumulate(27).sort("a", "n")
+    rows = output_log(project, "counts").accumulate(time_of(27)).sort("a", "n")
     assert before is None or rows.equals(before), rows
     before = rows
 print("read")
@@ -632,12 +636,13 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
 for version in range(int(sys.argv[2])):
-    replay.run(project, engine="inline", last=version)
+    replay.run(project, engine="inline", last=time_of(version))
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-replay.run(project, engine="inline", last=int(sys.argv[2]))
+replay.run(project, engine="inline", last=time_of(int(sys.argv[2])))
 compact.compact(project)
 """
 

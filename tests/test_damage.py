@@ -24,7 +24,7 @@ from places import local
 from workshop import Workshop
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.io.delta import heads, table_files, tables
+from ddcore.io.delta import commits, heads, table_files, tables
 from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
 from ddcore.io.ledger import ledger
@@ -373,7 +373,7 @@ def test_a_refresh_of_damaged_tables_can_be_given_up(shop: Shop) -> None:
 def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is in the log and the library raised all the same: the run is to be finished, and not given up."""
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "change", _commit_and_fail)
+        patch.setattr(commits, "change", _commit_and_fail)
         patch.setattr(heads, "publish", _publish_and_fail)
         with pytest.raises(StorageError, match="No space left"):
             shop.run()

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Schema, parse_schema
-from ddcore.io.delta import commits, heads, new_files, open_tables, tables
+from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
@@ -55,7 +55,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         found.append(folder)
         return before(folder, version)
 
-    monkeypatch.setattr(tables, "open_table", open_table)
+    for module in (open_tables, tables, commits):
+        monkeypatch.setattr(module, "open_table", open_table)
     return found
 
 
@@ -202,7 +203,7 @@ def test_what_a_killed_process_left_goes_and_is_never_written_into(folder: Path)
 
 def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(tables, "sync", lambda place: synced.append(place.name))
+    monkeypatch.setattr(syncs, "sync", lambda place: synced.append(place.name))
     with new_files.synced_together():
         files = [write(tmp_path / "t", number) for number in range(4)]
         assert synced == []

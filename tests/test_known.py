@@ -12,7 +12,7 @@ import pytest
 from ingesting import Desk
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import new_files, open_tables, tables
+from ddcore.io.delta import new_files, open_tables
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger import records
@@ -228,7 +228,7 @@ def test_a_ledger_without_an_index_is_read_whole_once(tmp_path: Path, monkeypatc
         return write(*given, **named)
 
     with monkeypatch.context() as other:
-        other.setattr(tables, "write_file", without_notes)
+        other.setattr(new_files, "write_file", without_notes)
         first = desk.source("first.parquet", (1, 2, 0, 1))
         desk.ingest(first)
         remember(desk, 20)

@@ -197,7 +197,7 @@ import sys
 import ddcore.io.ledger.ledger, ddcore.io.storage.warehouse, ddcore.io.delta.tables
 before = [name for name in ("numpy", "polars", "pyarrow", "deltalake") if name in sys.modules]
 ledger = ddcore.io.ledger.ledger.Ledger.load(ddcore.io.storage.warehouse.Warehouse(sys.argv[1]))
-assert ledger.latest_ingested() == ledger.last_folded() == 9
+assert ledger.latest_ingested() == ledger.last_folded() == (9,)
 print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", asking, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -451,7 +451,7 @@ def test_a_file_to_whose_end_rows_are_appended_brings_only_these(
 
     assert take().plus == 3
     report = take((1, 2), (5, 6))
-    assert (report.plus, report.first) == (2, 1)
+    assert (report.plus, report.first) == (2, time_of(1))
     last = 4 if suffix == "csv" else 3
     assert f"{file}: taken in after row {last}; ingest 1 has the rows up to there" in report.notes
     assert take((7, 8)).plus == 1

@@ -33,7 +33,7 @@ from ddcore.io.logs.updates import (
     merge_counts,
     running_counts,
 )
-from ddcore.io.project.times import time_of
+from ddcore.io.project.times import Time, time_of
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.parquetfile import ParquetFile
@@ -389,7 +389,7 @@ def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -
 KEY = bytes(range(16))
 
 
-def by_time(updates: pl.DataFrame, key: bytes = KEY) -> dict[Any, Digest]:
+def by_time(updates: pl.DataFrame, key: bytes = KEY) -> dict[Time, Digest]:
     return digests(updates, ["version"], row_hashes(updates, ["version"], key))
 
 
@@ -427,7 +427,7 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
-    for version, one in by_time(frame(*shuffled)).items():
+    for (version,), one in by_time(frame(*shuffled)).items():
         assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
@@ -500,7 +500,7 @@ def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
         nulls = 2 * (value is None) + 4 * (text is None)
         words = [nulls, version, (value or 0) % 2**64, len(said), *parts]
         wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
-    assert {version: one.total for version, one in by_time(updates).items()} == wanted
+    assert {time.version: one.total for time, one in by_time(updates).items()} == wanted
 
 
 def test_where_a_text_ends_is_part_of_a_digest() -> None:

@@ -365,7 +365,7 @@ def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch
     with writing(root) as ledger:
         record = committed(ledger, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(tables, "change", lost)
+            patch.setattr(commits, "change", lost)
             ledger.append(record)
         ledger.append(committed(ledger, 2))
     ledger = Ledger.load(Warehouse(root))

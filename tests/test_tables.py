@@ -20,7 +20,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.schema import Schema, Type, parse_schema
-from ddcore.io.delta import commits, new_files, open_tables, tables
+from ddcore.io.delta import commits, new_files, open_tables, syncs, tables
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.parquet.column_bounds import bounds
 
@@ -270,11 +270,11 @@ import resource, sys
 from pathlib import Path
 import pyarrow as pa
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import new_files
 folder = Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    tables.write_file(folder, "big", pa.table({"n": pa.array([i * i * 7919 % 1000003 for i in range(100_000)])}))
+    new_files.write_file(folder, "big", pa.table({"n": pa.array([i * i * 7919 % 1000003 for i in range(100_000)])}))
 except StorageError as error:
     print(error.message)
 """
@@ -291,13 +291,14 @@ def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path
 import json, resource, sys
 from pathlib import Path
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files
+from ddcore.io.delta.table_files import TableState
 folder = Path(sys.argv[1])
-table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").base.schema.Type("int64")})
-file = tables.write_file(folder, "f", table, bounded=["n"])
+table = new_files.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").base.schema.Type("int64")})
+file = new_files.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
-    tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
+    commits.commit(folder, [file], 2, base=TableState(*json.loads(sys.argv[2])))
 except StorageError as error:
     print(error.message)
 """
@@ -324,10 +325,11 @@ def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, 
 import json, sys
 from pathlib import Path
 import pyarrow as pa
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files
+from ddcore.io.delta.table_files import TableState
 folder = Path(sys.argv[1])
-file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
-tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
+file = new_files.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
+commits.commit(folder, [file], 2, base=TableState(*json.loads(sys.argv[2])))
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
     done = subprocess.run(
@@ -347,10 +349,10 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
     one = commits.commit(folder, [write(folder, 1)], 1, base=None)
     synced: set[str] = set()
     with monkeypatch.context() as lost:
-        lost.setattr(tables, "sync", lambda path: None)
+        lost.setattr(syncs, "sync", lambda path: None)
         commits.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
         commits.commit(folder, [write(folder, 2)], 3, base=one, overwrite=overwrite)  # with a restore, or without
-    monkeypatch.setattr(tables, "sync", lambda path: synced.add(path.name))
+    monkeypatch.setattr(syncs, "sync", lambda path: synced.add(path.name))
     file = write(folder, 2)
     synced.clear()
     state = commits.commit(folder, [file], 3, base=one, overwrite=overwrite)
@@ -361,7 +363,7 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
 
 def test_a_new_table_is_on_the_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[Path] = set()
-    monkeypatch.setattr(tables, "sync", synced.add)
+    monkeypatch.setattr(syncs, "sync", synced.add)
     folder = tmp_path / "state" / "00ff"
     tables.create(folder, NUMBERS)
     log = folder / "_delta_log"

@@ -43,10 +43,10 @@ from ddcore.jobs import engines, replay, verify
 from ddcore.jobs.verify import ACTUAL, EXPECTED, WAYS, Selection, Verdict, Verification, mismatch
 
 
-def verdicts_of(project: Project, *times: Any, **how: Any) -> list[Verdict]:
+def verdicts_of(project: Project, *times: int | Time, **how: Any) -> list[Verdict]:
     verification = Verification(project, **how)
-    outputs = verification.outputs()
-    return list(verification.verdicts(verification.times(Selection(times), outputs), outputs))
+    outputs, selection = verification.outputs(), Selection([time_of(time) for time in times])
+    return list(verification.verdicts(verification.times(selection, outputs), outputs))
 
 
 def put(project: Project, name: str, added: Callable[[Path], list[AddedFile]], without: Sequence[str] = ()) -> None:

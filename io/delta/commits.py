@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import heads
+from ddcore.io.delta import heads, syncs
 from ddcore.io.delta.column_types import columns, delta_schema, delta_type
 from ddcore.io.delta.deltalog import AFTER, COMPACTED, FENCE, LOG
 from ddcore.io.delta.heads import Head, Prepared
 from ddcore.io.delta.open_tables import forget, head_of, lease, mend_hint, note_head, open_table, reading, require_lock
-from ddcore.io.delta.syncs import settle, sync_all
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.delta.tables import APP, add_actions, check_files, files_of, paths_of, state_of_table, table_at
 from ddcore.io.storage import store
@@ -114,7 +113,7 @@ def _commit(
             added, removed = [*files], sorted(live)
         if added or removed or is_other:
             change(head, added, removed, txn, carries, becomes=becomes if is_other else None)
-        settle(folder, since, head.version())
+        syncs.settle(folder, since, head.version())
         state = state_of_table(head, files_of(head))
         if added or removed or is_other:
             failpoint("after-table")
@@ -282,7 +281,7 @@ def _published(group: Sequence[Prepared], *, is_table: bool = True) -> list[Prep
     """Sync commits and give them their numbers; those for which these were free. ``is_table``: not the ledger."""
     done = []
     with reporting(group[0].folder if group else Path(), "commit to"):
-        sync_all([each.temporary for each in group], [])
+        syncs.sync_all([each.temporary for each in group], [])
     for each in group:
         with reading(each.folder, "commit to"):
             try:
@@ -294,7 +293,7 @@ def _published(group: Sequence[Prepared], *, is_table: bool = True) -> list[Prep
             if is_table:
                 failpoint("after-table")
     with reporting(group[0].folder if group else Path(), "commit to"):
-        sync_all([], [each.folder / LOG for each in done])
+        syncs.sync_all([], [each.folder / LOG for each in done])
     return done
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.base.errors import StorageError
+from ddcore.io.delta import syncs
 from ddcore.io.delta.column_types import column_text, columns, delta_schema, delta_type, row_type
 from ddcore.io.delta.deltalog import commit_file, has_commits, is_maintenance, newest_checkpoint, transaction_of
 from ddcore.io.delta.open_tables import (
@@ -31,7 +32,6 @@ from ddcore.io.delta.open_tables import (
     reading,
     require_lock,
 )
-from ddcore.io.delta.syncs import settle
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
@@ -84,7 +84,7 @@ def create(
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder)) if exists(folder) else None
         if stored == wanted:
-            settle(folder, 0, 0)  # the process that created it may have been killed before it did this
+            syncs.settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
         if stored is not None and not replace:
             raise StorageError(f"{folder} holds {column_text(stored)}, not {column_text(wanted)}", mend_hint(folder))
@@ -104,7 +104,7 @@ def create(
             storage_options=options_of(folder),
         )
         keep_open(folder, table)
-        settle(folder, 0 if stored is None else table.version(), table.version())
+        syncs.settle(folder, 0 if stored is None else table.version(), table.version())
         failpoint("after-begin" if is_ledger(folder) else "after-create")
 
 
@@ -123,7 +123,7 @@ def committed(folder: Place, txn: int, base: TableState | None) -> TableState | 
             version -= 1
         if version < since or transaction_of(folder, version, APP) != txn:
             return None
-        settle(folder, since, head.version())
+        syncs.settle(folder, since, head.version())
         return state_of_table(head, files_of(head))
 
 
@@ -254,7 +254,7 @@ def write_checkpoint(folder: Place, version: int) -> None:
     """Write a checkpoint of a table at one of its versions, so that entries of its log before that can be deleted."""
     require_lock()
     open_table(folder, version).create_checkpoint()
-    settle(folder, version, version)
+    syncs.settle(folder, version, version)
 
 
 def keep_removals(folder: Place, seconds: float) -> None:
@@ -268,7 +268,7 @@ def keep_removals(folder: Place, seconds: float) -> None:
             require_lock()
             table.alter.set_table_properties({_REMOVALS: wanted})
             table.update_incremental()
-            settle(folder, table.version(), table.version())
+            syncs.settle(folder, table.version(), table.version())
 
 
 def sources(paths: Sequence[Place], hint: str) -> Any:
