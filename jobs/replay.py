@@ -240,7 +240,7 @@ class _Replay:
 
         for name, schema in self.plan.inputs.items():
             if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class _Replay:
             return data_tests.check(self.tests, self.commits, gained, times, self.report.names, goes_on=goes_on)
         except BrokenTest:
             # An earlier attempt may have committed these very files.
-            if not (upcoming.is_known and is_committed(self.warehouse, upcoming.number)):
+            if not (upcoming.is_known and is_committed(self.ledger, upcoming.number)):
                 self.commits.discard(gained)
             raise
 
@@ -397,7 +397,7 @@ class _Replay:
         """
         # An earlier attempt of a known run may have committed tables.
         begun = upcoming.is_known or (self.commits is not None and self.commits.begun)
-        if begun and is_committed(self.warehouse, upcoming.number):
+        if begun and is_committed(self.ledger, upcoming.number):
             return
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last

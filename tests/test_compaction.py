@@ -28,6 +28,7 @@ from warehouses import logs_of, project_of, take_in
 from ddcore.base import lattice
 from ddcore.base.errors import DdError, UsageError
 from ddcore.io.delta import table_files, tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -50,7 +51,7 @@ def with_retention(project: Project, **settings: Any) -> Project:
 
 
 def ledger_of(project: Project) -> Ledger:
-    return Ledger.load(Warehouse(project.warehouse))
+    return Ledger.load(Warehouse(project.warehouse), Writer())
 
 
 def everything_named(project: Project) -> set[Path]:
@@ -526,7 +527,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
     assert merge is not None
     last = ledger.current_run()
     assert last is not None
-    state = merge.commit(last.run, before, last.run)
+    state = merge.commit(Writer(), last.run, before, last.run)
     fold(project, range(FOLDED, FOLDED + 2))
     assert ledger_of(project).since() == ((9,),)
     operations = [entry["operation"] for entry in DeltaTable(str(folder)).history()]
@@ -538,7 +539,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
 def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: Project, since: int | None) -> None:
     """Whoever follows the output saw its updates, and a compaction is none that they could see."""
     folder = local(mine.warehouse) / "outputs" / "counts"
-    log = ChangeLog(folder, load_plan(mine).outputs["counts"])
+    log = ChangeLog(folder, load_plan(mine).outputs["counts"], writer=Writer())
     tailer, ledger = Tailer(folder), ledger_of(mine)
     last = ledger.current_run()
     assert last is not None

@@ -24,6 +24,7 @@ from ddcore.base.errors import DataError, DdError, LateUpdate, LockHeld, Storage
 from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
 from ddcore.io.delta.deltalog import commit_file
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.logs.balance import Balance
 from ddcore.io.logs.changelog import ChangeLog
@@ -415,7 +416,7 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
     desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
-    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
+    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")}, writer=Writer())
     output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
 

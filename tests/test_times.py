@@ -32,6 +32,7 @@ from ddcore import reference
 from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
@@ -496,7 +497,7 @@ def closed_up_to(folder: Path, upper: times.Frontier) -> None:
     warehouse = Warehouse(folder / "warehouse")
     warehouse.create()
     nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     ledger.append(ingest_of_two_dims())
     run = RunRecord(
         ledger.next_run(), "ab12", time_of((0, 0)), time_of((0, 0)), "inline", 1, rounds=1, took=0.1, **nothing

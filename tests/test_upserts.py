@@ -19,6 +19,7 @@ from workshop import Workshop
 
 from ddcore.base.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
 from ddcore.cli.main import run_command
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import find_project
 from ddcore.io.project.times import time_of
@@ -769,7 +770,7 @@ def test_events_may_replace_a_history(desk: Desk) -> None:
 
 def test_with_several_dimensions_all_events_get_one_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path, PEOPLE, dims=("day", "revision"), keys={"edges": ("id",)})
-    log = ChangeLog(desk.log.folder, desk.schema, ("day", "revision"))
+    log = ChangeLog(desk.log.folder, desk.schema, ("day", "revision"), writer=Writer())
     first = table(desk, "a.csv", ["id", "name"], ("a", "x"), ("b", "x"))
     with pytest.raises(UsageError, match="all events get one time"):
         desk.ingest(first, form="upsert")

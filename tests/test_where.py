@@ -29,6 +29,7 @@ from ddcore.cli import diff, show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.delta.writer import Writer as TableWriter
 from ddcore.io.logs import changelog
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
@@ -45,7 +46,7 @@ def written(folder: Path, frame: pl.DataFrame, rng: random.Random) -> tuple[Chan
     """A log of these updates, in some files in any order."""
     dims = tuple(dims_of({"it": frame}))
     schema: Schema = {name: type_of(kind) for name, kind in frame.schema.items() if name not in (*dims, "diff")}
-    log, state = ChangeLog(folder, schema, dims), None
+    log, state = ChangeLog(folder, schema, dims, writer=TableWriter()), None
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=rng.randrange(1000))
     cuts = sorted(rng.randrange(len(frame) + 1) for _ in range(rng.randrange(3)))
     for number, (start, end) in enumerate(itertools.pairwise([0, *cuts, len(frame)])):
@@ -138,7 +139,7 @@ def unsorted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def many_versions(folder: Path, *, falling: bool) -> tuple[ChangeLog, TableState]:
     """A log of 2,000 rows in four versions, of which ten are changed in the last one, and ten are gone and back."""
-    log, state = ChangeLog(folder, parse_schema({"x": "int64", "town": "string"})), None
+    log, state = ChangeLog(folder, parse_schema({"x": "int64", "town": "string"}), writer=TableWriter()), None
     order = -1 if falling else 1
     parts = [pl.DataFrame({"x": [place * 500 + each for each in range(500)]}) for place in (0, 1, 2, 3)][::order]
     for version, part in enumerate(parts):
@@ -222,7 +223,7 @@ def test_memory_does_not_grow_with_the_rows(
     """Of 4,000 updates of 2,000 rows at most some pieces are in memory, and the files are gone afterwards."""
     monkeypatch.setattr(sorted_rows, "PIECE", 256)
     dice = random.Random(1)
-    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "v": "int64"})), None
+    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "v": "int64"}), writer=TableWriter()), None
     numbers = dice.sample(range(2000), 2000)
     for version in range(2):
         updates = [(number, number * 7 % 97, version, 1) for number in numbers]
@@ -241,7 +242,7 @@ def test_memory_does_not_grow_with_the_rows(
 
 
 def test_a_log_that_is_sorted_is_not_sorted_again(tmp_path: Path, small: list[int]) -> None:
-    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter())
     frame = pl.DataFrame({"k": [1] * 50 + [2] * 50, "s": [f"{n:03}" for n in range(100)], "version": 3, "diff": 1})
     state = log.append(frame, 1, base=None)
     rows = SortedRows(log, state, time_of(2), time_of(3))
@@ -281,7 +282,7 @@ def _next(flags: Iterator[bool], _: Output) -> bool:
 
 
 def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"})), None
+    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter()), None
     for version in range(4):
         frame = pl.DataFrame({"k": [version * 10, version * 10 + 5], "s": ["a", "b"], "version": version, "diff": 1})
         state = log.append(frame, version, base=state)
@@ -311,7 +312,7 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
 
 def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path, small: list[int]) -> None:
     del small
-    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter())
     keys = [None, None, None, *range(7)]  # in row groups of three: nulls, 0 to 2, 3 to 5, 6
     schema = dict.fromkeys(("k", "version", "diff"), pl.Int64()) | {"s": pl.String()}
     state = log.append(pl.DataFrame({"k": keys, "version": 0, "diff": 1, "s": "abc"}, schema), 0, base=None)
@@ -361,7 +362,7 @@ def test_what_cannot_fail_is_pushed(text: str, pushed: bool) -> None:
 
 def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
     """A text that is no number was there until version 1."""
-    log = ChangeLog(tmp_path / "log", parse_schema({"s": "string"}))
+    log = ChangeLog(tmp_path / "log", parse_schema({"s": "string"}), writer=TableWriter())
     frame = pl.DataFrame({"s": ["1", "x", "x"], "version": [0, 0, 1], "diff": [1, 1, -1]})
     state = log.append(frame, 1, base=None)
     condition = Condition("CAST(s AS bigint) > 0", log.schema, "where")
@@ -373,7 +374,7 @@ def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
 def test_conditions_on_dates_and_timestamps(tmp_path: Path) -> None:
     schema = parse_schema({"day": "date", "at": "timestamp"})
     rows = [(date(2026, 1, day), datetime(2026, 1, day, 12, tzinfo=UTC)) for day in (1, 2, 3)]
-    log = ChangeLog(tmp_path / "log", schema)
+    log = ChangeLog(tmp_path / "log", schema, writer=TableWriter())
     types = {name: kind.polars for name, kind in log.columns.items()}
     state = log.append(pl.DataFrame([(*row, 0, 1) for row in rows], schema=types, orient="row"), 1, base=None)
     for text, days in (

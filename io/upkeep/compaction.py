@@ -23,6 +23,7 @@ from ddcore.data.encoding import encode
 from ddcore.io.delta import commits, open_tables, tables
 from ddcore.io.delta.deltalog import COMPACTED
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Frontier, is_open
@@ -66,23 +67,23 @@ class Merge:
         """The rows of the files."""
         return sum(file.rows for file in self.files)
 
-    def commit(self, number: int, base: TableState, run: int) -> TableState:
+    def commit(self, writer: Writer, number: int, base: TableState, run: int) -> TableState:
         """Write the merged file and commit it in place of the others; return the table's new state.
 
         ``number`` is the transaction's. ``run`` is the partition that a file of state goes to. If the process is killed
         before the ledger has the state, the next command adopts the commit or reverts it.
         """
-        files = self._write_state(run) if self.is_state else self._write_log(number)
+        files = self._write_state(writer, run) if self.is_state else self._write_log(writer, number)
         frontier = () if self.is_state else self.frontier
         return commits.commit(
-            self.folder, files, number, base=base, without=[file.path for file in self.files],
+            writer, self.folder, files, number, base=base, without=[file.path for file in self.files],
             carries={COMPACTED: json.dumps(frontier)},
         )  # fmt: skip
 
     # --- state ---
 
-    def _write_state(self, run: int) -> list[AddedFile]:
-        schema = tables.schema_of(self.folder)
+    def _write_state(self, writer: Writer, run: int) -> list[AddedFile]:
+        schema = tables.schema_of(self.folder, writer)
         for file in self.files:
             datafile.verify(self.folder / file.path, open_tables.mend_hint(self.folder))
         rows = tables.scan(self.folder, self.files, schema, check=False)
@@ -135,8 +136,8 @@ class Merge:
 
     # --- logs ---
 
-    def _write_log(self, number: int) -> list[AddedFile]:
-        columns = tables.schema_of(self.folder)
+    def _write_log(self, writer: Writer, number: int) -> list[AddedFile]:
+        columns = tables.schema_of(self.folder, writer)
         schema = {name: kind for name, kind in columns.items() if name not in (*self.dims, "diff")}
         log = ChangeLog(self.folder, schema, self.dims)
         rows = log.scan_files(self.files)

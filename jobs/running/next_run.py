@@ -286,7 +286,8 @@ class Runs:
         needed: Mapping[str, TableState] = {
             name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
         }
-        return all(tables.is_kept(self.ledger.warehouse.table(name), state) for name, state in needed.items())
+        warehouse, writer = self.ledger.warehouse, self.ledger.writer
+        return all(tables.is_kept(warehouse.table(name), state, writer) for name, state in needed.items())
 
     def _check_range(self) -> None:
         """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
