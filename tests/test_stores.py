@@ -420,10 +420,10 @@ def test_a_damaged_table_is_refused_and_made_again(name: str, damage: str, shop:
 
 @pytest.mark.spark
 def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path, spark: Any) -> None:
-    log = ChangeLog(root / "state" / "ab12", SCHEMA, writer=Writer())
+    log = ChangeLog(root / "state" / "ab12", SCHEMA, writer=(writer := Writer()))
     log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
     ruin(root / "state" / "ab12")
-    damaged.set_aside(Writer(), log.folder)
+    damaged.set_aside(writer, log.folder)
     log.create(replace=True)
     log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None)
     for place, *_ in objects.entries(root / "state" / "ab12"):
@@ -437,7 +437,7 @@ def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path,
 def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has lost the lock without knowing; it writes nothing."""
     table = root / "state" / "ab12"
-    log = ChangeLog(table, SCHEMA, writer=Writer())
+    log = ChangeLog(table, SCHEMA, writer=(writer := Writer()))
     log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
     ruin(table)
     create = objects.create
@@ -449,7 +449,8 @@ def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytes
 
     monkeypatch.setattr(objects, "create", overtaken)
     with pytest.raises(StorageError, match="another process did at the same time"):
-        damaged.set_aside(Writer(), table)
+        damaged.set_aside(writer, table)
+    writer.forget(table)
     log.create(replace=True)
     assert log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None).rows == 1
 

@@ -223,7 +223,7 @@ class Workshop:
         base = self.base(start)
         project, log = self.copy(base), self.folder / f"{name}.log"
         before = contents(self.project(project))
-        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base))))
+        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base)), Writer()))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places, later = Counter[str](), set[tuple[str, int]]()
