@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.cache import remove_unused
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.delta import heads
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
@@ -26,7 +27,9 @@ _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
+def succeeding(
+    warehouse: Warehouse, command: str, tuning: Tuning = DEFAULT, *, refresh: bool = False
+) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger, which has the warehouse's writer. A command that fails before it called
     :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes left on
     this machine, and caches of other releases. ``refresh``: as for :meth:`Ledger.load`.
@@ -36,7 +39,7 @@ def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> 
     with warehouse.lock(command) as lock:
         if lock.dead is not None:
             heads.remove_left([warehouse.ledger, *(folder for _, folder in warehouse.tables())])
-        ledger = Ledger.load(warehouse, Writer(lock), refresh=refresh)
+        ledger = Ledger.load(warehouse, Writer(lock, tuning), refresh=refresh)
         try:
             yield lock, ledger
         except Exception:

@@ -82,7 +82,7 @@ def run(
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
-    with predecessor.succeeding(warehouse, "ddcore run", refresh=full_refresh) as (lock, ledger):
+    with predecessor.succeeding(warehouse, "ddcore run", project.tuning, refresh=full_refresh) as (lock, ledger):
         finished = unrecorded.finish(ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))

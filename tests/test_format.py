@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger.ledger import FORMAT, Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
 from ddcore.io.project.times import time_of
@@ -71,11 +71,8 @@ def test_the_doctor_reports_another_format(more: Path, dd: Command, description:
     assert contents(more) == before
 
 
-def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
-    ledger = Ledger.load(Warehouse(tmp_path), Writer())
+def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_seconds=-1)))
     for run in range(1, 60):
         ledger.append(IntentRecord(run, "ab12", time_of(0), time_of(3), 1, "inline"))
         ledger.append(FailureRecord(run, "ab12", time_of(0), time_of(3), "inline", "none"))

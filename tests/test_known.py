@@ -12,6 +12,7 @@ import pytest
 from ingesting import Desk
 
 from ddcore.base.errors import StorageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta import new_files
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.delta.writer import Writer
@@ -38,7 +39,7 @@ class History:
 
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
-        self.ledger = Ledger.load(Warehouse(folder / "warehouse"), Writer())
+        self.ledger = Ledger.load(Warehouse(folder / "warehouse"), Writer(tuning=Tuning(ledger_files=3)))
         self.files, self.live, self.past = dict[str, Content](), list[int](), list[Content]()
         (folder / "data").mkdir()
 
@@ -126,8 +127,7 @@ def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[An
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_MERGED", 3)
+def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     history, recognised = History(seed, tmp_path, dims), 0

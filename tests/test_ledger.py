@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from places import local
 
 from ddcore.base.errors import StorageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
     FailureRecord,
@@ -231,11 +231,10 @@ def long_ledger(warehouse: Warehouse, records: int) -> None:
         Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
 
 
-def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_MERGED", 4)
+def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
-        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_files=4))).append(ingest(number, number, number))
         digits, rest = 0, number
         while rest:
             digits, rest = digits + rest % 4, rest // 4
@@ -290,13 +289,12 @@ def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -
     assert [record.number for record in again.waiting()] == [2, 3, 4, 5, 6], "a refresh may end before the last run did"
 
 
-def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 20)
     assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 20, "somebody may just have opened the table"
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
     for number in range(21, 33):
-        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_seconds=-1))).append(ingest(number, number, number))
     assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 2
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
 
@@ -315,14 +313,13 @@ def test_files_are_kept_an_hour_after_their_merge_however_old_they_are(tmp_path:
     assert [record.number for record in reader.ingests()] == list(range(1, 16))
 
 
-def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path) -> None:
     """Its files were merged and deleted since: it goes on, and sees what it saw when it began."""
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 40)
     slow, with_index, doctor = Ledger.load(warehouse), Ledger.load(warehouse), Ledger.load(warehouse)
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
     for number in range(41, 49):
-        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_seconds=-1))).append(ingest(number, number, number))
     assert [record.number for record in slow.ingests()] == list(range(1, 41))
     assert list(with_index.ingest_index("edges").numbers.values()) == list(range(1, 41))
     doctor.check()
@@ -404,13 +401,12 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     assert [record.number for record in ledger.waiting()] == [3]
 
 
-def test_the_summary_says_what_all_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_says_what_all_records_say(tmp_path: Path) -> None:
     """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
-    monkeypatch.setattr(ledger_module, "_MERGED", 3)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    ledger, records = Ledger.load(Warehouse(tmp_path), Writer()), list[Record]()
+    ledger, records = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=3))), list[Record]()
     for _ in range(60):
         record = _next_record(rng, ledger, records)
         ledger.append(record)

@@ -23,12 +23,12 @@ from ddcore import reference
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.base.lattice import frontier, le
 from ddcore.base.schema import parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.delta import commits, new_files, tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
-from ddcore.io.logs import restatement
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
@@ -414,6 +414,7 @@ class Inputs:
         self.project = Project(
             root=folder, program="program.py:program", warehouse=folder / "warehouse",
             inputs={"edges": parse_schema({"src": "int64"})}, dims=dims,
+            tuning=Tuning(restated_rows=3),
         )  # fmt: skip
         self.log = ChangeLog(Warehouse(self.project.warehouse).input("edges"), self.project.inputs["edges"], dims)
         self.held: History = Counter()
@@ -546,10 +547,9 @@ class Inputs:
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["one", "two"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 5))])
 def test_random_restatements_hold_what_the_naive_evaluator_holds(
-    tmp_path: Path, seed: int, dims: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, dims: tuple[str, ...]
 ) -> None:
     print(f"seed {seed}")
-    monkeypatch.setattr(restatement, "_MOST_ROWS", 3)
     inputs = Inputs(tmp_path, random.Random(seed), dims)
     inputs.try_ingest("ingest")
     for _ in range(20):

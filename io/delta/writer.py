@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.storage.warehouse import Lock
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class Writer:
 
     It is made where the lock is taken, and handed to all that commits. No other process commits meanwhile, so each
     table is opened once, and then updated by this process's own commits. ``lease``: the lock, where it can expire: in
-    an object store. ``group``: the commits that are made together (:func:`ddcore.io.delta.commits.together`).
+    an object store. ``tuning``: of the project. ``group``: the commits that are made together
+    (:func:`ddcore.io.delta.commits.together`).
 
     Without a lock: for tables that no other process knows, such as those of a temporary warehouse.
     """
 
-    def __init__(self, lock: Lock | Lease | None = None) -> None:
+    def __init__(self, lock: Lock | Lease | None = None, tuning: Tuning = DEFAULT) -> None:
+        self.tuning = tuning
         self.lease = None if isinstance(lock, Lock) else lock
         self.group: Group | None = None
         self._tables: dict[Place, DeltaTable] = {}

@@ -81,8 +81,7 @@ FORMAT = 1  # of the whole warehouse: docs/storage.md says when it rises
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
-_MERGED = 16  # files merged into one
-_LARGEST = _MERGED**3  # rows of a file: reading one of them checks the bytes of the whole file
+_LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _ROW_GROUP = 64  # rows that are decoded together
 _PORTION = 64  # rows read at once, backwards
 _FEW = 64  # rows of open ingests that the summary names
@@ -94,8 +93,7 @@ _SETTINGS = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 10 seconds",
 }
-_KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
-_KEPT_LEAST = 20  # the same where there are more than so many files:
+_KEPT_LEAST = 20  # seconds that a file is kept after its merge where there are more than so many files:
 _KEPT_FILES = 64
 _NOTES = (FOOTER, LABELS, RUNS)
 _ROW = "ddcore.row"  # in commitInfo: the row that the commit adds, as JSON
@@ -789,7 +787,9 @@ class Ledger:
 
         folder = self.warehouse.ledger
         spans = [_span(path) for path in self._files]
-        width = row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1)
+        width = (
+            row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1, self.owner.tuning.ledger_files)
+        )
         first = row.entry + 1 - width
         # A file of all rows, for the reasons above, may end anywhere.
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
@@ -855,7 +855,7 @@ class Ledger:
         replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
         for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
             for place, (at, path) in enumerate(sorted(ages, reverse=True)):
-                if time.time() - at > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
+                if time.time() - at > (self.owner.tuning.ledger_seconds if place < _KEPT_FILES else _KEPT_LEAST):
                     store.delete(path)
                     failpoint("after-sweep")
 
@@ -898,13 +898,13 @@ def _notes_of(rows: Sequence[_Entry]) -> dict[str, str]:
     return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {}), **({RUNS: runs} if runs else {})}
 
 
-def _width(rows: int) -> int:
-    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it, up
-    to ``_LARGEST``.
+def _width(rows: int, merged: int) -> int:
+    """How many of the newest rows one file gets when there are ``rows``: the greatest power of ``merged`` that divides
+    it, up to ``_LARGEST``.
     """
     width = 1
-    while width < _LARGEST and rows % (width * _MERGED) == 0:
-        width *= _MERGED
+    while width < _LARGEST and rows % (width * merged) == 0:
+        width *= merged
     return width
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
 from ddcore.base.schema import Schema, Type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
@@ -37,7 +38,6 @@ __all__ = ["ChangeLog", "Time"]
 _INT64 = Type("int64")
 _FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
 _ROW_GROUP = 1 << 20  # rows: a dictionary of values serves more rows than in small groups
-_SORTED_GROUP = 1 << 18  # rows, where they are sorted: a condition reads few row groups
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -62,6 +62,7 @@ class ChangeLog:
     schema: Schema
     dims: tuple[str, ...] = ("version",)
     writer: Writer | None = field(default=None, compare=False, repr=False)
+    tuning: Tuning = field(default=DEFAULT, compare=False, repr=False)
 
     @property
     def _owner(self) -> Writer:
@@ -106,7 +107,7 @@ class ChangeLog:
         The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
         another process. O(n log n), O(n) for updates in time order.
         """
-        return self.write_table(stem, self.table(updates.rechunk()), _SORTED_GROUP, unsynced)
+        return self.write_table(stem, self.table(updates.rechunk()), self.tuning.group_rows, unsynced)
 
     def table(self, updates: pl.DataFrame) -> pa.Table:
         """Updates in Arrow, sorted by time. In the chunks that they come in, if they are at one time."""

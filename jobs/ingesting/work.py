@@ -125,7 +125,9 @@ class Work:
         project, settings, self.name = reader.project, reader.settings, reader.name
         self.settings, self._asked, self._given, self._committing = settings, asked, labels, False
         self._ignored, self.rules = tuple(project.ignored.get(self.name, ())), reader.update_rules(ledger)
-        self.log = ChangeLog(ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims, ledger.writer)
+        self.log = ChangeLog(
+            ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims, ledger.writer, project.tuning
+        )
         self.base = ledger.input_table(self.name)
         index = ledger.ingest_index(self.name)
         # An ingest after one whose rows repeat says that they do; and all digests have one key.
