@@ -137,6 +137,7 @@ class _Compaction:
 
     def __init__(self, project: Project, ledger: Ledger, since: Time | None, *, everything: bool = True) -> None:
         self.retention, self.dims, self.ledger, self.everything = project.retention, project.dims, ledger, everything
+        self.piece = project.tuning.merge_rows
         self.room = None if project.memory is None else rows_within(project.memory)
         ledger.check_dims(project.dims)
         self.last = ledger.current_run()
@@ -233,7 +234,9 @@ class _Compaction:
                 continue  # the next run mends what one that was given up committed
             files = live_files(folder, state, self.ledger.writer)
             if part == "state":
-                merge = state_merge(folder, files, self.dims, upper, everything=self.everything, room=self.room)
+                merge = state_merge(
+                    folder, files, self.dims, upper, everything=self.everything, room=self.room, piece=self.piece
+                )
             else:
                 reads = part == "outputs" or plain in inputs  # an input that no run has read is open at all times
                 closed = upper if reads else nothing_closed(self.dims)

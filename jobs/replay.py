@@ -78,7 +78,7 @@ def run(
     warehouse.check()
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
-    request = Request(first, last, full_refresh, corrections, project.memory)
+    request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()

@@ -27,6 +27,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore.base import lattice
 from ddcore.base.errors import DdError, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta import table_files, tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
@@ -88,11 +89,11 @@ def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monke
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
     monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
-    monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
+    tuning = Tuning(merge_rows=rng.choice([2, 4 << 20]))
     monkeypatch.setattr(run_writer, "GROUP", 4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
-    project = with_retention(project_of(tmp_path / "project", drawn))
+    project = replace(with_retention(project_of(tmp_path / "project", drawn)), tuning=tuning)
     ends = sorted(set(folding.grid(drawn.frames)))
     last = tuple(max(axis) for axis in zip(*ends, strict=True))
     since: Any = ()

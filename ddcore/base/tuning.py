@@ -48,6 +48,10 @@ class Tuning:
     sample_rows: int = _setting(1 << 16, "updates", "the first of a log, which tell where the first rows end")
     sample_margin: int = _setting(4, "times", "so many times the wanted rows are looked for, as some cancel")
     block_rows: int = _setting(4096, "rows", "of each temporary file, that are merged at once")
+    merge_rows: int = _setting(4 << 20, "updates", "of state that a compaction merges at once, in ranges of keys")
+    value_bytes: int = _setting(
+        50, "bytes", "that a fold takes for each value of an update: by this a window is cut where memory is set"
+    )
     ledger_files: int = _setting(16, "files", "of the ledger that one append merges into one", least=2)
     ledger_seconds: float = _setting(
         3600, "seconds", "a merged file of the ledger stays, for readers that opened it before", least=-1

@@ -19,6 +19,7 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
+from ddcore.base.tuning import DEFAULT
 from ddcore.data.encoding import encode
 from ddcore.io.delta import commits, open_tables, tables
 from ddcore.io.delta.deltalog import COMPACTED
@@ -37,7 +38,6 @@ from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
 
-_PIECE = 4 << 20  # rows of state that are merged in memory at once
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
 _INT64, _INT32 = 2**63, 2**31
 
@@ -55,7 +55,7 @@ class Merge:
     dims: tuple[str, ...]
     frontier: Frontier
     is_due: bool
-    piece: int | None = None
+    piece: int = DEFAULT.merge_rows
 
     @property
     def is_state(self) -> bool:
@@ -103,8 +103,7 @@ class Merge:
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
         """Ranges [lo, hi) of key codes with about ``piece`` rows each."""
-        piece = self.piece or _PIECE
-        cuts = self._cuts(piece) if self.rows > piece else []
+        cuts = self._cuts(self.piece) if self.rows > self.piece else []
         bounds = [None, *cuts, None]
         yield from pairwise(bounds)
 
@@ -189,10 +188,10 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 
 def state_merge(
     folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool,
-    room: int | None = None,
+    room: int | None = None, piece: int = DEFAULT.merge_rows,
 ) -> Merge | None:  # fmt: skip
     """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more. ``room``: for how
-    many rows there is memory; None for any number.
+    many rows there is memory; None for any number. At most ``piece`` are merged at once.
 
     Files that another program wrote are always among them: their rows may be in any order.
     """
@@ -200,7 +199,7 @@ def state_merge(
     chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY // 2)
     chosen += [file for file in foreign if file not in chosen]
     is_due = everything or bool(foreign) or len(chosen) >= MANY
-    return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or _PIECE, _PIECE)) if chosen else None
+    return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or piece, piece)) if chosen else None
 
 
 def log_merge(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.intent import give_up
@@ -42,7 +43,6 @@ __all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
 REWRITE, APPEND = "rewrite", "append"
 CORRECTIONS = (REWRITE, APPEND)
 _REFRESH = "ddcore run --full-refresh"
-_PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
 
 
 class Known(Protocol):
@@ -65,7 +65,7 @@ class Known(Protocol):
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
-    ``memory``: the bytes in which a fold should find room.
+    ``memory``: the bytes in which a fold should find room; ``value_bytes``: those that each value of an update takes.
     """
 
     first: Time | None = None
@@ -73,6 +73,7 @@ class Request:
     refresh: bool = False
     corrections: str | None = None
     memory: int | None = None
+    value_bytes: int = DEFAULT.value_bytes
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,10 @@ class Runs:
         """
         if self.request.memory is None:
             return last
-        values, room = self._values(Window(lower, close(lower, last)), last), self.request.memory / _PER_VALUE
+        values, room = (
+            self._values(Window(lower, close(lower, last)), last),
+            self.request.memory / self.request.value_bytes,
+        )
         taken, end = 0.0, None
         for first, number in sorted(values.items()):
             taken += number
