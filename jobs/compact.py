@@ -95,7 +95,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
-        with predecessor.succeeding(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
+        with predecessor.writing(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
             finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
             stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()

@@ -21,13 +21,13 @@ from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
 
-__all__ = ["finished", "given_up", "note_unfinished", "succeeding", "tell"]
+__all__ = ["finished", "given_up", "note_unfinished", "tell", "writing"]
 
 _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(
+def writing(
     warehouse: Warehouse, command: str, tuning: Tuning = DEFAULT, *, refresh: bool = False
 ) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger, which has the warehouse's writer. A command that fails before it called

@@ -67,7 +67,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    with predecessor.succeeding(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
+    with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
         intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
         finished = unrecorded.finish(ledger)

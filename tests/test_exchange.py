@@ -29,7 +29,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements
-from ddcore.io.state.state import open_worker, write_gains
+from ddcore.io.state.state import open_worker, write_result
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange
 from ddcore.operators import tree
@@ -226,7 +226,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
         for name, rows in frames.items():
             worker.feed(name, batch_of(rows, plan.inputs[name], dims, name))
         worker.run()
-        gained = write_gains(plan, worker, stored, "0")
+        gained = write_result(plan, worker, stored, "0")
         for name in {*gained.files, *(n for n in versions if n.startswith("state/") and layouts[n][1])}:
             folder, files, base = warehouse.table(name), gained.files.get(name, []), versions.get(name)
             if name.startswith("state/"):

@@ -24,7 +24,7 @@ from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecor
 from ddcore.io.logs.digests import Digest
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, greatest, least, time_of
-from ddcore.io.sources.known import Earlier, Known, Seen, find_earlier, stored
+from ddcore.io.sources.known import AlreadyIngested, IngestHistory, SourceIdentity, find_earlier, stored
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
 
@@ -58,16 +58,18 @@ class History:
             **(start or {}),
         }
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[SourceIdentity]:
         """Some sources, as an ingest reads them; now and then those of an earlier one as one source or as two."""
         rng = self.rng
         if self.past and rng.random() < 0.2:
             past, cut = rng.choice(self.past), rng.choice([0, 1])
             parts = [dict(list(past.items())[:cut]), dict(list(past.items())[cut:])]
-            return [Seen(f"data/part-{n}", f"data/part-{n}", False, part) for n, part in enumerate(parts) if part]
+            return [
+                SourceIdentity(f"data/part-{n}", f"data/part-{n}", False, part) for n, part in enumerate(parts) if part
+            ]
         names = rng.sample(sorted(self.files), min(len(self.files), rng.choice([1, 1, 2, 3])))
         member = rng.random() < 0.3
-        return [Seen(name, name, member, self.files[name]) for name in names]
+        return [SourceIdentity(name, name, member, self.files[name]) for name in names]
 
     def change_files(self) -> None:
         rng = self.rng
@@ -79,10 +81,10 @@ class History:
         start = self.files.get(name) if kind == "itself grown" else old if kind in ("grown", "copy") else None
         self.files[name] = dict(old) if kind == "copy" and old else self.content(start)
 
-    def ingest(self, sources: Sequence[Seen]) -> None:
+    def ingest(self, sources: Sequence[SourceIdentity]) -> None:
         """Take in what is not known of these sources, as an ingest does."""
         rng, number, columns = self.rng, self.ledger.next_ingest(), self.rng.choice([*COLUMNS, COLUMNS[1], COLUMNS[1]])
-        known = Earlier(self.ledger.ingests("edges"), self.folder, columns).recognise(sources, number)
+        known = IngestHistory(self.ledger.ingests("edges"), self.folder, columns).recognise(sources, number)
         fresh = [one for one in sources if one.name not in known or known[one.name].part is not None]
         own = {time for one in fresh for time in one.digests if not holds(known.get(one.name), time)}
         if not own:
@@ -113,14 +115,14 @@ class History:
         self.live.remove(number)
 
 
-def holds(known: Known | None, time: Time) -> bool:
+def holds(known: AlreadyIngested | None, time: Time) -> bool:
     """Whether the log has the rows of a source at a time."""
     if known is None or known.part is None:
         return False
     return time <= known.part if isinstance(known.part, Time) else time in known.part
 
 
-def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[Any]:
+def judgement(earlier: IngestHistory, sources: Sequence[SourceIdentity], number: int) -> list[Any]:
     """All that an ingest learns of its sources from the earlier ones."""
     others = [(earlier.other_rows(source), earlier.beginning(source)) for source in sources]
     return [earlier.recognise(sources, number), others]
@@ -142,7 +144,7 @@ def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path) -> None
         for _ in range(8):
             sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
             actual = judgement(find_earlier(ledger, index, sources, tmp_path, columns), sources, 99)
-            assert actual == judgement(Earlier(every, tmp_path, columns), sources, 99)
+            assert actual == judgement(IngestHistory(every, tmp_path, columns), sources, 99)
             recognised += any(one.number != 99 for one in actual[0].values())
         history.ingest(sources)
         if len(history.live) > 4 and history.rng.random() < 0.2:

@@ -352,16 +352,16 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its position is that of the rows that were read, so that the other rows come with the next ingest."""
-    from ddcore.jobs.ingesting.judgement import Judgement
+    from ddcore.jobs.ingesting.judgement import SourceChecks
 
-    real = Judgement.judge
+    real = SourceChecks.run
 
-    def late(self: Judgement, *arguments: Any, **options: Any) -> None:
+    def late(self: SourceChecks, *arguments: Any, **options: Any) -> None:
         real(self, *arguments, **options)
         csv(tmp_path, "1.csv", "1,2", "3,4")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Judgement, "judge", late)
+        patch.setattr(SourceChecks, "judge", late)
         assert desk.ingest(csv(tmp_path, "1.csv", "1,2"), form="snapshot").plus == 1
     report = desk.ingest(str(tmp_path / "1.csv"), form="snapshot")
     assert (report.nothing_new, report.plus) == (False, 1)

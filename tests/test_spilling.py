@@ -506,7 +506,7 @@ with using(session._spilling), fold_errors():
     for frame in frames():
         worker.feed("calls", batch_of(frame, worker.plan.inputs["calls"], ("version",), "calls"))
     worker.run()
-    for _ in worker.harvest():
+    for _ in worker.new_updates():
         pass
 log = output_frame(worker.state.outputs["n"], worker.plan.outputs["n"], ("version",))
 digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()

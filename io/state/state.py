@@ -19,7 +19,7 @@ from ddcore.io.logs.updates import accumulate_counts, merge_counts
 from ddcore.io.project.times import Time
 from ddcore.io.state import arrangements
 from ddcore.io.state.arrangements import Span
-from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
@@ -28,7 +28,7 @@ from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_result"]
 
 Spans = Mapping[int, Span]
 
@@ -104,7 +104,7 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Sorted
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
 
 
-def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> Gained:
+def write_result(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> FoldResult:
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
@@ -114,12 +114,14 @@ def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges
         return _write_gains(plan, worker, stored, part, unsynced, merges=merges)
 
 
-def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, merges: bool) -> Gained:
+def _write_gains(
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, merges: bool
+) -> FoldResult:
     state = worker.state
-    gained = Gained(rounds=state.rounds, groups=state.groups)
+    gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
-    for arrangement, run in worker.harvest():
+    for arrangement, run in worker.new_updates():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
         gained.files |= _measured(

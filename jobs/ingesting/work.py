@@ -16,7 +16,7 @@ from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
-from ddcore.io.ledger.records import Source as TakenSource
+from ddcore.io.ledger.records import Source as IngestedSource
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.project import Project
@@ -28,7 +28,7 @@ from ddcore.io.sources.row_checks import Rules
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
-from ddcore.jobs.ingesting.judgement import Judgement, Listener
+from ddcore.jobs.ingesting.judgement import Listener, SourceChecks
 from ddcore.jobs.ingesting.labels import Naming
 from ddcore.jobs.ingesting.notes import ignored_notes, left_out, repeat_note, shown_count, sweep_note
 from ddcore.jobs.ingesting.report import IngestReport
@@ -105,10 +105,10 @@ class Reader(ABC):
         """The digest of what was read of each source that has a position."""
         raise NotImplementedError
 
-    def taken(self, work: Work, part: Part) -> tuple[TakenSource, ...]:
+    def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources for the record."""
         return tuple(
-            TakenSource(identity(one, self.project.root), stored(digest, work.intake.key), place)
+            IngestedSource(identity(one, self.project.root), stored(digest, work.intake.key), place)
             for (one, place), digest in zip(work.positions, self.digests(part), strict=True)
         )
 
@@ -134,7 +134,7 @@ class Work:
         newest = ledger.ingests_at(index, [*index.numbers][-1:])
         key = tuple(project.keys.get(self.name, ()))
         repeats = any(record.repeats for record in newest)
-        self.judgement = Judgement(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
+        self.judgement = SourceChecks(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
         # A restatement says itself which rows the log holds already.
         self.index = IngestIndex() if reader.again else index
         self.former = self.index.former_columns(self.rules.schema)
@@ -163,9 +163,7 @@ class Work:
             reader.is_new = reader.keeps_positions or changes is None or not changes.times.is_empty()
         if not reader.is_new:
             return self._report(part, reader.ingest, nothing_new=True)
-        self.judgement.judge(
-            part, self.layouts, self.intake, checks_counts=reader.checks_counts, has_key=reader.has_key
-        )
+        self.judgement.run(part, self.layouts, self.intake, checks_counts=reader.checks_counts, has_key=reader.has_key)
         self._name(part)
         taken = reader.taken(self, part)
         if self.judgement.repeated is not None:
@@ -229,7 +227,7 @@ class Work:
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part, sources: tuple[TakenSource, ...]) -> None:
+    def _commit(self, part: Part, sources: tuple[IngestedSource, ...]) -> None:
         self.tell("committing")
         self._committing = True
         replaced = self.judgement.replacement
