@@ -22,7 +22,7 @@ from ddcore.base.errors import FoldError
 from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
 from ddcore.engine.profile import OUTSIDE, Cost, Heat, Profile
-from ddcore.engine.queues import consolidated
+from ddcore.engine.queues import sorted_by_key
 from ddcore.engine.worker import Worker
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
@@ -268,7 +268,7 @@ def test_packed_batches_answer_as_wide_ones() -> None:
     columns = [rng.integers(-50, 50, n), rng.integers(0, 9, n), rng.integers(0, 1 << 20, n)]
     arrangement = Arrangement(0, 0, {"k": INT64, "v": INT64}, ("k",), ("version",), "f", 0)
     updates = Batch([columns[0], columns[2]], [columns[1]], np.ones(n, dtype=np.int64))
-    packed = consolidated(arrangement, [updates])
+    packed = sorted_by_key(arrangement, updates)
     assert isinstance(packed, PackedBatch)
     wide = packed.widen()
     assert np.array_equal(packed.versions(), wide.versions()) and np.array_equal(packed.sample(31), wide.sample(31))

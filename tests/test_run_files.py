@@ -26,7 +26,7 @@ from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
 from ddcore.kernels import blocks
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch
 from ddcore.traces.trace import Keys, gather
 
 SEEDS = int(os.environ.get("DDCORE_RUN_FILES", "40"))
@@ -59,7 +59,7 @@ def value_of(kind: Type, number: int) -> Any:
     }.get(kind.name, small if kind.name != "decimal" else Decimal(small % 10_000) / 10)  # fmt: skip
 
 
-def drawn(seed: int) -> tuple[Layout, SortedBatch]:
+def drawn(seed: int) -> tuple[Layout, ColumnBatch]:
     """A layout with some columns and a run with some rows."""
     rng = random.Random(seed)
     kinds = {f"c{number}": rng.choice(KINDS) for number in range(rng.randint(1, 4))}
@@ -76,7 +76,7 @@ def drawn(seed: int) -> tuple[Layout, SortedBatch]:
     return (layout, run) if len(run) else drawn(seed + 1)  # the rows may have cancelled
 
 
-def frame_of(run: SortedBatch, layout: Layout) -> pl.DataFrame:
+def frame_of(run: ColumnBatch, layout: Layout) -> pl.DataFrame:
     """The rows of a run as a table has them."""
     words = [run.codes, *run.words] if layout.direct else list(run.words)
     names = [*([layout.key[0]] if layout.direct else []), *layout.stored]
@@ -85,8 +85,8 @@ def frame_of(run: SortedBatch, layout: Layout) -> pl.DataFrame:
     return pl.DataFrame(columns + [pl.Series(name, values) for name, values in numbers]).select(list(layout.columns))
 
 
-def columns_of(run: SortedBatch) -> np.ndarray:
-    return np.stack([run.codes, *run.words, *run.times, run.diffs])
+def columns_of(run: ColumnBatch) -> np.ndarray:
+    return run.table
 
 
 @pytest.mark.parametrize("number", range(SEEDS))

@@ -79,7 +79,7 @@ def waiting_of(
     for arrangement in plan.arrangements:
         loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index))
         if loaded:
-            held[arrangement.index] = concatenate([arrangement.batch_of(run) for run in loaded])
+            held[arrangement.index] = concatenate([arrangement.keyed.batch_of(run) for run in loaded])
     for block in plan.blocks:
         if block.output is not None:
             times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]))
@@ -95,7 +95,7 @@ def _span(spans: Spans | None, arrangement: int) -> Span:
 def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span)
     for run in runs:
-        run.load_all()
+        run.widen()
     return runs
 
 
@@ -134,7 +134,7 @@ def _write_gains(
     for index, batch in state.held.items():
         arrangement = plan.arrangements[index]
         run = state.keyed(arrangement, batch)
-        state.require_int64(arrangement, run)
+        state.require_int64(arrangement.keyed, run)
         place = held_table(arrangement)
         gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, unsynced))
     for name in plan.outputs:
@@ -174,13 +174,13 @@ def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> di
 
 def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
     """All updates of an output; where memory is limited in portions, of which each becomes a file."""
-    spill = spilling.current()
-    if spill is None or sum(map(len, batches)) <= spill.rows:
+    rows = spilling.current().rows
+    if sum(map(len, batches)) <= rows:
         yield batches
         return
     for batch in batches:
-        for start in range(0, len(batch), spill.rows):
-            yield [batch.take(slice(start, start + spill.rows))]
+        for start in range(0, len(batch), rows):
+            yield [batch.take(slice(start, start + rows))]
 
 
 def _write_run(

@@ -34,7 +34,7 @@ from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import reporting
 from ddcore.io.upkeep.retention import MANY
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
 
@@ -155,7 +155,7 @@ def run_of(frame: pl.DataFrame, layout: Layout) -> SortedBatch:
     words = [encode(frame[name], kind) for name, kind in layout.schema.items()]
     codes, diffs = (frame[name].to_numpy() for name in (CODE, "diff"))
     none = np.empty((0, len(frame)), np.int64)
-    return SortedBatch(codes, np.stack(words) if words else none, none, diffs)
+    return ColumnBatch(codes, np.stack(words) if words else none, none, diffs)
 
 
 def consolidated(rows: pl.LazyFrame, dims: Sequence[str], frontier: Frontier) -> pl.DataFrame:

@@ -77,9 +77,9 @@ def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
 
 def _frames(fold: Fold, log: ChangeLog, state: TableState | None, columns: list[str]) -> Iterator[pl.DataFrame]:
     """These columns of an input's updates in the window."""
-    spill = spilling.current()
-    if spill is not None:
-        for frame in _portions(fold, log, state, spill.rows):
+    memory = spilling.current()
+    if memory.is_limited:
+        for frame in _portions(fold, log, state, memory.rows):
             yield log.collect(frame.select(columns))
         return
     frame = log.window(fold.window, state).select(columns)
