@@ -78,11 +78,11 @@ def run(
     warehouse.check()
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
-    request = Request(first, last, full_refresh, corrections, project.memory)
+    request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
-    with predecessor.writing(warehouse, "ddcore run", refresh=full_refresh) as (lock, ledger):
+    with predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh) as (lock, ledger):
         finished = unrecorded.finish(ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
@@ -240,7 +240,7 @@ class _Replay:
 
         for name, schema in self.plan.inputs.items():
             if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class _Replay:
             return data_tests.check(self.tests, self.commits, gained, times, self.report.names, is_last=not has_more)
         except BrokenTest:
             # An earlier attempt may have committed these very files.
-            if not (upcoming.is_resumed and is_committed(self.warehouse, upcoming.number)):
+            if not (upcoming.is_resumed and is_committed(self.ledger, upcoming.number)):
                 self.commits.discard(gained)
             raise
 
@@ -397,7 +397,7 @@ class _Replay:
         """
         # An earlier attempt of a known run may have committed tables.
         begun = upcoming.is_resumed or (self.commits is not None and self.commits.begun)
-        if begun and is_committed(self.warehouse, upcoming.number):
+        if begun and is_committed(self.ledger, upcoming.number):
             return
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last

@@ -12,8 +12,10 @@ import pytest
 from ingesting import Desk
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import new_files, open_tables
+from ddcore.base.tuning import Tuning
+from ddcore.io.delta import new_files
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger import records
 from ddcore.io.ledger.ingest_index import FOOTER
@@ -37,7 +39,7 @@ class History:
 
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
-        self.ledger = Ledger.load(Warehouse(folder / "warehouse"))
+        self.ledger = Ledger.load(Warehouse(folder / "warehouse"), Writer(tuning=Tuning(ledger_files=3)))
         self.files, self.live, self.past = dict[str, Content](), list[int](), list[Content]()
         (folder / "data").mkdir()
 
@@ -127,28 +129,26 @@ def judgement(earlier: IngestHistory, sources: Sequence[SourceIdentity], number:
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_MERGED", 3)
+def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     history, recognised = History(seed, tmp_path, dims), 0
-    with open_tables.kept_open():
-        for _ in range(25):
-            for _ in range(3):
-                history.change_files()
-            ledger = Ledger.load(Warehouse(tmp_path / "warehouse"))
-            index, every = ledger.ingest_index("edges"), list(ledger.ingests("edges"))
-            assert list(index.numbers.values()) == [record.number for record in every]
-            assert set(index.columns) == {record.columns for record in every}
-            assert index.plus >= sum(plus for record in every for plus, _ in record.counts.values())
-            for _ in range(8):
-                sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
-                actual = judgement(find_earlier(ledger, index, sources, tmp_path, columns), sources, 99)
-                assert actual == judgement(IngestHistory(every, tmp_path, columns), sources, 99)
-                recognised += any(one.number != 99 for one in actual[0].values())
-            history.ingest(sources)
-            if len(history.live) > 4 and history.rng.random() < 0.2:
-                history.undo()
+    for _ in range(25):
+        for _ in range(3):
+            history.change_files()
+        ledger = Ledger.load(Warehouse(tmp_path / "warehouse"))
+        index, every = ledger.ingest_index("edges"), list(ledger.ingests("edges"))
+        assert list(index.numbers.values()) == [record.number for record in every]
+        assert set(index.columns) == {record.columns for record in every}
+        assert index.plus >= sum(plus for record in every for plus, _ in record.counts.values())
+        for _ in range(8):
+            sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
+            actual = judgement(find_earlier(ledger, index, sources, tmp_path, columns), sources, 99)
+            assert actual == judgement(IngestHistory(every, tmp_path, columns), sources, 99)
+            recognised += any(one.number != 99 for one in actual[0].values())
+        history.ingest(sources)
+        if len(history.live) > 4 and history.rng.random() < 0.2:
+            history.undo()
     assert recognised > 5, "else this test shows nothing"
 
 
@@ -159,11 +159,10 @@ def remember(desk: Desk, ingests: int) -> None:
     """Add ingests of other sources to the ledger until there are so many. The input's table stays as it is."""
     (first,) = desk.records()
     key = first.sources[0].digest.partition(":")[0]
-    with open_tables.kept_open():
-        ledger = desk.ledger
-        for number in range(2, ingests + 1):
-            source = Source(f"data/{number}.parquet", f"{key}:{random.getrandbits(128):x}")
-            ledger.append(replace(first, number=number, sources=(source,)))
+    ledger = desk.ledger
+    for number in range(2, ingests + 1):
+        source = Source(f"data/{number}.parquet", f"{key}:{random.getrandbits(128):x}")
+        ledger.append(replace(first, number=number, sources=(source,)))
 
 
 class Reads:

@@ -21,8 +21,8 @@ from polars.testing import assert_frame_equal
 from real_data import at, shared_data
 from trams import Command
 
-import ddcore.io.sources.snapshots
 from ddcore.base.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.project.times import time_of
 from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import IngestSettings, ingest
@@ -92,9 +92,8 @@ def test_every_version_holds_its_snapshot(
         contents = random_contents(rng, rng.randint(1, 9))
         folder = tmp_path / str(seed)
         folder.mkdir()
-        desk = Desk(folder, SCHEMA, engine)
+        desk = Desk(folder, SCHEMA, engine, tuning=Tuning(snapshot_rows=rng.choice([1, 10, 1 << 20])))
         files = [write(folder, f"{number:03d}.parquet", rows) for number, rows in enumerate(contents)]
-        monkeypatch.setattr(ddcore.io.sources.snapshots, "_MOST_ROWS", rng.choice([1, 10, 1 << 20]))
         cuts = sorted({0, len(files), *(rng.randint(0, len(files)) for _ in range(0 if engine == "spark" else 2))})
         for first, last in itertools.pairwise(cuts):
             report = desk.ingest(*files[rng.choice([0, first]) : last], form="snapshot")
@@ -120,9 +119,8 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     assert_frame_equal(got, expected, check_row_order=False)
 
 
-def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is() -> None:
     """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
-    monkeypatch.setattr(pairs, "_LEAST", 0)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -141,7 +139,7 @@ def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.M
             other = one
         elif rng.random() < 0.3:  # the same ids, with other values
             other = one.with_columns(one["f"].shuffle(rng.randrange(100)))
-        left, right = pairs.without_pairs(one, other, one.columns)
+        left, right = pairs.without_pairs(one, other, one.columns, 0)
         before, after = (Counter(map(text, a.rows())) for a in (one, left))
         before.subtract(map(text, other.rows()))
         after.subtract(map(text, right.rows()))

@@ -22,6 +22,7 @@ from deltalake import write_deltalake
 
 from ddcore.base.errors import DataError, DdError, UsageError
 from ddcore.base.schema import Schema, parse_type, polars_type
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import (
@@ -538,7 +539,7 @@ def test_rows_that_repeat_are_found_by_their_hashes() -> None:
 def test_rows_are_added_up_wherever_a_column_stops_ascending(
     parts: list[list[int | None]], rows: dict[int | None, int], tmp_path: Path
 ) -> None:
-    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")}, writer=Writer())
     log.create()
     with Files(log, "ingest-1") as files:
         for part in parts:
@@ -551,7 +552,7 @@ def test_rows_are_added_up_wherever_a_column_stops_ascending(
 
 
 def test_ascending_diffs_do_not_make_rows_differ(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")}, writer=Writer())
     log.create()
     updates = pl.DataFrame([(5, 0, 1), (5, 0, 2)], ["x", "version", "diff"], orient="row")
     with Files(log, "ingest-1") as files:

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import last_transaction, named_files
-from ddcore.io.delta.open_tables import require_lock
 from ddcore.io.delta.tables import APP, opened
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ingest_index import IngestIndex
@@ -126,7 +125,9 @@ class Work:
         project, settings, self.name = reader.project, reader.settings, reader.name
         self.settings, self._asked, self._given, self._committing = settings, asked, labels, False
         self._ignored, self.rules = tuple(project.ignored.get(self.name, ())), reader.update_rules(ledger)
-        self.log = ChangeLog(ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims)
+        self.log = ChangeLog(
+            ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims, ledger.writer, project.tuning
+        )
         self.base = ledger.input_table(self.name)
         index = ledger.ingest_index(self.name)
         # An ingest after one whose rows repeat says that they do; and all digests have one key.
@@ -138,8 +139,9 @@ class Work:
         self.index = IngestIndex() if reader.again else index
         self.former = self.index.former_columns(self.rules.schema)
         upper = None if reader.again else self.judgement.upper
+        written = replace(self.log, writer=None)  # tasks write files, and commit nothing
         self.intake = Intake(
-            self.log, ledger.next_ingest(), self.rules, digest_key(newest), upper, settings.late == "move",
+            written, ledger.next_ingest(), self.rules, digest_key(newest), upper, settings.late == "move",
             former=self.former,
         )  # fmt: skip
         self.notes, self.layouts, self.positions = list[str](), Layouts(), list[tuple[Stamped, str]]()
@@ -264,7 +266,9 @@ class Work:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
         if self.base is not None:
-            opened(self.log.folder, self.base)  # a table whose log was lost must not be created again
+            opened(
+                self.log.folder, self.base, self.ledger.writer
+            )  # a table whose log was lost must not be created again
             self.log.check(self.base)
         else:
             self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
@@ -289,7 +293,7 @@ class Work:
         state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
-        require_lock()
+        self.ledger.owner.require_lock()
         for path in strays:
             if path.name not in named:
                 delete(path)

@@ -21,7 +21,6 @@ from ddcore.base.errors import BrokenTest
 from ddcore.base.lattice import is_before
 from ddcore.base.lazy import numpy as np
 from ddcore.io.ledger.records import BrokenRecord
-from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.corrections import correction
 from ddcore.io.logs.updates import running_counts
 from ddcore.io.project.times import Time, json_time
@@ -115,7 +114,7 @@ class _Tested:
         self.test, self.commits, plan = test, commits, commits.plan
         self.dims = plan.dims
         self.times = [time for time in times if len(self.dims) > 1 or time[0] >= test.start]
-        self.log = ChangeLog(commits.warehouse.output(test.output), plan.outputs[test.output], plan.dims)
+        self.log = commits.log(test.output)
         self.table = f"outputs/{test.output}"
         self.files = gained.files.get(self.table, [])
 

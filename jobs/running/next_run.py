@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.intent import give_up
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["CORRECTIONS", "Effect", "NextRun", "Request", "Runs"]
 
 _REFRESH = "ddcore run --full-refresh"
-_PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
 
 
 class Effect(StrEnum):
@@ -80,7 +80,7 @@ class Known(Protocol):
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
-    ``memory``: the bytes in which a fold should find room.
+    ``memory``: the bytes in which a fold should find room; ``value_bytes``: those that each value of an update takes.
     """
 
     first: Time | None = None
@@ -88,6 +88,7 @@ class Request:
     refresh: bool = False
     corrections: str | None = None
     memory: int | None = None
+    value_bytes: int = DEFAULT.value_bytes
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,10 @@ class Runs:
         """
         if self.request.memory is None:
             return last
-        values, room = self._values(Window(lower, close(lower, last)), last), self.request.memory / _PER_VALUE
+        values, room = (
+            self._values(Window(lower, close(lower, last)), last),
+            self.request.memory / self.request.value_bytes,
+        )
         taken, end = 0.0, None
         for first, number in sorted(values.items()):
             taken += number
@@ -301,7 +305,8 @@ class Runs:
         needed: Mapping[str, TableState] = {
             name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
         }
-        return all(tables.is_kept(self.ledger.warehouse.table(name), state) for name, state in needed.items())
+        warehouse, writer = self.ledger.warehouse, self.ledger.writer
+        return all(tables.is_kept(warehouse.table(name), state, writer) for name, state in needed.items())
 
     def _check_range(self) -> None:
         """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
