@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import HALF_BITS, Field, lower_half
 
 __all__ = ["Columns", "Compressed", "CompressedColumn", "Plain"]
 
-_LONG = 1 << 15  # values of a column that is worth a thread
 _KINDS = ("uint8", "uint16", "uint32")
 
 
@@ -55,7 +53,7 @@ class Columns(ABC):
         """The bytes that the updates take."""
 
     @abstractmethod
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """These updates in few bytes, as nothing looks them up for now; in a file where memory is nearly used up."""
 
     @abstractmethod
@@ -153,14 +151,14 @@ class Plain(Columns):
         """The bytes of the arrays."""
         return sum(int(column.nbytes) for column in self.arrays)
 
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """A copy; long columns are divided between threads. Columns that need 8 bytes are not copied."""
         if self.high is not None:
             return self
-        work = threads.each if len(self) >= _LONG else map
+        work = budget.each if len(self) >= budget.tuning.column_rows else map
         compressed = list(work(CompressedColumn.of, self.arrays))
         long = [column for column in compressed if column.distances is not None]
-        resting = spilling.current().rest([column.distances for column in long])  # type: ignore[misc]
+        resting = budget.memory.rest([column.distances for column in long])  # type: ignore[misc]
         for column, distances in zip(long, resting, strict=True):
             column.distances = distances
         return Compressed(compressed)
@@ -269,7 +267,7 @@ class Compressed(Columns):
         """The bytes of the distances."""
         return sum(0 if column.distances is None else int(column.distances.nbytes) for column in self.columns)
 
-    def compress(self) -> Compressed:
+    def compress(self, budget: Budget = ALONE) -> Compressed:
         """These."""
         return self
 
