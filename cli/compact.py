@@ -13,7 +13,6 @@ from ddcore.cli.options import (
     ProjectOption,
     QuietOption,
     WarehouseOption,
-    filled,
     open_project,
 )
 from ddcore.cli.output import Output
@@ -33,11 +32,9 @@ def compact(
     since: Annotated[
         str | None,
         typer.Option(
-            parser=filled,
             metavar="V",
             help="The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
             "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ] = None,

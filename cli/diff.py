@@ -22,7 +22,6 @@ from ddcore.cli.options import (
     VerticalOption,
     WarehouseOption,
     WhereOption,
-    filled_path,
     open_project,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -53,13 +52,11 @@ def diff(
             metavar="A",
             help="A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
             "yesterday. With several time dimensions: day=7,revision=1.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ],
     b: Annotated[
-        str | None,
-        typer.Argument(metavar="B", help="A version, inclusive.", show_default=False, autocompletion=version_names),
+        str | None, typer.Argument(metavar="B", help="A version, inclusive.", autocompletion=version_names)
     ] = None,
     *,
     or_before: OrBeforeOption = False,
@@ -70,10 +67,10 @@ def diff(
         list[str] | None,
         typer.Option(
             "--key",
+            parser=str,
             metavar="COLUMN",
             help="Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
             "Default: the output's key in dd.toml, except with --json; --key '' pairs nothing.",
-            show_default=False,
             autocompletion=key_names,
         ),
     ] = None,
@@ -83,12 +80,7 @@ def diff(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="With --html: write to FILE instead of diff.html; - for stdout.",
-            show_default=False,
+            "--output", "-o", metavar="FILE", help="With --html: write to FILE instead of diff.html; - for stdout."
         ),
     ] = None,
     as_json: JsonOption = False,

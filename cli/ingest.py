@@ -18,7 +18,6 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
-    filled,
     open_project,
     whole_number,
 )
@@ -38,22 +37,12 @@ __all__ = ["ingest"]
 
 def ingest(
     input_name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="INPUT",
-            parser=filled,
-            help="The input's name in dd.toml.",
-            show_default=False,
-            autocompletion=input_names,
-        ),
+        str | None, typer.Argument(metavar="INPUT", help="The input's name in dd.toml.", autocompletion=input_names)
     ] = None,
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SOURCE",
-            parser=filled,
-            help="Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables.",
-            show_default=False,
+            metavar="SOURCE", help="Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables."
         ),
     ] = None,
     *,
@@ -88,10 +77,8 @@ def ingest(
         str | None,
         typer.Option(
             "--op",
-            parser=filled,
             metavar="COLUMN",
             help="The sources hold events, and this column says what each does: I, U, D, c, u, d, insert, ...",
-            show_default=False,
         ),
     ] = None,
     debezium: Annotated[
@@ -108,38 +95,31 @@ def ingest(
             metavar="KIND=VALUE,...",
             help="Other values of the operation column: insert=A,update=B,delete=C; also before=, after= for updates "
             "in two events. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
             "--key",
-            parser=filled,
             metavar="COLUMN,...",
             help="The columns by which events say which row they change. Default: the key of the input in dd.toml.",
-            show_default=False,
         ),
     ] = None,
     order_by: Annotated[
         str | None,
         typer.Option(
             "--order-by",
-            parser=filled,
             metavar="COLUMN,...",
             help="The columns that say which of several events of one key and version is the last. Default: their "
             "places in the sources.",
-            show_default=False,
         ),
     ] = None,
     version: Annotated[
         str | None,
         typer.Option(
-            parser=filled,
             metavar="N|LABEL|next",
             help="The version of every row, if the sources have no version column: a number, the label of a version, "
             "or the next version of the input. With several time dimensions the whole time: day=7,revision=1.",
-            show_default=False,
         ),
     ] = None,
     diff: Annotated[
@@ -148,7 +128,6 @@ def ingest(
             parser=whole_number(1 - 2**63),
             metavar="N",
             help="The diff of every row, if the sources have no diff column: 1 inserts.",
-            show_default=False,
         ),
     ] = None,
     column: Annotated[
@@ -157,24 +136,18 @@ def ingest(
             "--column",
             metavar="OURS=THEIRS",
             help="A column that has another name in the sources; also for version and diff. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     format: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            parser=filled,
             help="Read the sources as Spark reads this format: orc, text, xml, or that of a package. With the engine "
             "spark only.",
-            show_default=False,
         ),
     ] = None,
     option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", metavar="KEY=VALUE", help="An option for --format. May be repeated.", show_default=False
-        ),
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option for --format. May be repeated.")
     ] = None,
     late: Annotated[
         str,
@@ -188,11 +161,9 @@ def ingest(
         str | None,
         typer.Option(
             metavar="V|first",
-            parser=filled,
             help="Replace the input's history from version V on, or from the sources' first version on, by the "
             "sources. V may be a label, or a date, whose first version it is. With several time dimensions V is a "
             "time: day=3,revision=0.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ] = None,
@@ -204,10 +175,8 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            parser=filled,
             help="What to call the version of the rows, which must be one: commands then take TEXT for it. With "
             "several time dimensions: day=TEXT. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     undo: Annotated[
@@ -216,7 +185,6 @@ def ingest(
             parser=whole_number(1),
             metavar="N",
             help="Undo ingest N instead, if none of its versions is folded or it restated. For numbers: ddcore log.",
-            show_default=False,
         ),
     ] = None,
     new_warehouse: Annotated[

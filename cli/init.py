@@ -10,7 +10,7 @@ import typer
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import example_names
-from ddcore.cli.options import DebugOption, QuietOption, filled_path
+from ddcore.cli.options import DebugOption, QuietOption
 from ddcore.cli.output import Output
 from ddcore.cli.samples import SAMPLES, Sample
 from ddcore.text.wording import meant
@@ -24,9 +24,7 @@ _OPTIONAL = ("README.md", ".gitignore")
 def init(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIR", parser=filled_path, help="The folder to fill; it is created if missing.", show_default=False
-        ),
+        typer.Argument(metavar="DIR", help="The folder to fill; it is created if missing.", show_default=False),
     ] = Path("."),
     *,
     example: Annotated[

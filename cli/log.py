@@ -13,7 +13,6 @@ from ddcore.cli.options import (
     JsonOption,
     ProjectOption,
     WarehouseOption,
-    filled,
     limit_option,
     open_project,
 )
@@ -47,11 +46,9 @@ def log(
         str | None,
         typer.Option(
             "--where",
-            parser=filled,
             metavar="SQL",
             help="Only entries that meet this condition, in SQL, over their fields in JSON that are one value, and "
             "in_plus, in_minus, out_plus, out_minus: \"kind = 'run' AND took > 60\".",
-            show_default=False,
         ),
     ] = None,
     limit: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, filled_path, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.text.wording import advice, meant, shown
@@ -38,19 +38,10 @@ def plan(
             help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
             "called, .svg, .mmd or .json; else text.",
             autocompletion=lambda: list(FORMATS),
-            show_default=False,
         ),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="Write to FILE instead of stdout.",
-            show_default=False,
-        ),
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout.")
     ] = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,

@@ -9,7 +9,7 @@ import typer
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.completion import run_numbers
-from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, filled_path, open_project, whole_number
+from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, open_project, whole_number
 from ddcore.cli.output import Output
 from ddcore.text.wording import advice, shown
 
@@ -27,31 +27,19 @@ def report(
             metavar="[RUN|A B]",
             parser=whole_number(1),
             help="A run; with B the first of a range.",
-            show_default=False,
             autocompletion=run_numbers,
         ),
     ] = None,
     b: Annotated[
         int | None,
         typer.Argument(
-            metavar="B",
-            parser=whole_number(1),
-            help="The last run of a range.",
-            show_default=False,
-            autocompletion=run_numbers,
+            metavar="B", parser=whole_number(1), help="The last run of a range.", autocompletion=run_numbers
         ),
     ] = None,
     *,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="Write to FILE instead of report.html; - for stdout.",
-            show_default=False,
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of report.html; - for stdout."),
     ] = None,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,

@@ -46,7 +46,6 @@ def run(
             metavar="N",
             help="Fold everything again from this version on, inclusive: a number, a label, or a date, whose first "
             "version it is. With several dimensions: a time.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ] = None,
@@ -55,7 +54,6 @@ def run(
         typer.Option(
             metavar="N",
             help="The last version to fold, inclusive: a number, a label, or a date. Default: latest.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ] = None,
@@ -65,7 +63,6 @@ def run(
             metavar="T",
             help="The last time to fold, inclusive, of any number of dimensions: day=7,revision=1. Default: the "
             "greatest coordinates that were ingested.",
-            show_default=False,
         ),
     ] = None,
     or_before: OrBeforeOption = False,
@@ -78,7 +75,6 @@ def run(
             metavar="rewrite|append",
             help="Where folding again changes outputs: rewrite their logs, or append the difference at the next "
             "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
-            show_default=False,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be folded; write nothing.")] = False,
@@ -90,7 +86,6 @@ def run(
             metavar="N",
             help="Then verify the outputs, as verify does, at each version folded that N divides; with several time "
             "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
-            show_default=False,
         ),
     ] = None,
     engine: EngineOption = None,

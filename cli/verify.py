@@ -23,8 +23,6 @@ from ddcore.cli.options import (
     QuietOption,
     VerticalOption,
     WarehouseOption,
-    filled,
-    filled_path,
     open_project,
     whole_number,
 )
@@ -44,13 +42,7 @@ __all__ = ["tell_rows", "tell_verdict", "verify"]
 def verify(
     outputs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[OUTPUT]...",
-            parser=filled,
-            help="The outputs. Default: all.",
-            show_default=False,
-            autocompletion=output_names,
-        ),
+        typer.Argument(metavar="[OUTPUT]...", help="The outputs. Default: all.", autocompletion=output_names),
     ] = None,
     *,
     at: Annotated[
@@ -61,7 +53,6 @@ def verify(
             help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
             "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
             "repeated. Default: the last folded one.",
-            show_default=False,
             autocompletion=version_names,
         ),
     ] = None,
@@ -69,11 +60,7 @@ def verify(
     last: Annotated[
         int | None,
         typer.Option(
-            "--last",
-            parser=whole_number(1),
-            metavar="N",
-            help="At the last N versions at which something changed.",
-            show_default=False,
+            "--last", parser=whole_number(1), metavar="N", help="At the last N versions at which something changed."
         ),
     ] = None,
     every: Annotated[
@@ -83,18 +70,15 @@ def verify(
             parser=whole_number(1),
             metavar="N",
             help="At every version that N divides, without those at which nothing changed since the one before.",
-            show_default=False,
         ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
             "--by",
-            parser=filled,
             metavar="reference|scratch",
             help="What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
             "inputs have at most 1,000 rows.",
-            show_default=False,
             autocompletion=way_names,
         ),
     ] = None,
@@ -102,10 +86,8 @@ def verify(
         Path | None,
         typer.Option(
             "--scratch-folder",
-            parser=filled_path,
             metavar="DIR",
             help="Where scratch keeps its tables while it works. Default: the system's folder for temporary files.",
-            show_default=False,
         ),
     ] = None,
     limit: LimitOption = None,
