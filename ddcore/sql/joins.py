@@ -28,9 +28,9 @@ from ddcore.sql.names import (
     types,
     unwrapped,
 )
-from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.pairs import Pair, conjuncts, paired, placed
 from ddcore.sql.source import shown
-from ddcore.sql.values import Value, Values, aligned, is_plain, null
+from ddcore.sql.values import Value, Values, aligned, null, selected
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
@@ -114,9 +114,9 @@ class _From:
             relation = self.queries.table(table, self.env)
         elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
             query = unwrapped(table)
-            where = self.select.args.get("where")
+            conditions = conjuncts(self.select.args.get("where"))
             self.queries.bounds[id(query)] = windows.bounds(
-                node for node in conjuncts(where.this if where else None) if self._is_of(node.this, table)
+                each for each in conditions if self._is_of(each.this, table)
             )
             relation = self.queries.query(query, self.env.alone)
         else:
@@ -161,10 +161,7 @@ class _From:
         exprs |= {key: pl.col(key) for key in relation.carried}
         if not exprs:
             exprs = {_unused("row", name, taken): pl.lit(1, dtype=pl.Int64)}
-        if list(exprs) == list(types(relation.rows)) and all(is_plain(expr) == key for key, expr in exprs.items()):
-            rows = relation.rows
-        else:
-            rows = relation.rows.select(**exprs)
+        rows = selected(relation.rows, exprs)
         if relation.single:
             self.single.update(types(rows))
         return rows, [*placed, *(replace(each, key="", absent=True) for each in columns if each not in kept)]
@@ -601,10 +598,9 @@ class _OuterJoin:
         if mixed:
             own = types(every)
             used = sorted({key for each in mixed for key in each.keys if key in own})
-            keys: list[Pair] = [(pl.col(name), pl.col(f"partner {name}"), True) for name in used]
-            plain = {f"partner key {i}": mine for i, (mine, _, _) in enumerate(pairs)}
-            partners = matches.select(**{f"partner {name}": pl.col(name) for name in used}, **plain)
-            keys += [(mine, pl.col(f"partner key {i}"), False) for i, (mine, _, _) in enumerate(pairs)]
+            keys: list[Pair] = [(pl.col(name), pl.col(name), True) for name in used]
+            columns, keys = placed([*keys, *((mine, mine, False) for mine, _, _ in pairs)], "partner")
+            partners = matches.select(**columns)
             paired_rows = paired(fitting, partners, keys, "semi")
         else:
             paired_rows = paired(fitting, others, pairs, "semi")
@@ -651,8 +647,6 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
         start.pool += [each.rows for each in outer]
     if not start.pool:
         start.pool.append(queries.unit)
-    where = select.args.get("where")
-    start.conditions += [
-        start._condition(node) for node in conjuncts(where.this if where else None) if id(node) not in skipped
-    ]
+    conditions = conjuncts(select.args.get("where"))
+    start.conditions += [start._condition(node) for node in conditions if id(node) not in skipped]
     return start.joined(final=True)
