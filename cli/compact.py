@@ -66,13 +66,10 @@ def _time(project: Project, text: str | None) -> Time | None:
     """The time that --since names."""
     if text is None:
         return None
-    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.reading.folded import ledger_of
     from ddcore.io.reading.published import finished_run
-    from ddcore.io.storage.warehouse import Warehouse
 
-    warehouse = Warehouse(project.warehouse)
-    warehouse.check()
-    ledger = Ledger.load(warehouse)
+    ledger = ledger_of(project)
     names = ledger.version_names(project.dims)
     if len(project.dims) > 1:
         return names.time(text, "--since", begins=True, nearest=True)

@@ -203,7 +203,7 @@ def _text_rows(
         _table(out, log, part, follows=bool(shown), vertical=vertical)
         shown, times = shown + len(part), times + sum(change.times for change in part)
     if limit and next(changes, None):
-        out.say(f"... and {_rest(rows, keys, shown, times)}; all of them with --limit 0")
+        out.rest(_rest(rows, keys, shown, times))
 
 
 def _rest(rows: SortedRows, keys: list[str], shown: int, times: int) -> str:

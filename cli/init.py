@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.completion import example_names
+from ddcore.cli.completion import one_of
 from ddcore.cli.options import DebugOption, QuietOption
 from ddcore.cli.output import Output
 from ddcore.cli.samples import SAMPLES, Sample
@@ -33,7 +33,7 @@ def init(
             "--example",
             metavar="trams|bitemporal",
             help="What to make: a tram network in five versions, or daily figures that later reports restate.",
-            autocompletion=example_names,
+            autocompletion=one_of(*SAMPLES),
         ),
     ] = "trams",
     quiet: QuietOption = False,

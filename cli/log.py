@@ -63,15 +63,11 @@ def log(
     debug: DebugOption = False,
 ) -> int:
     """List runs and ingests, newest first: when, which versions, how much changed, by which program."""
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
 
     out = Output(json=as_json)
     opened = open_project(project, warehouse=warehouse)
-    home, dims = Warehouse(opened.warehouse), opened.dims
-    home.check()
-    ledger = Ledger.load(home)
-    ledger.check_dims(dims)
+    ledger, dims = ledger_of(opened), opened.dims
     if operators:
         if versions or where is not None:
             other = "--versions" if versions else "--where"
@@ -100,7 +96,7 @@ def log(
     for place, line in enumerate(aligned(table, right, out.width, header=True)):
         out.data((line, "" if place else "dim"))
     if len(records) > len(part):
-        out.say(f"... and {count(len(records) - len(part))} more; all of them with --limit 0")
+        out.rest(f"{count(len(records) - len(part))} more")
     return 0
 
 

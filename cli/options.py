@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddcore.cli.completion import engine_names, output_names
+from ddcore.cli.completion import one_of, output_names
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
@@ -81,7 +81,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        autocompletion=engine_names,
+        autocompletion=one_of("inline", "spark"),
         metavar="spark|inline",
         help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
     ),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import run_numbers
 from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, open_project, whole_number
-from ddcore.cli.output import Output
-from ddcore.text.wording import advice, shown
+from ddcore.cli.output import Output, write_file
+from ddcore.text.wording import shown
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
@@ -53,13 +53,9 @@ def report(
     out = Output()
     settings = open_project(project, warehouse=warehouse)
     from ddcore.cli.report_page import report_page
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
 
-    home = Warehouse(settings.warehouse)
-    home.check()
-    ledger = Ledger.load(home)
-    ledger.check_dims(settings.dims)
+    ledger = ledger_of(settings)
     runs = _runs(ledger, a, b)
     text = report_page(settings, ledger, runs)
     write_page(out, file, "report.html", text)
@@ -87,9 +83,5 @@ def write_page(out: Output, file: Path | None, name: str, text: str) -> None:
         out.stdout.write(text)
         return
     file = file or Path(name)
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        hint = advice(error) or "name a file in a folder that exists"
-        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
+    write_file(file, text)
     out.say(f"wrote {shown(file)}")

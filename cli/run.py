@@ -150,16 +150,12 @@ def run(
 def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | None:
     """Verify what was folded, if a version of it is due; the error where rows differ. The run is recorded already."""
     from ddcore.cli.notices import listener, notices
-    from ddcore.cli.verify import tell_rows, tell_verdict
+    from ddcore.cli.verify import tell_verdicts
     from ddcore.jobs.verify import after_run, mismatch
 
-    verdicts = []
     with out.claimed(), out.progress() as progress, notices(out, progress):
-        for verdict in after_run(project, report, project.verify_every, listener(out, progress, project.engine)):
-            progress.wipe()
-            verdicts.append(verdict)
-            tell_verdict(out, project, verdict, out.say)
-            tell_rows(out, project, verdict, _ROWS, out.say)
+        found = after_run(project, report, project.verify_every, listener(out, progress, project.engine))
+        verdicts = tell_verdicts(out, progress, project, found, out.say, limit=_ROWS)
     return mismatch(verdicts, project.dims)
 
 

@@ -105,8 +105,7 @@ def _text_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit:
             return
         shown, times = shown + len(listed), times + sum(listed["diff"].to_list())
     if is_cut:
-        rest = f"{count(total - times)} more" if total > times else "more"
-        out.say(f"... and {rest}; all of them with --limit 0")
+        out.rest(f"{count(total - times)} more" if total > times else "more")
 
 
 def _table(out: Output, log: FoldedLog, part: pl.DataFrame, *, repeated: bool, follows: bool, vertical: bool) -> None:

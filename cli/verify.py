@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.completion import output_names, version_names, way_names
+from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
     DebugOption,
@@ -26,7 +26,7 @@ from ddcore.cli.options import (
     open_project,
     whole_number,
 )
-from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.output import SCHEMA_VERSION, Output, Progress
 from ddcore.cli.text import cell, count, laid_out, plain
 from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.times import json_time, named
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
-__all__ = ["tell_rows", "tell_verdict", "verify"]
+__all__ = ["tell_verdicts", "verify"]
 
 
 def verify(
@@ -79,7 +79,7 @@ def verify(
             metavar="reference|scratch",
             help="What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
             "inputs have at most 1,000 rows.",
-            autocompletion=way_names,
+            autocompletion=one_of("reference", "scratch"),
         ),
     ] = None,
     scratch_folder: Annotated[
@@ -113,7 +113,6 @@ def verify(
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs.verify import Verification, mismatch
 
-    verdicts: list[Verdict] = []
     with out.claimed(), out.progress() as progress, notices(out, progress):
         listen = listener(out, progress, settings.engine)
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
@@ -122,11 +121,8 @@ def verify(
         times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
-        for verdict in verification.verdicts(times, names):
-            progress.wipe()
-            verdicts.append(verdict)
-            tell_verdict(out, settings, verdict, out.data)
-            tell_rows(out, settings, verdict, limit, out.data, vertical=vertical)
+        found = verification.verdicts(times, names)
+        verdicts = tell_verdicts(out, progress, settings, found, out.data, limit=limit, vertical=vertical)
     if not verdicts:
         out.say("nothing to verify: no such version has changed anything")
     if error := mismatch(verdicts, settings.dims):
@@ -180,7 +176,21 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     return Selection(times, ranges, last, every)
 
 
-def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
+def tell_verdicts(
+    out: Output, progress: Progress, project: Project, found: Iterable[Verdict], write: Callable[..., None], *,
+    limit: int | None, vertical: bool = False,
+) -> list[Verdict]:  # fmt: skip
+    """Say each verdict when it is found, with the rows that differ: at most ``limit``, 0 for all, None for a screen."""
+    verdicts = []
+    for verdict in found:
+        progress.wipe()
+        verdicts.append(verdict)
+        _tell_verdict(out, project, verdict, write)
+        _tell_rows(out, project, verdict, limit, write, vertical=vertical)
+    return verdicts
+
+
+def _tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
     """One line, or one JSON record, for a verdict. With ``quiet`` only where the law does not hold."""
     if out.json:
         from ddcore.jobs.verify import fields_of
@@ -196,14 +206,8 @@ def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callabl
         write((word, color), f"{' ' * (9 - len(word))}{what}  {rows}  by {verdict.by} in {verdict.took:.1f}s")
 
 
-def tell_rows(
-    out: Output,
-    project: Project,
-    verdict: Verdict,
-    limit: int | None,
-    write: Callable[..., None],
-    *,
-    vertical: bool = False,
+def _tell_rows(
+    out: Output, project: Project, verdict: Verdict, limit: int | None, write: Callable[..., None], *, vertical: bool
 ) -> None:
     """The rows that differ, with both counts, at most ``limit`` (0: all; None: as many as a terminal shows)."""
     if out.json:
@@ -221,7 +225,7 @@ def tell_rows(
     for _, line in laid_out(columns.columns, cells, numbers, out.width, vertical=vertical):
         write(f"  {line}")
     if len(verdict.differing) > len(part):
-        out.say(f"... and {count(len(verdict.differing) - len(part))} more; all of them with --limit 0")
+        out.rest(f"{count(len(verdict.differing) - len(part))} more")
 
 
 def _first(verdict: Verdict, limit: int) -> Iterable[tuple[Any, ...]]:

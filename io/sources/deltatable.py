@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.delta.tables import values
 from ddcore.io.sources.parquetfile import MOST_ROWS
@@ -22,7 +23,6 @@ from ddcore.io.storage.objects import denial, refused
 
 if TYPE_CHECKING:
     import deltalake
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
@@ -83,8 +83,6 @@ class DeltaTable(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the table's log."""
-        import pyarrow as pa
-
         return [(field.name, field.type) for field in pa.schema(self._table().schema().to_arrow())]
 
     def settings(self) -> dict[str, str]:
@@ -97,7 +95,6 @@ class DeltaTable(Source):
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of DataFusion, which supports deletion vectors and column mapping."""
-        import pyarrow as pa
         from deltalake import QueryBuilder
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)

@@ -12,15 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Type
 from ddcore.io.sources.jsonobjects import CUT, TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
 from ddcore.io.sources.source import Batches, Source, first_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ddcore.io.sources.validation import first_bad
 
 __all__ = ["JsonLines", "JsonTexts"]
 
@@ -56,8 +56,6 @@ class JsonLines(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The fields of the first lines, and the declared ones of all lines; those that are not declared as null."""
-        import pyarrow as pa
-
         tree = self._tree
         return [(name, _arrow(tree[name]) if name in tree else pa.null()) for name in self._names.names]
 
@@ -173,8 +171,6 @@ class JsonLines(Source):
             )
 
     def _open(self) -> pa.NativeFile:
-        import pyarrow as pa
-
         return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
 
     def _checked(self, block: bytes, number: int) -> bytes:
@@ -193,8 +189,6 @@ class JsonLines(Source):
 
     def _parse_block(self, block: bytes, number: int, tree: Tree) -> pa.Table:
         """The objects on these lines. DataError for the first line that is not one object of the declared types."""
-        import pyarrow as pa
-
         schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
         if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
             for place, line in enumerate(block.split(b"\n")):
@@ -214,17 +208,12 @@ class JsonLines(Source):
 
     def _misfit(self, lines: list[bytes], number: int, schema: pa.Schema, tree: Tree) -> DataError:
         """What is wrong with the first line that pyarrow refuses; found by halves."""
-        import pyarrow as pa
-
-        low, high = 0, len(lines)  # lines[:low] are fine, lines[:high] are not
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _is_fine(lines[low:middle], schema) else (low, middle)
-        where = f"(line {number + low})"
-        if misfit := first_misfit(self._object(lines[low], number + low), tree):
+        place = first_bad(len(lines), lambda low, high: _is_fine(lines[low:high], schema))
+        where = f"(line {number + place})"
+        if misfit := first_misfit(self._object(lines[place], number + place), tree):
             return DataError(f"{self.name}: column {misfit.path!r}: {misfit.what} {where}", misfit.hint)
         try:
-            _parse(lines[low], schema).validate(full=True)
+            _parse(lines[place], schema).validate(full=True)
         except pa.ArrowException as error:
             return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)} {where}", self.hint)
         raise AssertionError(f"{self.name}: no line by itself is refused")
@@ -246,8 +235,6 @@ class JsonTexts(JsonLines):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The column of texts."""
-        import pyarrow as pa
-
         if not any(block.strip() for _, block in self._blocks()):
             raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
         return [("value", pa.string())]
@@ -258,8 +245,6 @@ class JsonTexts(JsonLines):
 
     def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
         """The blocks, each with the number of its first line."""
-        import polars as pl
-
         for number, block in self._blocks():
             lines = pl.DataFrame({"value": block.decode().split("\n")}, {"value": pl.String}).with_row_index("_line")
             text = pl.col("value").str.strip_chars()
@@ -295,8 +280,6 @@ def _has(value: dict[str, Any], path: str) -> bool:
 
 def _arrow(node: Type | Tree) -> pa.DataType:
     """The type that pyarrow reads: the declared one, but text for what JSON has as text only."""
-    import pyarrow as pa
-
     if not isinstance(node, Type):
         return pa.struct([(name, _arrow(inner)) for name, inner in node.items()])
     if node.element is not None:
@@ -307,13 +290,10 @@ def _arrow(node: Type | Tree) -> pa.DataType:
 
 
 def _nulls(rows: int) -> pa.Array:
-    import pyarrow as pa
-
     return pa.nulls(rows)
 
 
 def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
     from pyarrow import json as reader
 
     if not block.strip():
@@ -328,8 +308,6 @@ def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _is_fine(lines: list[bytes], schema: pa.Schema) -> bool:
-    import pyarrow as pa
-
     try:
         _parse(b"\n".join(lines), schema).validate(full=True)
     except pa.ArrowException:

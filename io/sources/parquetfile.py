@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.memory import limited_memory
 from ddcore.io.sources.source import Batches, Source, first_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["MOST_ROWS", "ParquetFile"]
 
@@ -72,8 +70,6 @@ class ParquetFile(Source):
         bytes. DataError where there are too many rows or values for the size of the file, where 16 rows need too much
         memory, and where the pages have other numbers of rows than the footer.
         """
-        import pyarrow as pa
-
         size, expected = self.size, self._expected_rows()
         if expected > MOST_ROWS * size:
             raise self._too_large(0, f"{size:,} bytes of a file hold {expected:,} rows")
@@ -101,8 +97,6 @@ class ParquetFile(Source):
 
     def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
         """Reads each column by itself, up to its damage."""
-        import pyarrow as pa
-
         del error
         for column in columns:
             rows = self.before
@@ -115,7 +109,6 @@ class ParquetFile(Source):
         return None
 
     def _open(self) -> Any:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
@@ -148,8 +141,6 @@ class ParquetFile(Source):
 
     def _limited_batches(self, columns: Sequence[str], rows: int, skipped: int) -> Iterator[pa.RecordBatch]:
         """Batches of at most ``rows`` rows without the first ``skipped`` rows, each read within the limit of memory."""
-        import pyarrow as pa
-
         groups = None if self.row_groups is None else list(self.row_groups)
         with self._open() as file:
             batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))
