@@ -49,6 +49,7 @@ def verify(
         list[str] | None,
         typer.Option(
             "--at",
+            parser=str,
             metavar="V",
             help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
             "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "

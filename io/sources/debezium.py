@@ -16,7 +16,8 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import polars as pl
 from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
 from ddcore.io.sources.jsonobjects import CUT, parse_object
-from ddcore.io.sources.row_checks import Column, Layout, fit, rows_of
+from ddcore.io.sources.layouts import Layout, fit
+from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.validation import first_bad
 from ddcore.text.wording import listed

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from ddcore.base.errors import DataError, UsageError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
+from ddcore.io.sources.layouts import Layout, Rules, fit
 from ddcore.io.sources.paths import type_at
-from ddcore.io.sources.row_checks import Column, Layout, Rules, fit, rows_of
+from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
 

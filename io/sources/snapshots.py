@@ -21,8 +21,9 @@ from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
+from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import Layout, Rules, rows_of
+from ddcore.io.sources.row_checks import rows_of
 from ddcore.io.sources.source import Batches, Source, is_at
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
 from ddcore.io.storage.address import is_url

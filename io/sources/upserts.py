@@ -21,8 +21,8 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
+from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import Layout
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.text.wording import shown_value

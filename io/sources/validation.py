@@ -26,11 +26,12 @@ def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None 
 
 
 def _error_in(values: pa.Array | pa.ChunkedArray) -> Exception | None:
+    error: Exception | None = None
     try:
         values.validate(full=True)
-    except pa.ArrowException as error:
-        return error
-    return None
+    except pa.ArrowException as found:
+        error = found
+    return error
 
 
 def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray, first_row: int | None) -> None:
