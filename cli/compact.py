@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
@@ -13,7 +11,9 @@ from ddcore.cli.options import (
     ProjectOption,
     QuietOption,
     WarehouseOption,
+    flag,
     open_project,
+    option,
 )
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
@@ -29,16 +29,13 @@ __all__ = ["compact"]
 
 def compact(
     *,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="V",
-            help="The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
-            "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
-            autocompletion=version_names,
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
+    since: str | None = option(
+        "V",
+        "The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
+        "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
+        complete=version_names,
+    ),
+    dry_run: bool = flag("Print what would be done; write nothing."),
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     project: ProjectOption = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,8 +35,10 @@ __all__ = [
     "VerticalOption",
     "WarehouseOption",
     "WhereOption",
-    "filled",
+    "argument",
+    "flag",
     "open_project",
+    "option",
     "whole_number",
 ]
 
@@ -58,6 +60,32 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def flag(help: str, *names: str) -> Any:
+    """The default of a parameter that is an option without a value; without names it is called as the parameter."""
+    return typer.Option(False, *names, help=help)
+
+
+def option(
+    metavar: str,
+    help: str,
+    parser: Callable[[Any], Any] | None = None,
+    *,
+    names: Sequence[str] = (),
+    default: Any = None,
+    complete: Any = None,
+) -> Any:
+    """The default of a parameter that is an option with a value: text or a path, unless a parser makes it another."""
+    return typer.Option(default, *names, metavar=metavar, help=help, parser=parser, autocompletion=complete)
+
+
+def argument(
+    metavar: str, help: str, parser: Callable[[Any], Any] | None = None, *, default: Any = None, complete: Any = None
+) -> Any:
+    """The default of a parameter that is an argument; ``...`` for one that must be there."""
+    how = {"metavar": metavar, "help": help, "parser": parser, "autocompletion": complete}
+    return typer.Argument(default, show_default=False, **how)
 
 
 ProjectOption = Annotated[
@@ -170,7 +198,13 @@ class Command(TyperCommand):
     """A command that reads its parameters by our parsers alone.
 
     typer calls them through pydantic, and importing that takes longer than all else that a command imports but Polars.
+    A flag has no opposite, ``--no-...``.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for param in self.params:
+            param.secondary_opts = []
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``args`` without pydantic."""

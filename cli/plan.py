@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project, option
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
@@ -33,19 +31,14 @@ Extent = tuple[int, int]  # updates and bytes of a table
 
 def plan(
     *,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(FORMATS),
-            help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
-            "called, .svg, .mmd or .json; else text.",
-            autocompletion=one_of(*FORMATS),
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout.")
-    ] = None,
+    form: str | None = option(
+        "|".join(FORMATS),
+        "A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
+        "called, .svg, .mmd or .json; else text.",
+        names=["--format"],
+        complete=one_of(*FORMATS),
+    ),
+    file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,

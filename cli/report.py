@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import run_numbers
-from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, open_project, whole_number
+from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, argument, open_project, option, whole_number
 from ddcore.cli.output import Output, write_file
 from ddcore.text.wording import shown
 
@@ -21,26 +19,10 @@ __all__ = ["report", "write_page"]
 
 
 def report(
-    a: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[RUN|A B]",
-            parser=whole_number(1),
-            help="A run; with B the first of a range.",
-            autocompletion=run_numbers,
-        ),
-    ] = None,
-    b: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="B", parser=whole_number(1), help="The last run of a range.", autocompletion=run_numbers
-        ),
-    ] = None,
+    a: int | None = argument("[RUN|A B]", "A run; with B the first of a range.", whole_number(1), complete=run_numbers),
+    b: int | None = argument("B", "The last run of a range.", whole_number(1), complete=run_numbers),
     *,
-    file: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of report.html; - for stdout."),
-    ] = None,
+    file: Path | None = option("FILE", "Write to FILE instead of report.html; - for stdout.", names=("--output", "-o")),
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,

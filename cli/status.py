@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, flag, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
 from ddcore.io.ledger.history import moment
@@ -62,9 +60,7 @@ class _Table:
 
 def status(
     *,
-    state: Annotated[
-        bool, typer.Option("--state", help="List the tables of state, too; --json always has them.")
-    ] = False,
+    state: bool = flag("List the tables of state, too; --json always has them."),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,

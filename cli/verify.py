@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of, output_names, version_names
@@ -23,7 +21,9 @@ from ddcore.cli.options import (
     QuietOption,
     VerticalOption,
     WarehouseOption,
+    argument,
     open_project,
+    option,
     whole_number,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output, Progress
@@ -40,57 +40,32 @@ __all__ = ["tell_verdicts", "verify"]
 
 
 def verify(
-    outputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[OUTPUT]...", help="The outputs. Default: all.", autocompletion=output_names),
-    ] = None,
+    outputs: list[str] | None = argument("[OUTPUT]...", "The outputs. Default: all.", complete=output_names),
     *,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at",
-            parser=str,
-            metavar="V",
-            help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
-            "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
-            "repeated. Default: the last folded one.",
-            autocompletion=version_names,
-        ),
-    ] = None,
+    at: list[str] | None = option(
+        "V",
+        "At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
+        "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
+        "repeated. Default: the last folded one.",
+        str,
+        complete=version_names,
+    ),
     or_before: OrBeforeOption = False,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--last", parser=whole_number(1), metavar="N", help="At the last N versions at which something changed."
-        ),
-    ] = None,
-    every: Annotated[
-        int | None,
-        typer.Option(
-            "--every",
-            parser=whole_number(1),
-            metavar="N",
-            help="At every version that N divides, without those at which nothing changed since the one before.",
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            metavar="reference|scratch",
-            help="What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
-            "inputs have at most 1,000 rows.",
-            autocompletion=one_of("reference", "scratch"),
-        ),
-    ] = None,
-    scratch_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--scratch-folder",
-            metavar="DIR",
-            help="Where scratch keeps its tables while it works. Default: the system's folder for temporary files.",
-        ),
-    ] = None,
+    last: int | None = option("N", "At the last N versions at which something changed.", whole_number(1)),
+    every: int | None = option(
+        "N",
+        "At every version that N divides, without those at which nothing changed since the one before.",
+        whole_number(1),
+    ),
+    by: str | None = option(
+        "reference|scratch",
+        "What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
+        "inputs have at most 1,000 rows.",
+        complete=one_of("reference", "scratch"),
+    ),
+    scratch_folder: Path | None = option(
+        "DIR", "Where scratch keeps its tables while it works. Default: the system's folder for temporary files."
+    ),
     limit: LimitOption = None,
     vertical: VerticalOption = False,
     engine: EngineOption = None,
@@ -157,10 +132,10 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
 
     dims, claims = verification.plan.dims, verification.claims
     readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, verification.names)
-    for option, value in (("--last", last), ("--every", every)):
+    for name, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(
-                f"{option} {value}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --at {example(dims)}"
+                f"{name} {value}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --at {example(dims)}"
             )
     times, ranges = [], []
     for text in at:

@@ -171,20 +171,17 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
     return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
 
 
+_READERS: dict[Type, Callable[[str], Any]] = {DATE: date.fromisoformat, INT: int, FLOAT: float}
+
+
 def _read(text: str, wanted: Type) -> Any:
-    if wanted == DATE:
-        return date.fromisoformat(text)
+    if wanted in _READERS:
+        return _READERS[wanted](text)
     if wanted == TIMESTAMP:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(_UTC) if moment.tzinfo else moment.replace(tzinfo=_UTC)
-    if wanted == INT:
-        return int(text)
-    if wanted == FLOAT:
-        return float(text)
-    if wanted == BOOL:
-        truths = {"true": True, "t": True, "false": False, "f": False}
-        if text.lower() not in truths:
-            raise ValueError(text)
+    truths = {"true": True, "t": True, "false": False, "f": False}
+    if wanted == BOOL and text.lower() in truths:
         return truths[text.lower()]
     if wanted.name == "decimal":
         return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), rounding=ROUND_HALF_UP)

@@ -62,8 +62,7 @@ class CsvFile(Source):
         return super().explain(error)
 
     def _blocks(self, size: int) -> Iterator[bytes]:
-        compression = "gzip" if self.path.lower().endswith(".gz") else None
-        with pa.input_stream(self.file, compression=compression) as file:
+        with self.stream() as file:
             yield from csvrows.Rows(file, self.name).blocks(size)
 
     def _parsed(self, block: bytes, columns: Sequence[str] = (), names: Sequence[str] = (), done: int = 0) -> pa.Table:

@@ -144,7 +144,7 @@ class JsonLines(Source):
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """Whole lines of some 4 MiB, each with the number of the first. DataError for text that is not UTF-8."""
         number, rest = 1, b""
-        with self._open() as file:
+        with self.stream() as file:
             while chunk := file.read(_BLOCK):
                 if number == 1 and not rest:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
@@ -169,9 +169,6 @@ class JsonLines(Source):
                 f"{self.name}: not a readable {self.kind}: line {number} has more than {_LONGEST_LINE >> 20} MiB",
                 "write one object on each line; longer ones are read from Parquet only",
             )
-
-    def _open(self) -> pa.NativeFile:
-        return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
 
     def _checked(self, block: bytes, number: int) -> bytes:
         try:

@@ -75,6 +75,10 @@ class Source(ABC):
         """The path to read: of an object of a store, that of a copy."""
         return copied(self.path) if is_url(self.path) else self.path
 
+    def stream(self) -> pa.NativeFile:
+        """The bytes of a file, decompressed where its name ends in ``.gz``."""
+        return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
+
     @property
     def size(self) -> int:
         """The bytes that are read in this process or in a task; 0 where Spark reads the source itself."""
