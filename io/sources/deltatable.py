@@ -13,7 +13,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.delta.tables import values
-from ddcore.io.sources.parquetfile import MOST_ROWS
+from ddcore.io.sources.parquetfile import MOST_ROWS, SMALLER
 from ddcore.io.sources.remote import address_at, opened_table, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.storage import store
@@ -106,10 +106,7 @@ class DeltaTable(Source):
             for batch in reader:
                 done += batch.num_rows
                 if done > MOST_ROWS * size:
-                    raise DataError(
-                        f"{self.name}: not a readable Delta table: {size:,} bytes hold more than {done:,} rows",
-                        "write it again at its origin with smaller pages and shorter values, or leave it out",
-                    )
+                    raise self.unreadable(f"{size:,} bytes hold more than {done:,} rows", SMALLER)
                 yield pa.record_batch(batch)
         except DataError:
             raise

@@ -165,10 +165,8 @@ class JsonLines(Source):
         end = lines.find(b"\n")
         end = len(lines) if end < 0 else end
         if end - (lines[end - 1 : end] == b"\r") > _LONGEST_LINE:
-            raise DataError(
-                f"{self.name}: not a readable {self.kind}: line {number} has more than {_LONGEST_LINE >> 20} MiB",
-                "write one object on each line; longer ones are read from Parquet only",
-            )
+            hint = "write one object on each line; longer ones are read from Parquet only"
+            raise self.unreadable(f"line {number} has more than {_LONGEST_LINE >> 20} MiB", hint)
 
     def _checked(self, block: bytes, number: int) -> bytes:
         try:
@@ -176,8 +174,7 @@ class JsonLines(Source):
         except UnicodeDecodeError as error:
             line = number + block.count(b"\n", 0, error.start)
             if error.end == len(block) and error.reason == "unexpected end of data":
-                what = f"line {line} is not JSON: it is cut off before its end"
-                raise DataError(f"{self.name}: not a readable {self.kind}: {what}", CUT) from error
+                raise self.unreadable(f"line {line} is not JSON: it is cut off before its end", CUT) from error
             raise DataError(
                 f"{self.name}: not UTF-8: {first_line(error)} (line {line})",
                 "write it again as UTF-8, for example with: iconv",
@@ -212,7 +209,7 @@ class JsonLines(Source):
         try:
             _parse(lines[place], schema).validate(full=True)
         except pa.ArrowException as error:
-            return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)} {where}", self.hint)
+            return self.unreadable(f"{first_line(error)} {where}")
         raise AssertionError(f"{self.name}: no line by itself is refused")
 
     def _object(self, line: bytes, number: int) -> Object:
@@ -223,7 +220,7 @@ class JsonLines(Source):
             what = f"line {number} is {first_line(error)}"
             is_list = number == 1 and line.lstrip().startswith(b"[")
             hint = _ARRAY if is_list else CUT if "cut off" in what else self.hint
-            raise DataError(f"{self.name}: not a readable {self.kind}: {what}", hint) from error
+            raise self.unreadable(what, hint) from error
 
 
 @dataclass(frozen=True)

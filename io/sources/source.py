@@ -153,9 +153,13 @@ class Source(ABC):
         text = first_line(error)
         packed = any(word in text.lower() for word in ("compressed", "zlib", "gzip"))
         hint = "the file is cut off or damaged: copy it again, or write it again at its origin" if packed else self.hint
-        return DataError(f"{self.name}: not a readable {self.kind}: {text}", hint)
+        return self.unreadable(text, hint)
 
     # --- what all have ---
+
+    def unreadable(self, what: str, hint: str = "") -> DataError:
+        """The error for a source in which something is wrong."""
+        return DataError(f"{self.name}: not a readable {self.kind}: {what}", hint or self.hint)
 
     def columns(self) -> dict[str, pl.DataType]:
         """The columns and their types. Reads no rows.
