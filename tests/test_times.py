@@ -44,7 +44,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
-from ddcore.io.sources.row_checks import Rules
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
