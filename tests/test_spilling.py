@@ -38,7 +38,6 @@ from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.running import next_run
 from ddcore.operators import join, tree
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation, ranges, spilling
@@ -337,12 +336,10 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert run_command([*words, "--dry-run", "--memory", LITTLE, "--json"]) == 0
     (*_, said) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (said["versions"], said["dry_run"]) == (40, True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(next_run, "_PER_VALUE", 500)
-        assert run_command([*words, "--memory", LITTLE]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["notes"] == ["folded in 5 runs, for 1MiB of memory each"]
-    assert (said["run"], said["first"], said["last"], said["versions"]) == (5, 0, 39, 40)
+    limited = replace(calls, memory=1 << 20, tuning=Tuning(value_bytes=500))
+    report = replay.run(limited, engine="inline")
+    assert report.notes == ["folded in 5 runs, for 1MiB of memory each"]
+    assert (report.run, report.first, report.last, len(report.versions)) == (5, time_of(0), time_of(39), 40)
     logs, runs = folded(calls)
     assert runs == 5
     ledger = Ledger.load(Warehouse(calls.warehouse))
