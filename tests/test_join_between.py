@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import DIMS, frame, log
+from seeds import nightly
 from test_semantics import same
 
 import ddcore as dd
@@ -154,7 +155,7 @@ def programs(rows: Any, ends: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", nightly(range(24), 8))
 def test_random_histories(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_LONG", 1 + seed % 3)
     if seed % 2:

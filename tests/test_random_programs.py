@@ -28,7 +28,7 @@ from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, tr
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "160").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_SEEDS", "96").rpartition("-")
     return range(int(first or 0), int(last))
 
 
