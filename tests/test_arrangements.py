@@ -21,6 +21,7 @@ from ddcore.base.schema import parse_schema
 from ddcore.data.encoding import encode, key_codes
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
@@ -220,11 +221,11 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
 def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout) -> None:
     run = make(layout, 3000, keys=300)
-    create(tmp_path, layout)
+    create(Writer(), tmp_path, layout)
     half = len(run) // 2
     halves = [run.part(*s) for s in ((0, half), (half, len(run)))]
     files = [arrangements.write_run(tmp_path, 1, part, piece, layout) for part, piece in enumerate(halves)]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     live = tables.live_files(tmp_path, version)
     cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
     total = []
@@ -244,12 +245,12 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
 @pytest.mark.parametrize("layout", [DIRECT, DATES, HASHED, BARE], ids=["direct", "dates", "hashed", "bare"])
 @pytest.mark.parametrize("sizes", [(5, 0, 900, 17), (2000, 3), (3000, 1, 1, 2500, 1024, 1025)])
 def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes: tuple[int, ...]) -> None:
-    create(tmp_path, layout)
+    create(Writer(), tmp_path, layout)
     version, made = None, []
     for number, size in enumerate(sizes, 1):
         made.append(make(layout, size, number))
         file = arrangements.write_run(tmp_path, number, 0, made[-1], layout)
-        version = arrangements.commit(tmp_path, [file], number, base=version)
+        version = arrangements.commit(Writer(), tmp_path, [file], number, base=version)
     live = tables.live_files(tmp_path, version)
     codes = np.concatenate([run.codes for run in made])
     for span in ((None, None), (int(np.quantile(codes, 0.3)), int(np.quantile(codes, 0.8)))):
@@ -278,9 +279,9 @@ def updates(run: ColumnBatch, span: tuple[int | None, int | None]) -> dict[objec
 
 
 def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT) for n in (1, 2)]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[1].path).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
         arrangements.open_runs(tmp_path, tables.live_files(tmp_path, version), DIRECT)
@@ -288,11 +289,11 @@ def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
     high = ColumnBatch(high.codes + 1000, high.words, high.times, high.diffs)
     files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT) for i, r in enumerate((low, high))]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[0].path).unlink()
     live = tables.live_files(tmp_path, version)
     (found,) = arrangements.open_runs(tmp_path, live, DIRECT, (500, None))
@@ -308,11 +309,11 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 
 
 def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     state: TableState | None = None
     for number in (1, 2):
         file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT)
-        state = arrangements.commit(tmp_path, [file], number, base=state)
+        state = arrangements.commit(Writer(), tmp_path, [file], number, base=state)
     table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
     frame = pl.read_delta(table)
@@ -343,7 +344,7 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
 
 def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> None:
     """200 runs of which each is looked into, and 200 that are read whole, where 48 files may be open at once."""
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     for layout_rows, place in ((1025, "large"), (3, "small")):
         for number in range(200):
             arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base import threads
 from ddcore.base.errors import FoldError
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.engine import queues
 from ddcore.io.ledger.ledger import Ledger
@@ -280,7 +282,6 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
     trees. In two of six, several workers exchange messages, without Spark.
     """
-    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
     monkeypatch.setattr(run_writer, "GROUP", 2)
     monkeypatch.setattr(arrangements, "SMALL", 0)
     seed = random.randrange(10**9)
@@ -294,6 +295,7 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     drawn = case(seed, plain=True)
     project_of(tmp_path / "project", drawn)
     project = find_project(tmp_path / "project", {"DDCORE_MEMORY": LITTLE})
+    project = replace(project, tuning=Tuning(value_bytes=2**20))
 
     def runs(program: Any, **frames: Any) -> folding.Logs:
         replay.run(project, **how)
@@ -372,10 +374,10 @@ def test_the_limit_reaches_the_tasks_of_spark(
     assert {*files} == {2**20}
 
 
-def test_from_version_and_a_window_that_is_cut(calls: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_version_and_a_window_that_is_cut(calls: Project) -> None:
     replay.run(calls, last=time_of(9), engine="inline")
-    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
     limited_project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    limited_project = replace(limited_project, tuning=Tuning(value_bytes=2**20))
     report = replay.run(limited_project, first=time_of(10), last=time_of(14), engine="inline")
     assert [(first, last) for _, first, last in report.windows] == [
         (time_of(each), time_of(each)) for each in range(10, 15)
@@ -501,7 +503,7 @@ with using(session._spilling), fold_errors():
     for frame in frames():
         worker.feed("calls", batch_of(frame, worker.plan.inputs["calls"], ("version",), "calls"))
     worker.run()
-    for _ in worker.harvest():
+    for _ in worker.new_updates():
         pass
 log = output_frame(worker.state.outputs["n"], worker.plan.outputs["n"], ("version",))
 digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()

@@ -121,7 +121,7 @@ class FoldState:
         """The history of an arrangement."""
         return self.traces[arrangement.index]
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
+    def delta_at(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """The new updates of the arrangement at these rounds; an outer one has some only at round 0 of inner loops."""
         at, updates = self._latest.get(arrangement.index, (None, None))
         return updates if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
@@ -242,6 +242,6 @@ def _apart(plan: Plan) -> set[int]:
     apart: set[int] = set()
     for block in plan.blocks:
         operator = plan.operator(block)
-        if isinstance(operator, Keyed) and operator.reads_apart:
+        if isinstance(operator, Keyed) and operator.needs_delta:
             apart.update(block.ports)
     return apart

@@ -163,7 +163,7 @@ class Worker:
         for arrangement in self.plan.arrangements:
             self.state.settle(arrangement)
 
-    def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
+    def new_updates(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         self.meter.measure_memory(self.state.traces)
         again = frozenset[int]() if self._part is None else self._part.again
@@ -197,7 +197,7 @@ class Worker:
 
     def _note_notified(self, work: Work) -> None:
         for port in (self.plan.arrangements[index] for index in work.block.ports if index not in work.block.owned):
-            if new := self.state.gained(port, work.rounds):
+            if new := self.state.delta_at(port, work.rounds):
                 self.meter.notified(work.block, port, new)
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:

@@ -170,7 +170,7 @@ class _DeltaJoinStep(Step):
         """One rule after the other. Raises DiffOverflow."""
         for number, relation in enumerate(self.join.relations):
             arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)
-            new = state.gained(arrangement, rounds)
+            new = state.delta_at(arrangement, rounds)
             if new is None:
                 continue
             rule = _Rule(self, state, rounds, number)
@@ -280,7 +280,7 @@ class _Rule:
         """The updates of a relation that this rule reads."""
         arrangement, _ = self._arrangement(relation, key)
         trace = self.state.trace(arrangement)
-        return trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
+        return trace.batches if relation < self.number else trace.before(self.state.delta_at(arrangement, self.rounds))
 
     def _arrangement(self, relation: int, key: Sequence[str]) -> tuple[Arrangement, list[str]]:
         """The arrangement of a relation by some of its attributes, and those in the order of its key."""

@@ -123,7 +123,7 @@ class _JoinStep(Step):
 
         The time of a pair is the join of its times, which may be a later round.
         """
-        new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
+        new_left, new_right = state.delta_at(self.left, rounds), state.delta_at(self.right, rounds)
         if new_left is not None:
             for (some,) in portions([new_left], self.left.key_words):
                 self._match(state, some, state.trace(self.right).batches, self.left, swapped=False)

@@ -271,7 +271,7 @@ class _JoinBetweenStep(Step):
 
         The time of a pair is the join of its times, which may be a later round.
         """
-        new_rows, new_intervals = state.gained(self.rows, rounds), state.gained(self.intervals, rounds)
+        new_rows, new_intervals = state.delta_at(self.rows, rounds), state.delta_at(self.intervals, rounds)
         if new_rows is not None:
             batches, frontier = state.trace(self.intervals).batches, state.frontier(rounds)
             for (some,) in portions([new_rows], self.rows.key_words):

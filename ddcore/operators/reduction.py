@@ -130,7 +130,7 @@ class Reduction(Keyed):
     A negative count is a NegativeMultiplicity error unless ``allow_negative``.
     """
 
-    reads_apart = False
+    needs_delta = False
     group: tuple[str, ...]
     allow_negative: bool
 
@@ -201,7 +201,7 @@ class ReductionStep(Step):
 
         Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
         """
-        new = state.gained(self.port, rounds)
+        new = state.delta_at(self.port, rounds)
         new = None if new is None else self.relevant(state, new)
         large = None if self.of_large is None else state.large(self.block)
         if self.of_large is None or large is None:
@@ -211,7 +211,7 @@ class ReductionStep(Step):
             small, parts = None if new is None else _divided(new, large)[0], self.of_large.port
             sets = [
                 self._results(state, rounds, small, waiting[0]),
-                self.of_large._results(state, rounds, state.gained(parts, rounds), waiting[1]),
+                self.of_large._results(state, rounds, state.delta_at(parts, rounds), waiting[1]),
             ]
         results = [result for each in sets for result in each]
         if not results:

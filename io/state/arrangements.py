@@ -17,7 +17,9 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import NULL, encode
 from ddcore.io.delta import commits, new_files, tables
+from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.parquet.column_bounds import json_object
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
@@ -63,7 +65,9 @@ def is_exact(file: Place) -> bool:
     return has_digests(file) and not file.name.startswith((f"part-{MERGED}-", f"part-{ADVANCED}-"))
 
 
-def write_run(folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout) -> AddedFile:
+def write_run(
+    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *, unsynced: Unsynced | None = None
+) -> AddedFile:
     """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
     ``part`` is different for each writer of a run. Runs in tasks, on any machine. Where memory is limited, some rows
@@ -72,8 +76,9 @@ def write_run(folder: Place, run: int, part: str | int, batch: SortedBatch, layo
     size = spilling.current().rows
     pieces = (batch.part(start, min(start + size, len(batch))) for start in range(0, len(batch), size))
     return write_pieces(
-        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout)
-    )
+        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout),
+        unsynced=unsynced,
+    )  # fmt: skip
 
 
 def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
@@ -97,8 +102,9 @@ def _is_narrow(columns: Columns, number: int) -> bool:
 
 
 def write_pieces(
-    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *, narrow: Collection[str]
-) -> AddedFile:
+    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *,
+    narrow: Collection[str], unsynced: Unsynced | None = None,
+) -> AddedFile:  # fmt: skip
     """Write a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
     all fit into 32 bits.
     """
@@ -108,7 +114,7 @@ def write_pieces(
         written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
         return written[-1].size, written[-1].digest
 
-    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)})
+    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)}, unsynced)
     (file,) = written
     return AddedFile(path, size, file.rows, _statistics(file), {"run": str(run)})
 
@@ -127,10 +133,11 @@ def _statistics(file: run_writer.Written) -> str:
 
 
 def commit(
-    folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
-) -> TableState:
+    writer: Writer, folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None,
+    overwrite: bool = False,
+) -> TableState:  # fmt: skip
     """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
-    return commits.commit(folder, files, run, base=base, overwrite=overwrite)
+    return commits.commit(writer, folder, files, run, base=base, overwrite=overwrite)
 
 
 def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
