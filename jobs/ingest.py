@@ -27,7 +27,7 @@ from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
-from ddcore.io.sources.row_checks import Rules
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats

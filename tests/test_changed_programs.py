@@ -42,7 +42,7 @@ from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 from ddcore.planning.rebuilding import rebuilding
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 25
+SEEDS = int(os.environ.get("DDCORE_SEEDS", "100")) // 25
 
 VERSION = ("version",)
 Contents = dict[Any, int]
@@ -223,7 +223,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
+@pytest.mark.parametrize("compacted", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "compacted"])
 @pytest.mark.parametrize("how", COLUMNS)
 def test_other_columns_are_there_at_once_at_every_version(
     how: str, compacted: bool, graph: Project, dd: Any, monkeypatch: pytest.MonkeyPatch

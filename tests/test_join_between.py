@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import DIMS, frame, log
+from seeds import nightly
 from test_semantics import same
 
 import ddcore as dd
@@ -156,7 +157,7 @@ def programs(rows: Any, ends: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", nightly(range(24), 8))
 def test_random_histories(seed: int) -> None:
     tuning = Tuning(long_history=1 + seed % 3)
     if seed % 2:

@@ -22,7 +22,8 @@ from ddcore.base.schema import parse_schema
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.intake import fitted
 from ddcore.io.sources.jsonobjects import CUT
-from ddcore.io.sources.row_checks import Rules, rows_of
+from ddcore.io.sources.layouts import Rules
+from ddcore.io.sources.row_checks import rows_of
 
 NO_SIZES: Mapping[str, int] = {}
 KINDS = {"n": "int64", "x": "float64", "s": "string", "b": "bool", "d": "decimal(10,2)", "day": "date"}

@@ -27,7 +27,7 @@ from ddcore.operators import aggregation
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "160").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_SEEDS", "96").rpartition("-")
     return range(int(first or 0), int(last))
 
 

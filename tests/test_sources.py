@@ -37,8 +37,9 @@ from ddcore.io.logs.updates import (
 from ddcore.io.project.times import Time, time_of
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.layouts import Rules, fit
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.row_checks import Rules, fit, normalise
+from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.validation import validate
 from ddcore.io.sources.written_files import Batch, Files

@@ -323,12 +323,10 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert run_command([*words, "--dry-run", "--memory", LITTLE, "--json"]) == 0
     (*_, said) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (said["versions"], said["dry_run"]) == (40, True)
-    with pytest.MonkeyPatch.context() as patch:
-        tune_runs(patch, Tuning(value_bytes=500))
-        assert run_command([*words, "--memory", LITTLE]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["notes"] == ["folded in 5 runs, for 1MiB of memory each"]
-    assert (said["run"], said["first"], said["last"], said["versions"]) == (5, 0, 39, 40)
+    limited = replace(calls, memory=1 << 20, tuning=Tuning(value_bytes=500))
+    report = replay.run(limited, engine="inline")
+    assert report.notes == ["folded in 5 runs, for 1MiB of memory each"]
+    assert (report.run, report.first, report.last, len(report.versions)) == (5, time_of(0), time_of(39), 40)
     logs, runs = folded(calls)
     assert runs == 5
     ledger = Ledger.load(Warehouse(calls.warehouse))

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 import sparkless
 from programs import Case, case
+from seeds import nightly
 from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
@@ -28,7 +29,7 @@ from ddcore.jobs.engines import exchange, messages, tasks
 from ddcore.jobs.engines.messages import Message
 from ddcore.jobs.engines.partitioning import _cuts
 
-SEEDS = one_dimensional(range(60))
+SEEDS = nightly(one_dimensional(range(60)), 7)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

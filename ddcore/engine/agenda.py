@@ -83,7 +83,7 @@ class Agenda:
         least = np.full(len(self._plan.dims), NO_BOUND)
         for c in range(len(least) if queues or pending else 0):
             coordinates = [queue.least(c) for queue in queues]
-            least[c] = min([*coordinates, *(batch.columns().least(1 + batch.width + c) for batch in pending)])
+            least[c] = min([*coordinates, *(batch.columns().limits(1 + batch.width + c)[0] for batch in pending)])
         return least
 
     def at(self, block: Block, rounds: Rounds) -> Work:

@@ -58,7 +58,7 @@ class Queue:
     def least(self, coordinate: int) -> int:
         """The least coordinate of the times of the updates, or less; there are some."""
         number = coordinate - 1 - len(self.arrangement.times)
-        return min(piece.least(number) for piece in self._pieces() if len(piece))
+        return min(piece.limits(number)[0] for piece in self._pieces() if len(piece))
 
     def consolidated(self) -> SortedBatch:
         """The updates as one batch, sorted and consolidated. Raises DiffOverflow."""

@@ -31,94 +31,73 @@ class Packed(Columns):
     With ``floors``, one per column, smaller values count as these: for times. ``budget``: of whoever unpacks many.
     """
 
-    __slots__ = ("budget", "fields", "floors", "rows")
+    __slots__ = ("budget", "fields", "floors", "packed")
 
     def __init__(
-        self, rows: np.ndarray, fields: Sequence[Field], floors: Sequence[int] = (), budget: Budget = ALONE
+        self, packed: np.ndarray, fields: Sequence[Field], floors: Sequence[int] = (), budget: Budget = ALONE
     ) -> None:
-        self.rows, self.fields, self.budget = rows, tuple(fields), budget
-        self.floors = floors or [NO_FLOOR] * (fields[-1].column + 1)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def count(self) -> int:
-        """How many columns these are."""
-        return len(self.floors)
+        self.packed, self.fields, self.budget = packed, tuple(fields), budget
+        self.count, self.rows = fields[-1].column + 1, len(packed)
+        self.floors = floors or [NO_FLOOR] * self.count
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return map(self.column, range(len(self.floors)))
+        return map(self.column, range(self.count))
 
     def column(self, number: int) -> np.ndarray:
         """One column: O(n)."""
-        number %= len(self.floors)
-        column: np.ndarray = unpacked([self.rows], self.fields, [number], self.budget)[0]
+        number %= self.count
+        column: np.ndarray = unpacked([self.packed], self.fields, [number], self.budget)[0]
         floor = self.floors[number]
         return column if floor == NO_FLOOR else np.maximum(column, floor)
+
+    def limits(self, number: int) -> tuple[int, int]:
+        """Bounds of the values of a column: O(columns)."""
+        number %= self.count
+        fields = [(field, HALF_BITS if field.half == "upper" else 0) for field in self.fields if field.column == number]
+        least, most = (sum(getattr(field, name) << up for field, up in fields) for name in ("least", "most"))
+        return max(least, self.floors[number]), max(most, self.floors[number])
+
+    def part(self, start: int, stop: int) -> Packed:
+        """Updates number ``start`` to ``stop``."""
+        return Packed(self.packed[start:stop], self.fields, self.floors, self.budget)
+
+    def memory(self) -> int:
+        """The bytes of the integers."""
+        return int(self.packed.nbytes)
+
+    def places(self) -> list[tuple[Field, int]]:
+        """The fields and by how many bits each is shifted up; the lowest first."""
+        return places(self.fields)
+
+    def halves(self, number: int) -> list[tuple[int, int]]:
+        """The limits of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
+        halves = [(field.least, field.most) for field in self.fields if field.column == number and field.half]
+        return halves if halves and self.floors[number] == NO_FLOOR else super().halves(number)
+
+    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
+        """Write the rows with other fields to zeros: uint64[n]. One pass, if no column is in halves in one only."""
+        old, new = self.places(), places(fields)
+        alike = [(field.column, field.half) for field, _ in old] == [(field.column, field.half) for field, _ in new]
+        if alike and all(not field.half or self.floors[field.column] == NO_FLOOR for field in self.fields):
+            kernels.packed.repack(into, self.packed, _moves(old, new, self.floors))
+        else:
+            super().pack(into, fields)
 
     def advanced(self, first: int, frontier: np.ndarray) -> Columns:
         """These updates at the representatives of their times; for one element of a frontier by floors."""
         if frontier.shape[1] > 1:
             return super().advanced(first, frontier)
         floors = [*(NO_FLOOR for _ in range(first)), *frontier[:, 0].tolist(), NO_FLOOR]
-        return Packed(self.rows, self.fields, floors, self.budget)
-
-    def part(self, start: int, stop: int) -> Packed:
-        """Updates number ``start`` to ``stop``."""
-        return Packed(self.rows[start:stop], self.fields, self.floors, self.budget)
-
-    def memory(self) -> int:
-        """The bytes of the integers."""
-        return int(self.rows.nbytes)
-
-    def compress(self, budget: Budget = ALONE) -> Packed:
-        """These."""
-        return self
-
-    def places(self) -> list[tuple[Field, int]]:
-        """The fields and by how many bits each is shifted up; the lowest first."""
-        return places(self.fields)
-
-    def bounds(self) -> list[tuple[int, int]]:
-        """Bounds of the values of each column: O(columns)."""
-        bounds: list[tuple[int, int]] = []
-        for field in self.fields:
-            if field.half == "lower":
-                least, most = bounds.pop()
-                bounds.append(((least << HALF_BITS) + field.least, (most << HALF_BITS) + field.most))
-            else:
-                bounds.append((field.least, field.most))
-        return [(max(least, floor), max(most, floor)) for (least, most), floor in zip(bounds, self.floors, strict=True)]
-
-    def least(self, number: int) -> int:
-        """The least value of a column, or less: O(columns)."""
-        return self.bounds()[number][0]
-
-    def most(self, number: int) -> int:
-        """The greatest value of a column, or more: O(columns)."""
-        return self.bounds()[number][1]
-
-    def halves(self, number: int) -> list[tuple[int, int]]:
-        """The bounds of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
-        halves = [(field.least, field.most) for field in self.fields if field.column == number and field.half]
-        return halves if halves and self.floors[number] == NO_FLOOR else super().halves(number)
-
-    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
-        """Write the rows with other fields to zeros: uint64[n]. One pass, if no column is in halves in one only."""
-        mine, theirs = self.places(), places(fields)
-        alike = [(each.column, each.half) for each, _ in mine] == [(each.column, each.half) for each, _ in theirs]
-        if alike and all(not each.half or self.floors[each.column] == NO_FLOOR for each in self.fields):
-            kernels.packed.repack(into, self.rows, _moves(mine, theirs, self.floors))
-        else:
-            super().pack(into, fields)
+        return Packed(self.packed, self.fields, floors, self.budget)
 
 
-def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]], floors: Sequence[int]) -> np.ndarray:
+def _moves(
+    before: Sequence[tuple[Field, int]], after: Sequence[tuple[Field, int]], floors: Sequence[int]
+) -> np.ndarray:
     """The table of :func:`ddcore.kernels.packed.repack`: neighbours that move together are one field."""
     moves: list[list[int]] = []
     joins = False  # whether the next field goes with the one below it
-    for (old, down), (new, up) in zip(mine, theirs, strict=True):
+    for (old, down), (new, up) in zip(before, after, strict=True):
         floor = floors[old.column]
         if old.least == new.least and floor <= old.least:
             if joins:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
@@ -35,7 +36,6 @@ def combined(pieces: Sequence[Columns], width: int, combine: Combine, budget: Bu
     memory, total = budget.memory, sum(map(len, pieces))
     if total <= memory.rows:
         return at_rest(combine(pieces, width), budget)
-    pieces = [piece.searchable() for piece in pieces]
     parts = (
         combine([piece.part(*span) for piece, span in zip(pieces, spans, strict=True)], width)
         for spans in _ranges(pieces, memory.rows, width)
@@ -69,7 +69,7 @@ def portions(
     if sum(map(len, some)) <= rows:
         yield list(batches)
         return
-    for spans in _ranges([batch.columns().searchable() for batch in some], rows, key_words):
+    for spans in _ranges([batch.columns() for batch in some], rows, key_words):
         parts = iter([batch.part(*span) for batch, span in zip(some, spans, strict=True)])
         result = [None if batch is None else next(parts) for batch in batches]
         yield [None if part is None or len(part) == 0 else part for part in result]
@@ -80,15 +80,16 @@ def _ranges(pieces: Sequence[Columns], rows: int, width: int) -> Iterator[list[t
     code and the same first ``width`` words are in one range, whatever their number.
     """
     stride = max(1, rows // _PICKS)
+    columns = [[piece.values(number) for number in range(1 + width)] for piece in pieces]
     keys = {
-        tuple(piece.value(column, at) for column in range(1 + width))
+        tuple(int(values[at]) + least for values, least in columns[number])
         for number, piece in enumerate(pieces)
         for at in range(stride * (number + 1) // len(pieces), len(piece), stride)
     }
     chosen = [[0] * len(pieces)]
     before, total = chosen[0], 0
     for key in sorted(keys):
-        starts = [_lower_bound(piece, key) for piece in pieces]
+        starts = [_lower_bound(some, key, len(piece)) for some, piece in zip(columns, pieces, strict=True)]
         total = sum(starts) - sum(chosen[-1])
         if total > rows and before is not chosen[-1]:
             chosen.append(before)
@@ -99,11 +100,15 @@ def _ranges(pieces: Sequence[Columns], rows: int, width: int) -> Iterator[list[t
             yield list(zip(a, b, strict=True))
 
 
-def _lower_bound(piece: Columns, key: Sequence[int]) -> int:
+def _lower_bound(columns: Sequence[tuple[np.ndarray, int]], key: Sequence[int], rows: int) -> int:
     """The first row that is not before the key, column by column: O(columns log rows)."""
-    lo, hi = 0, len(piece)
-    for column, value in enumerate(key):
-        lo, hi = piece.bound(column, value, lo, hi, "left"), piece.bound(column, value, lo, hi, "right")
-        if lo == hi:
-            break
+    lo, hi = 0, rows
+    for (values, least), word in zip(columns, key, strict=True):
+        distance, bounds = word - least, np.iinfo(values.dtype)
+        if distance < bounds.min or lo == hi:
+            return lo
+        if distance > bounds.max:
+            return hi
+        wanted = values.dtype.type(distance)  # of the array's own type: numpy would convert the array to another one
+        lo, hi = (lo + int(np.searchsorted(values[lo:hi], wanted, side=side)) for side in ("left", "right"))
     return lo

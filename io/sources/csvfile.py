@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.sources import csvrows
 from ddcore.io.sources.csvrows import LONGEST_ROW
 from ddcore.io.sources.source import Batches, Source, first_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["CsvFile"]
 
@@ -46,8 +43,6 @@ class CsvFile(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the header, all of them text."""
-        import pyarrow as pa
-
         return [(name, pa.string()) for name in self._parsed(next(self._blocks(self.header), b"")).schema.names]
 
     def batches(self, columns: Sequence[str]) -> Batches:
@@ -73,17 +68,13 @@ class CsvFile(Source):
         return super().explain(error)
 
     def _blocks(self, size: int) -> Iterator[bytes]:
-        import pyarrow as pa
-
-        compression = "gzip" if self.path.lower().endswith(".gz") else None
-        with pa.input_stream(self.file, compression=compression) as file:
+        with self.stream() as file:
             yield from csvrows.Rows(file, self.name, self.longest).blocks(size)
 
     def _parsed(self, block: bytes, columns: Sequence[str] = (), names: Sequence[str] = (), done: int = 0) -> pa.Table:
         """The rows of a block with these columns, or with all, as text. ``names`` are those of the header, for blocks
         that have none; ``done``: how many rows are before it.
         """
-        import pyarrow as pa
         from pyarrow import csv
 
         text = b"\n" + block if names else block  # at the begin of a text pyarrow drops a byte order mark

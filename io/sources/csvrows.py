@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -67,8 +67,6 @@ class Rows:
             yield rest
 
     def _check(self, portion: bytes) -> None:
-        import numpy as np
-
         data = np.frombuffer(portion, np.uint8)
         is_inside = int(self._state == _QUOTED)
         quotes = self._quotes(portion, data)
@@ -101,8 +99,6 @@ class Rows:
 
     def _quotes(self, portion: bytes, data: npt.NDArray[np.uint8]) -> Places:
         """The quotes that open and close fields, in turn; two that stand for one close it and open it again."""
-        import numpy as np
-
         quotes: Places = np.flatnonzero(data == _QUOTE) if b'"' in portion else np.empty(0, np.int64)
         opening = quotes[int(self._state == _QUOTED) :: 2]
         is_text = ~_is_any(self._before(data, opening), _CLOSES)
@@ -135,8 +131,6 @@ class Rows:
 
     def _check_lengths(self, portion: bytes, ends: Places, lines: Places | None) -> None:
         """Raise DataError for a row that is too long; ``ends`` are those of rows, ``lines`` those of lines if known."""
-        import numpy as np
-
         bounds = np.concatenate([[-self._row_bytes - 1], ends, [len(portion)]])
         if (too_long := np.flatnonzero(np.diff(bounds) - 1 > self._longest)).size:
             first = int(too_long[0])
@@ -175,8 +169,6 @@ class Rows:
 
 
 def _is_any(data: npt.NDArray[np.uint8], of: bytes) -> npt.NDArray[np.bool_]:
-    import numpy as np
-
     table = np.zeros(256, np.bool_)
     table[list(of)] = True
     return table[data]

@@ -92,7 +92,7 @@ def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
 
 def _is_narrow(columns: Columns, number: int) -> bool:
     """Whether the values of a column that are not null fit into 32 bits."""
-    least, most = columns.least(number), columns.most(number)
+    least, most = columns.limits(number)
     if least == NULL and most < _NARROW:
         column = columns.column(number)
         least = int(column.min(where=column != NULL, initial=most))

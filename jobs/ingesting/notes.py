@@ -9,7 +9,7 @@ from ddcore.io.logs.updates import RowCount
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.intake import shown
 from ddcore.io.sources.known import AlreadyIngested, Rows
-from ddcore.io.sources.row_checks import Layout, listed_names
+from ddcore.io.sources.layouts import Layout, listed_names
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.engines import Layouts
 

@@ -23,8 +23,8 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
 from ddcore.io.sources.known import digest_key, identity, stored
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.positions import Stamped, position
-from ddcore.io.sources.row_checks import Rules
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
