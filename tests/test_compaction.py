@@ -39,7 +39,6 @@ from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project, Retention, find_project
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
-from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction, retention
 from ddcore.jobs import compact, replay
@@ -88,9 +87,7 @@ def advanced(logs: Any, since: Any) -> Any:
 def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
-    monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
-    tuning = Tuning(merge_rows=rng.choice([2, 4 << 20]))
-    monkeypatch.setattr(run_writer, "GROUP", 4)
+    tuning = Tuning(small_file_rows=rng.choice([0, 1024]), merge_rows=rng.choice([2, 4 << 20]), run_group_rows=4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
     project = replace(with_retention(project_of(tmp_path / "project", drawn)), tuning=tuning)
