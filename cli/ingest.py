@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
-from ddcore.cli.options import (
-    DebugOption,
-    EngineOption,
-    JsonOption,
-    MasterOption,
-    ProjectOption,
-    QuietOption,
-    SkipCodeOption,
-    WarehouseOption,
-    argument,
-    flag,
-    open_project,
-    option,
-    whole_number,
-)
+from ddcore.cli.options import Call, SkipCodeOption, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.times import Frontier, named, shown_frontier, span
@@ -36,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ingest"]
 
 
+@command("engine master json quiet project")
 def ingest(
+    call: Call,
     input_name: str | None = argument("INPUT", "The input's name in dd.toml.", complete=input_names),
     sources: list[str] | None = argument(
         "SOURCE", "Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables."
@@ -115,14 +103,7 @@ def ingest(
         whole_number(1),
     ),
     new_warehouse: bool = flag("Create a warehouse in a folder outside of the project's."),
-    engine: EngineOption = None,
-    master: MasterOption = None,
     skip_code: SkipCodeOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 
@@ -130,13 +111,13 @@ def ingest(
     inserted row, -1 for a deleted one). The same content again, under any name, changes nothing, and the command says
     so. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
-    out = Output(json=as_json, quiet=quiet)
+    out = call.output
     if undo is None and (input_name is None or not sources):
         raise UsageError(
             f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'",
             "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
         )
-    opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    opened = call.opened()
     from ddcore.jobs.ingesting.settings import IngestSettings
 
     settings = IngestSettings.of(

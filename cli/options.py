@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial, update_wrapper
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ddcore.cli.completion import one_of, output_names
+from ddcore.cli.output import Output
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
 
 __all__ = [
     "ON_TERMINAL",
+    "Call",
     "Command",
     "DebugOption",
     "EngineOption",
@@ -36,6 +39,7 @@ __all__ = [
     "WarehouseOption",
     "WhereOption",
     "argument",
+    "command",
     "flag",
     "open_project",
     "option",
@@ -192,6 +196,64 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     from ddcore.io.reading.opening import project_at
 
     return project_at(project, flags)
+
+
+class Call(NamedTuple):
+    """What the options that commands share say: where a command writes, its project, and the project's engine."""
+
+    as_json: bool = False
+    quiet: bool = False
+    project: Path | None = None
+    warehouse: str | None = None
+    engine: str | None = None
+    master: str | None = None
+    parallelism: int | None = None
+
+    @property
+    def output(self) -> Output:
+        """Where the command writes."""
+        return Output(json=self.as_json, quiet=self.quiet)
+
+    def opened(self, **more: str | int | None) -> Project:
+        """The project, with more settings; UsageError when there is none."""
+        flags = {"engine": self.engine, "spark_master": self.master, "parallelism": self.parallelism, **more}
+        return open_project(self.project, warehouse=self.warehouse, **flags)
+
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "engine": {"engine": EngineOption}, "master": {"master": MasterOption},
+    "parallelism": {"parallelism": ParallelismOption}, "json": {"as_json": JsonOption}, "quiet": {"quiet": QuietOption},
+    "project": {"project": ProjectOption, "warehouse": WarehouseOption}, "debug": {"debug": DebugOption},
+}  # fmt: skip
+
+
+class _Shared:
+    """A command as typer sees it: the function's own options, then those that fill its :class:`Call`."""
+
+    def __init__(self, function: Callable[..., int], words: str) -> None:
+        update_wrapper(self, function)
+        self._function, self._words, self.__annotations__ = function, [*words.split(), "debug"], {}
+
+    @cached_property
+    def __signature__(self) -> Signature:
+        _, *own = signature(self._function, eval_str=True).parameters.values()
+        options = {name: option for word in self._words for name, option in _SHARED[word].items()}
+        kinds = {name: get_args(option)[0] for name, option in options.items()}
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=option, default=False if kinds[name] is bool else None)
+            for name, option in options.items()
+        ]
+        return Signature([*own, *more])
+
+    def __call__(self, *, debug: bool, **values: Any) -> int:
+        del debug  # read with the command line as a whole
+        shared = {name: values.pop(name) for name in Call._fields if name in values}
+        return self._function(Call(**shared), **values)
+
+
+def command(words: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A command with these of the options that commands share, and ``--debug``: ``"json quiet project"``."""
+    return lambda function: _Shared(function, words)
 
 
 class Command(TyperCommand):

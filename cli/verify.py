@@ -10,19 +10,12 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
-    DebugOption,
-    EngineOption,
-    JsonOption,
+    Call,
     LimitOption,
-    MasterOption,
     OrBeforeOption,
-    ParallelismOption,
-    ProjectOption,
-    QuietOption,
     VerticalOption,
-    WarehouseOption,
     argument,
-    open_project,
+    command,
     option,
     whole_number,
 )
@@ -39,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["tell_verdicts", "verify"]
 
 
+@command("engine master parallelism json quiet project")
 def verify(
+    call: Call,
     outputs: list[str] | None = argument("[OUTPUT]...", "The outputs. Default: all.", complete=output_names),
     *,
     at: list[str] | None = option(
@@ -68,22 +63,14 @@ def verify(
     ),
     limit: LimitOption = None,
     vertical: VerticalOption = False,
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    parallelism: ParallelismOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Verify that outputs are what the program gives for its inputs, computed anew, at some versions.
 
     One line per output and version. Exits with 3 where rows differ, and lists them with both counts; --limit is per
     output and version. Takes no lock and writes nothing into the warehouse.
     """
-    out = Output(json=as_json, quiet=quiet)
-    settings = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
+    out = call.output
+    settings = call.opened()
     way = _way(by)
     _check_folder(scratch_folder)
     from ddcore.cli.notices import listener, notices
