@@ -87,7 +87,7 @@ def ingest(
         if version == NEXT:
             reader.refuse_times()
         warehouse.begin(project.root, new=settings.new_warehouse)
-        with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
+        with predecessor.writing(warehouse, "ddcore ingest", project.tuning) as (lock, ledger):
             ledger.check_dims(project.dims)
             finished = unrecorded.finish(ledger)
             intent = ledger.open_intent()

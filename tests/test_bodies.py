@@ -18,7 +18,7 @@ from ddcore.data import encoding
 from ddcore.jobs.engines.bodies import columns_of, packed
 from ddcore.jobs.engines.messages import batch_of_body, body_of_batch
 from ddcore.traces.batch import Batch
-from ddcore.traces.compressed import NarrowColumn
+from ddcore.traces.columns import CompressedColumn, Plain
 
 VALUES: dict[str, list[Any]] = {
     "int64": [0, -5, 2**62, None],
@@ -61,18 +61,18 @@ def test_wide_diffs_come_back() -> None:
 )
 def test_numbers_take_the_bytes_they_need(column: list[int]) -> None:
     many = np.array(column * 10_000, dtype=np.int64)
-    body = packed([many], [])
+    body = packed(Plain([many]), [])
     (back,) = columns_of(body, [])
-    assert back.widen().tolist() == many.tolist()
+    assert back.decompress().tolist() == many.tolist()
     assert (back.least, back.most) == (min(column), max(column))
-    width = 0 if (distances := NarrowColumn.of(many).distances) is None else distances.dtype.itemsize
+    width = 0 if (distances := CompressedColumn.of(many).distances) is None else distances.dtype.itemsize
     assert len(body) < width * len(many) + 2_000
 
 
 def test_each_distinct_text_goes_once() -> None:
     schema = parse_schema({"x": "string"})
     texts = pl.Series("x", [f"a rather long text, number {number % 10}" for number in range(10_000)])
-    body = packed([encoding.encode(texts, schema["x"])], list(schema.values()))
+    body = packed(Plain([encoding.encode(texts, schema["x"])]), list(schema.values()))
     assert len(body) < 4 * len(texts) + 4_000
 
 
@@ -81,7 +81,7 @@ def test_another_process_reads_the_same_values(tmp_path: Path) -> None:
     schema = parse_schema({"x": "string"})
     encoding.encode(pl.Series(["only here", "and this"]), schema["x"])
     words = encoding.encode(pl.Series(["b", None, "a", "b"]), schema["x"])
-    (tmp_path / "body").write_bytes(packed([words], list(schema.values())))
+    (tmp_path / "body").write_bytes(packed(Plain([words]), list(schema.values())))
     script = """
 import sys
 from ddcore.data import encoding
@@ -89,7 +89,7 @@ from ddcore.jobs.engines.bodies import columns_of
 from ddcore.base.schema import parse_schema
 kind = parse_schema({"x": "string"})["x"]
 (column,) = columns_of(open(sys.argv[1], "rb").read(), [kind])
-print(encoding.decode(column.widen(), kind).to_list())
+print(encoding.decode(column.decompress(), kind).to_list())
 """
     command = [sys.executable, "-c", script, str(tmp_path / "body")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

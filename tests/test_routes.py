@@ -19,7 +19,6 @@ import ddcore as dd
 from ddcore import algorithms
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import key_codes
-from ddcore.engine.queues import whole
 from ddcore.engine.worker import Worker
 from ddcore.jobs.engines import exchange, tasks
 from ddcore.jobs.engines.protocol import Task
@@ -162,12 +161,12 @@ def test_nobody_works_on_the_keys_of_others(seed: int, tmp_path: Path, monkeypat
     def checked(self: Worker) -> None:
         if id(self) in owners:
             task, partition = owners[id(self)]
-            for index, batches in self.agenda._work[self.agenda._order[0]].rows.items():
+            for index, queue in self.agenda._work[self.agenda._order[0]].queues.items():
                 arrangement = self.plan.arrangements[index]
                 key = task.division.keys.get(index, arrangement.key)
-                columns = dict(zip(arrangement.collection, whole(arrangement, batches).words, strict=True))
+                columns = dict(zip(arrangement.collection, queue.batch().words, strict=True))
                 kinds = [arrangement.collection[name] for name in key]
-                codes = key_codes([columns[name] for name in key], kinds, sum(map(len, batches)))
+                codes = key_codes([columns[name] for name in key], kinds, len(queue))
                 dest = np.searchsorted(np.array(task.division.boundaries[index], dtype=np.int64), codes, side="right")
                 assert set(dest.tolist()) <= {partition}, arrangement
         step(self)

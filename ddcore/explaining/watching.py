@@ -81,7 +81,7 @@ def run(worker: Worker, batches: Mapping[str, Batch], *, is_first: bool = True) 
     for name, batch in batches.items():
         worker.feed(name, batch)
     worker.run()
-    for _ in worker.harvest():
+    for _ in worker.new_updates():
         pass
     outputs = {name: concatenate(each) for name, each in worker.state.outputs.items() if each}
     for name in worker.state.outputs:

@@ -24,8 +24,6 @@ from ddcore.io.sources.validation import first_bad
 
 __all__ = ["JsonLines", "JsonTexts"]
 
-_BLOCK, _LONGEST_LINE = 4 << 20, 16 << 20
-_SCANNED = 1 << 20  # bytes of the lines that are searched for fields, if these have all that are wanted
 # pyarrow 26 ends the process where null stands outside of an object. Inside it follows one of : , [
 _INSIDE = (b":null", b": null", b",null", b", null", b"[null", b"[ null")
 _BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")
@@ -37,7 +35,8 @@ _ARRAY = "a file of one array is not read; one object per line: jq -c '.[]' FILE
 @dataclass(frozen=True)
 class JsonLines(Source):
     """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path; None for that of the
-    first value.
+    first value. ``block``: bytes that are read at a time; ``longest``: of a line; ``searched``: of the lines that are
+    searched for fields, if these have all that are wanted.
     """
 
     kind = "JSON lines file"
@@ -45,6 +44,9 @@ class JsonLines(Source):
     is_text = True
 
     declared: Mapping[str, Type | None] = field(default_factory=dict, hash=False)
+    block: int = field(default=4 << 20, kw_only=True, repr=False)
+    longest: int = field(default=16 << 20, kw_only=True, repr=False)
+    searched: int = field(default=1 << 20, kw_only=True, repr=False)
 
     def as_declared(self, types: Mapping[str, Type | None]) -> Source:
         """This file, read as these types."""
@@ -52,7 +54,7 @@ class JsonLines(Source):
 
     def as_texts(self) -> Source:
         """This file with each line as a text."""
-        return JsonTexts(self.name, self.path, self.folders, self.member)
+        return JsonTexts(self.name, self.path, self.folders, self.member, block=self.block, longest=self.longest)
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The fields of the first lines, and the declared ones of all lines; those that are not declared as null."""
@@ -92,12 +94,12 @@ class JsonLines(Source):
         missing, seen, kinds, done = set(self.declared), set[str](), dict[str, Type](), 0
         for number, block in self._blocks():
             for place, line in enumerate(block.split(b"\n")):
-                if done > _SCANNED and not any(_may_have(line, path) for path in missing):
+                if done > self.searched and not any(_may_have(line, path) for path in missing):
                     continue
                 if not line.strip():
                     continue
                 value = self._object(line, number + place)
-                if done <= _SCANNED:
+                if done <= self.searched:
                     names.update(dict.fromkeys(value))
                 for path in [path for path in missing if _has(value, path)]:
                     if self.declared[path] is None:
@@ -108,7 +110,7 @@ class JsonLines(Source):
                     seen.add(path)
                     names.setdefault(path if path in value else path.partition(".")[0])
                 done += len(line) + 1
-            if done > _SCANNED and not missing:
+            if done > self.searched and not missing:
                 break
         if not done:
             raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
@@ -145,7 +147,7 @@ class JsonLines(Source):
         """Whole lines of some 4 MiB, each with the number of the first. DataError for text that is not UTF-8."""
         number, rest = 1, b""
         with self.stream() as file:
-            while chunk := file.read(_BLOCK):
+            while chunk := file.read(self.block):
                 if number == 1 and not rest:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
                 whole, newline, after = chunk.rpartition(b"\n")
@@ -164,9 +166,9 @@ class JsonLines(Source):
         """Raise DataError for a first line that is too long, without its end; the others are within one chunk."""
         end = lines.find(b"\n")
         end = len(lines) if end < 0 else end
-        if end - (lines[end - 1 : end] == b"\r") > _LONGEST_LINE:
+        if end - (lines[end - 1 : end] == b"\r") > self.longest:
             hint = "write one object on each line; longer ones are read from Parquet only"
-            raise self.unreadable(f"line {number} has more than {_LONGEST_LINE >> 20} MiB", hint)
+            raise self.unreadable(f"line {number} has more than {self.longest >> 20} MiB", hint)
 
     def _checked(self, block: bytes, number: int) -> bytes:
         try:

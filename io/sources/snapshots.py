@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "Snapshot"]
 
-_MOST_ROWS = 2 << 20  # of snapshots that are compared at once
 
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, Time, Time | None]
@@ -123,7 +122,7 @@ class Series(Source):
             window.append((time, self._rows(parts)))
             many += len(window[-1][1])
             is_last = place + 1 == len(self.snapshots)
-            if is_last or many >= _MOST_ROWS:
+            if is_last or many >= self.log.tuning.snapshot_rows:
                 frame = self._differences(before, window).select(columns)
                 yield row, frame
                 row += len(frame)
@@ -143,7 +142,7 @@ class Series(Source):
             if not once.all():
                 gone.append(gone[largest].filter(~once))
                 gone[largest] = gone[largest].filter(once)
-            gone[largest], first = without_pairs(gone[largest], first, rows)
+            gone[largest], first = without_pairs(gone[largest], first, rows, self.log.tuning.paired_rows)
         parts = [*gone, _at(first, 1, dims, time)]
         for (_, ours), (after, theirs) in pairwise(window):
             parts += [_at(ours, -1, dims, after), _at(theirs, 1, dims, after)]

@@ -41,7 +41,6 @@ ROWS, SKIPPED, REDELIVERED, ABSENT = TALLIES = ("_rows", "_skipped", "_redeliver
 _KEY, _AT, _PRESENT, _NEXT, _FIRST, _ROW = "_key", "_at", "_present", "_next", "_first", "_row"
 _BASE = -1  # before all versions
 _READ_WHOLE = 4  # a log with fewer updates for each event is read whole
-_WORTH_PAIRS = 1 << 12  # events below which it is not worth it to look for those that change nothing
 
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, int]
@@ -216,14 +215,14 @@ class EventLog(Source):
         """
         from ddcore.io.sources.pairs import without_pairs
 
-        if self.time is None or min(len(events), len(held)) < _WORTH_PAIRS:
+        if self.time is None or min(len(events), len(held)) < self.log.tuning.paired_events:
             return events
         if self._is_one and held.select(pl.col(self.log.dims[0]).max()).item() > self.time[0]:
             return events
         rows = list(self.log.schema)
         one = _only(held, self.events.key).filter(pl.col(DIFF) == 1).select(rows)
         other = _only(events.with_row_index(_ROW), self.events.key).filter(pl.col(OP) > 0).select(_ROW, *rows)
-        left = without_pairs(one, other, rows)[1]
+        left = without_pairs(one, other, rows, self.log.tuning.paired_rows)[1]
         if len(left) == len(other) and not any(kind.is_nested for kind in self.log.schema.values()):
             left = other.join(one, on=rows, how="anti", nulls_equal=True)  # neither is in order
         changed = np.ones(len(events), dtype=bool)

@@ -15,7 +15,7 @@ from ddcore.jobs.fold import Engine, Fold, Listener
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
-    from ddcore.io.state.fold_result import Gained
+    from ddcore.io.state.fold_result import FoldResult
 
 __all__ = ["hold", "load"]
 
@@ -49,7 +49,7 @@ def hold(project: Project) -> AbstractContextManager[Any]:
     return connect.connected(*settings) if connect.is_used(project.spark_master) else session.spark_context(*settings)
 
 
-def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
     from ddcore.jobs.engines import one_task
     from ddcore.jobs.spark import connect
 
@@ -57,7 +57,7 @@ def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[Gained, in
         return one_task.fold_in_session(session, fold)
 
 
-def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
     from ddcore.jobs.engines import exchange, one_task
     from ddcore.jobs.spark import session
 

@@ -1,4 +1,4 @@
-"""The bodies of messages: columns of updates as bytes, in the narrow form in which they wait in a worker.
+"""The bodies of messages: columns of updates as bytes, in the compressed form in which they wait in a worker.
 
 Numbers go as they are: their words are the same in every process. Of pooled types (strings, lists) each distinct value
 goes once, with a number for each row, because words of theirs are valid in one process only. The container is an Arrow
@@ -17,23 +17,23 @@ import pyarrow as pa
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
-from ddcore.traces.compressed import NarrowColumn
+from ddcore.traces.columns import Columns, CompressedColumn
 
 __all__ = ["columns_of", "packed"]
 
 
-def packed(columns: Sequence[np.ndarray | NarrowColumn], kinds: Sequence[Type | None]) -> bytes:
+def packed(columns: Columns, kinds: Sequence[Type | None]) -> bytes:
     """Columns of words, of these types, then times and diffs, as one body. None: numbers that are no words."""
     arrays, bounds = [], []
-    for place, column in enumerate(columns):
+    for place in range(columns.count):
         kind = kinds[place] if place < len(kinds) else None
         if kind is not None and kind.is_pooled:
-            arrays.append(_dictionary(column.widen() if isinstance(column, NarrowColumn) else column, kind))
+            arrays.append(_dictionary(columns.column(place), kind))
             bounds.append((0, 0))
             continue
-        narrow = column if isinstance(column, NarrowColumn) else NarrowColumn.of(column)
-        arrays.append(pa.nulls(narrow.rows) if narrow.distances is None else pa.array(narrow.distances))
-        bounds.append((narrow.least, narrow.most))
+        column = columns.compressed(place)
+        arrays.append(pa.nulls(column.rows) if column.distances is None else pa.array(column.distances))
+        bounds.append((column.least, column.most))
     schema = pa.schema([(str(place), array.type) for place, array in enumerate(arrays)], {"bounds": json.dumps(bounds)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
@@ -42,7 +42,7 @@ def packed(columns: Sequence[np.ndarray | NarrowColumn], kinds: Sequence[Type | 
     return body
 
 
-def columns_of(body: bytes, kinds: Sequence[Type | None]) -> list[NarrowColumn]:
+def columns_of(body: bytes, kinds: Sequence[Type | None]) -> list[CompressedColumn]:
     """The columns of a body that :func:`packed` made."""
     with pa.ipc.open_stream(body) as stream:
         batch, bounds = stream.read_next_batch(), json.loads(stream.schema.metadata[b"bounds"])
@@ -50,14 +50,16 @@ def columns_of(body: bytes, kinds: Sequence[Type | None]) -> list[NarrowColumn]:
     for place, (array, (least, most)) in enumerate(zip(batch.columns, bounds, strict=True)):
         kind = kinds[place] if place < len(kinds) else None
         if kind is not None and kind.is_pooled:
-            columns.append(NarrowColumn.of(_words(array, kind)))
+            columns.append(CompressedColumn.of(_words(array, kind)))
         elif pa.types.is_null(array.type):
-            columns.append(NarrowColumn(least, most, None, len(array)))
+            columns.append(CompressedColumn(least, most, None, len(array)))
         else:
             distances = array.to_numpy()
             # Columns of full width go to kernels as they are, and kernels take no read-only arrays.
             columns.append(
-                NarrowColumn(least, most, distances.copy() if distances.dtype == np.int64 else distances, len(array))
+                CompressedColumn(
+                    least, most, distances.copy() if distances.dtype == np.int64 else distances, len(array)
+                )
             )
     return columns
 

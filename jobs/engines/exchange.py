@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.engine.profile import Profile
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.io.state.layout import tables_of
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
@@ -53,7 +53,7 @@ _ATTEMPTS = 3  # at a fold whose executors are lost
 _logger = logging.getLogger("ddcore")
 
 
-def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[Gained, int]:
+def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[FoldResult, int]:
     """Fold a window with ``parallelism`` workers in a Spark context; return the files written, and the parallelism.
 
     Errors of tasks are raised unchanged. Spark repeats tasks that fail. Messages that were lost with an executor cannot
@@ -103,7 +103,7 @@ class _Exchange:
             fold.settings.memory,
         )
 
-    def run(self, splits: list[Split | Waiting | Constants]) -> Gained:
+    def run(self, splits: list[Split | Waiting | Constants]) -> FoldResult:
         """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
         step = 1
         waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed", 0)
@@ -150,13 +150,13 @@ class _Exchange:
             self.staged[owner] = (*self.staged.get(owner, ()), step)
         return messages, list(latest.values())
 
-    def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> Gained:
+    def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> FoldResult:
         """The last job of a fold, whose tasks write what they added to state and outputs."""
         reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, now)).collect)
         raise_first(reports)
-        total = Gained(profile=self.profile)
+        total = FoldResult(profile=self.profile)
         for report in sorted(reports, key=lambda report: report.partition):
-            total.absorb(report.gained or Gained())
+            total.absorb(report.gained or FoldResult())
         total.groups.absorb(self.groups)
         return total
 

@@ -16,10 +16,9 @@ import pyarrow as pa
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.data.encoding import key_codes
-from ddcore.engine import queues
 from ddcore.engine.agenda import Agenda, Work
 from ddcore.engine.pending import joined
-from ddcore.engine.queues import Queued, consolidated, types_of, whole, widened
+from ddcore.engine.queues import Queue, sorted_by_key
 from ddcore.engine.state import FoldState
 from ddcore.io.storage.store import Place, source_of
 from ddcore.jobs.engines.bodies import columns_of, packed
@@ -28,9 +27,9 @@ from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Position, Rounds
 from ddcore.planning.plan import Plan
 from ddcore.traces.batch import Batch, concatenate
-from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.columns import Columns, Compressed, Plain
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = [
     "HELD",
@@ -81,12 +80,13 @@ def to_messages(plan: Plan, work: Work, division: Division, partition: int | Non
     ``partition`` is the worker's own number; None: it is no owner, but reads what others own. Then all updates are
     looked at; otherwise those that only come from blocks with the same owner are not.
     """
-    for index, batches in work.rows.items():
-        arrangement = plan.arrangements[index]
+    for index, queue in work.queues.items():
         if partition is not None and index in division.home:
-            yield from _home(arrangement, batches, work.rounds, partition)
+            for piece in queue.pieces():
+                body = _body_of_rows(queue.arrangement, piece)
+                yield Message(partition, ROWS, index, work.rounds, len(piece), body)
         else:
-            yield from _divided(arrangement, whole(arrangement, batches), work.rounds, division)
+            yield from _divided(queue, work.rounds, division)
     for pending in work.pending:
         port = plan.arrangements[work.block.ports[0]]
         cuts = [(partition, pending)] if partition is not None else _split(pending, division.boundaries[port.index])
@@ -99,34 +99,23 @@ def to_messages(plan: Plan, work: Work, division: Division, partition: int | Non
         yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
 
 
-def _home(arrangement: Arrangement, batches: Sequence[Queued], rounds: Rounds, partition: int) -> Iterator[Message]:
-    """Updates whose owner is the worker itself: as they wait, not sorted."""
-    for batch in batches:
-        if isinstance(batch, NarrowBatch):
-            body = packed(batch.columns, types_of(arrangement))
-            yield Message(partition, ROWS, arrangement.index, rounds, len(batch), body)
-    others = [widened(arrangement, batch) for batch in batches if not isinstance(batch, NarrowBatch)]
-    if others:
-        batch = concatenate(others)
-        yield Message(partition, ROWS, arrangement.index, rounds, len(batch), _body_of_rows(arrangement, batch))
-
-
-def _divided(arrangement: Arrangement, batch: Batch, rounds: Rounds, division: Division) -> Iterator[Message]:
+def _divided(queue: Queue, rounds: Rounds, division: Division) -> Iterator[Message]:
     """Updates for the owners of their keys.
 
     They are consolidated before they are sent: moving one costs more than sorting it.
     """
+    arrangement = queue.arrangement
     by_key = replace(arrangement, transient=False, key=division.keys.get(arrangement.index, arrangement.key))
-    run = consolidated(by_key, [batch])
+    run = sorted_by_key(by_key, queue.batch())
     for dest, mine in _split(run, division.boundaries[arrangement.index]):
         for portion in _portions(mine):
-            body = _body_of_rows(arrangement, by_key.batch_of(portion))
+            body = _body_of_rows(arrangement, arrangement.queued(by_key.batch_of(portion)))
             yield Message(dest, ROWS, arrangement.index, rounds, len(portion), body)
 
 
-def _body_of_rows(arrangement: Arrangement, batch: Batch) -> bytes:
-    columns = queues.columns_of(arrangement, batch)
-    return packed(columns if batch.high is None else [*columns, batch.high], types_of(arrangement))
+def _body_of_rows(arrangement: Arrangement, queued: Columns) -> bytes:
+    columns = queued if queued.high is None else Plain([*queued, queued.high])
+    return packed(columns, arrangement.queued_types)
 
 
 def accept(plan: Plan, agenda: Agenda, message: Message) -> None:
@@ -143,15 +132,11 @@ def accept(plan: Plan, agenda: Agenda, message: Message) -> None:
         work.notified = True
 
 
-def _queued(arrangement: Arrangement, body: bytes) -> Batch | NarrowBatch:
-    types = types_of(arrangement)
-    columns, diffs = columns_of(body, types), len(types) + len(arrangement.times)
-    words = len(arrangement.values if arrangement.direct and not arrangement.transient else arrangement.collection)
-    queued = NarrowBatch(columns[: diffs + 1], words)
-    if len(columns) == len(queued.columns):
-        return queued
-    batch = widened(arrangement, queued)
-    return Batch(batch.words, batch.times, batch.diffs, columns[-1].widen())
+def _queued(arrangement: Arrangement, body: bytes) -> Columns:
+    types = arrangement.queued_types
+    columns, width = columns_of(body, types), len(types) + len(arrangement.times) + 1
+    queued = Compressed(columns[:width])
+    return queued if len(columns) == width else Plain([*queued], columns[-1].decompress())
 
 
 def to_late_messages(state: FoldState, partition: int) -> Iterator[Message]:
@@ -195,9 +180,8 @@ def position_of(plan: Plan, message: Message) -> Position:
 
 def body_of_run(arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False) -> bytes:
     """The rows of a run: key and value columns, or keys alone; times and diffs."""
-    run = run.widen()
-    columns = [*([run.codes] if arrangement.direct else []), *run.words, *run.times, run.diffs]
-    return packed(columns, _types(arrangement, keys_only))
+    columns = [*run.columns()]
+    return packed(Plain(columns if arrangement.direct else columns[1:]), _types(arrangement, keys_only))
 
 
 def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> SortedBatch:
@@ -206,13 +190,13 @@ def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_onl
     It is sorted again only if it has pooled columns: the order of their words differs between processes.
     """
     types = _types(arrangement, keys_only)
-    pieces = [[column.widen() for column in columns_of(body, types)] for body in bodies]
+    pieces = [[column.decompress() for column in columns_of(body, types)] for body in bodies]
     *columns, diffs = pieces[0] if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
     codes = key_codes(columns[: len(arrangement.key)], arrangement.key_types, len(diffs))
     words, times = columns[int(arrangement.direct) : len(types)], columns[len(types) :]
     if any(kind.is_pooled for kind in types):
         return arrange(codes, words, times, diffs)
-    return SortedBatch(codes, _stacked(words, len(diffs)), _stacked(times, len(diffs)), diffs)
+    return ColumnBatch(codes, _stacked(words, len(diffs)), _stacked(times, len(diffs)), diffs)
 
 
 def _stacked(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
@@ -221,12 +205,12 @@ def _stacked(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 def body_of_batch(batch: Batch, schema: Schema) -> bytes:
     """A batch of rows with these columns: words, times, diffs, and the upper words of these."""
-    return packed([*batch.words, *batch.times, batch.diffs, batch.upper()], list(schema.values()))
+    return packed(Plain([*batch.words, *batch.times, batch.diffs, batch.upper()]), list(schema.values()))
 
 
 def batch_of_body(body: bytes, schema: Schema) -> Batch:
     """The batch of a body that :func:`body_of_batch` made."""
-    *columns, diffs, high = (column.widen() for column in columns_of(body, list(schema.values())))
+    *columns, diffs, high = (column.decompress() for column in columns_of(body, list(schema.values())))
     is_wide = bool((high != diffs >> 63).any())
     return Batch(columns[: len(schema)], columns[len(schema) :], diffs, high if is_wide else None)
 
@@ -267,20 +251,13 @@ def _types(arrangement: Arrangement, keys_only: bool) -> list[Type]:
 
 def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; workers without rows are left out."""
-    run = run.widen()
-    bounds = [0, *np.searchsorted(run.codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
+    bounds = [0, *np.searchsorted(run.widen().codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
-            yield dest, _slice(run, a, b)
+            yield dest, run.part(a, b)
 
 
 def _portions(run: SortedBatch) -> Iterator[SortedBatch]:
     """The run in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
-    run = run.widen()
     for start in range(0, len(run), MESSAGE_ROWS):
-        yield _slice(run, start, start + MESSAGE_ROWS)
-
-
-def _slice(run: SortedBatch, a: int, b: int) -> SortedBatch:
-    high = None if run.high is None else run.high[a:b]
-    return SortedBatch(run.codes[a:b], run.words[:, a:b], run.times[:, a:b], run.diffs[a:b], high)
+        yield run.part(start, min(start + MESSAGE_ROWS, len(run)))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DdError
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.failures import run_job
 from ddcore.jobs.spark.shipping import pickled
@@ -29,7 +29,7 @@ __all__ = ["fold_in_session", "fold_with"]
 _PIECE = 1 << 20  # bytes of the result in one row
 
 
-def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
+def fold_with(context: SparkContext, fold: Fold) -> tuple[FoldResult, int]:
     """Fold a window in one task of a Spark context; return the files it wrote, and the parallelism 1.
 
     Errors of the task are raised unchanged.
@@ -39,14 +39,14 @@ def fold_with(context: SparkContext, fold: Fold) -> tuple[Gained, int]:
     return _gained(result)
 
 
-def fold_in_session(session: SparkSession, fold: Fold) -> tuple[Gained, int]:
+def fold_in_session(session: SparkSession, fold: Fold) -> tuple[FoldResult, int]:
     """Fold in one task of a session, which may be one of Spark Connect."""
     job = session.range(0, 1, 1, 1).mapInArrow(functools.partial(_fold_rows, pickled(fold)), "piece binary")
     pieces = run_job(job.toArrow)["piece"].to_pylist()
     return _gained(pickle.loads(b"".join(pieces)))
 
 
-def _gained(result: tuple[Gained, int] | DdError) -> tuple[Gained, int]:
+def _gained(result: tuple[FoldResult, int] | DdError) -> tuple[FoldResult, int]:
     if isinstance(result, DdError):
         raise result
     return result
@@ -64,7 +64,7 @@ def _fold_rows(fold: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         yield pa.record_batch({"piece": pa.array([body[start : start + _PIECE]], pa.binary())})
 
 
-def _fold(fold: bytes, _partition: Iterable[int]) -> Iterator[tuple[Gained, int] | DdError]:
+def _fold(fold: bytes, _partition: Iterable[int]) -> Iterator[tuple[FoldResult, int] | DdError]:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
     from pyspark import TaskContext
 

@@ -14,7 +14,7 @@ from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.project.times import Frontier, Window
-from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.storage.store import Place
 from ddcore.jobs.engines.partitioning import Division
 from ddcore.operators.block import Position
@@ -104,7 +104,7 @@ class Report:
     load: int = 0
     moved: int = 0
     error: DdError | None = None
-    gained: Gained | None = None
+    gained: FoldResult | None = None
     groups: LargeGroups = field(default_factory=LargeGroups)
     profile: Profile = field(default_factory=Profile)
 

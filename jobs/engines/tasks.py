@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import DdError
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_gains
+from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_result
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import reporting
@@ -202,7 +202,7 @@ def finish(task: Task, now: Superstep, partition: int, incoming: Iterable[Sent])
         kept.accept(None)
         with fold_errors():
             kept.worker.run()
-        yield Report(partition, gained=write_gains(_plan(task), kept.worker, task.stored, "0"))
+        yield Report(partition, gained=write_result(_plan(task), kept.worker, task.stored, "0"))
     except DdError as error:
         yield Report(partition, error=error)
 
@@ -214,7 +214,7 @@ def harvest(task: Task, now: Superstep, partition: int, incoming: Iterable[Sent]
     try:
         worker = _take(task, partition, now).worker
         _restore_late(task, worker, now, [partition])
-        yield Report(partition, gained=write_gains(_plan(task), worker, task.stored, str(partition)))
+        yield Report(partition, gained=write_result(_plan(task), worker, task.stored, str(partition)))
     except DdError as error:
         yield Report(partition, error=error)
 
