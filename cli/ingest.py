@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
-from ddcore.cli.options import Call, SkipCodeOption, argument, command, flag, option, whole_number
+from ddcore.cli.options import SKIP_CODE, Call, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.times import Frontier, named, shown_frontier, span
@@ -103,7 +103,7 @@ def ingest(
         whole_number(1),
     ),
     new_warehouse: bool = flag("Create a warehouse in a folder outside of the project's."),
-    skip_code: SkipCodeOption = None,
+    skip_code: int | None = SKIP_CODE,
 ) -> int:
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 

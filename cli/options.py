@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial, update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,20 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ON_TERMINAL",
+    "SKIP_CODE",
     "Call",
     "Command",
     "DebugOption",
-    "EngineOption",
     "Group",
     "JsonOption",
     "LimitOption",
-    "MasterOption",
-    "MemoryOption",
     "OutputArgument",
-    "ParallelismOption",
     "ProjectOption",
-    "QuietOption",
-    "SkipCodeOption",
     "VersionCommand",
     "VerticalOption",
     "WarehouseOption",
@@ -109,44 +104,7 @@ WarehouseOption = Annotated[
 OutputArgument = Annotated[
     str, typer.Argument(metavar="OUTPUT", help="The output's name.", autocompletion=output_names)
 ]
-EngineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        autocompletion=one_of("inline", "spark"),
-        metavar="spark|inline",
-        help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
-    ),
-]
-ParallelismOption = Annotated[
-    int | None,
-    typer.Option(
-        "--parallelism",
-        parser=whole_number(1),
-        metavar="P",
-        help="How many workers. Default: one for small runs, one per core for large ones.",
-    ),
-]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
-        "and the rest is spilled to temporary files. Default: no limit.",
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
-        "local[*].",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")]
 ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 
 
@@ -180,15 +138,6 @@ OrBeforeOption = Annotated[
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1.")
 ]
-SkipCodeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--skip-code",
-        parser=whole_number(0, 255),
-        metavar="N",
-        help="Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.",
-    ),
-]
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
@@ -220,11 +169,35 @@ class Call(NamedTuple):
         return open_project(self.project, warehouse=self.warehouse, **flags)
 
 
-_SHARED: dict[str, dict[str, Any]] = {
-    "engine": {"engine": EngineOption}, "master": {"master": MasterOption},
-    "parallelism": {"parallelism": ParallelismOption}, "json": {"as_json": JsonOption}, "quiet": {"quiet": QuietOption},
-    "project": {"project": ProjectOption, "warehouse": WarehouseOption}, "debug": {"debug": DebugOption},
+_SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
+    "engine": {
+        "engine": (str | None, option(
+            "spark|inline",
+            "Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
+            complete=one_of("inline", "spark"),
+        )),
+    },
+    "master": {
+        "master": (str | None, option(
+            "URL",
+            "Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
+            "local[*].",
+        )),
+    },
+    "parallelism": {
+        "parallelism": (int | None, option(
+            "P", "How many workers. Default: one for small runs, one per core for large ones.", whole_number(1)
+        )),
+    },
+    "json": {"as_json": (JsonOption, False)},
+    "quiet": {"quiet": (bool, flag("Print nothing on success.", "--quiet", "-q"))},
+    "project": {"project": (ProjectOption, None), "warehouse": (WarehouseOption, None)},
+    "debug": {"debug": (DebugOption, False)},
 }  # fmt: skip
+"""The types and the defaults of the parameters, by the word for them."""
+SKIP_CODE: Any = option(
+    "N", "Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.", whole_number(0, 255)
+)
 
 
 class _Shared:
@@ -237,11 +210,10 @@ class _Shared:
     @cached_property
     def __signature__(self) -> Signature:
         _, *own = signature(self._function, eval_str=True).parameters.values()
-        options = {name: option for word in self._words for name, option in _SHARED[word].items()}
-        kinds = {name: get_args(option)[0] for name, option in options.items()}
+        shared = {name: option for word in self._words for name, option in _SHARED[word].items()}
         more = [
-            Parameter(name, Parameter.KEYWORD_ONLY, annotation=option, default=False if kinds[name] is bool else None)
-            for name, option in options.items()
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in shared.items()
         ]
         return Signature([*own, *more])
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import Call, MemoryOption, OrBeforeOption, SkipCodeOption, command, flag, option, whole_number
+from ddcore.cli.options import SKIP_CODE, Call, OrBeforeOption, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.io.project.times import corners, json_time
@@ -56,8 +56,12 @@ def run(
         "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
         whole_number(0),
     ),
-    memory: MemoryOption = None,
-    skip_code: SkipCodeOption = None,
+    memory: str | None = option(
+        "SIZE",
+        "What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
+        "and the rest is spilled to temporary files. Default: no limit.",
+    ),
+    skip_code: int | None = SKIP_CODE,
 ) -> int:
     """Fold every version that was ingested and not yet folded; write state, output logs and the ledger.
 
