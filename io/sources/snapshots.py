@@ -22,11 +22,10 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 from ddcore.io.sources.layouts import Layout, Rules
-from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.row_checks import rows_of
-from ddcore.io.sources.source import Batches, Source, is_at
+from ddcore.io.sources.source import Batches, Located, Source
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
-from ddcore.io.storage.address import is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,17 +41,10 @@ How = tuple[Layout, Time, Time | None]
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """One snapshot: a file, a table at one version, or all files of a folder. ``path`` is its place."""
+class Snapshot(Located):
+    """One snapshot: a file, a table at one version, or all files of a folder."""
 
-    name: str
-    path: str
     parts: tuple[Source, ...]
-
-    @property
-    def real(self) -> str:
-        """The path with all symbolic links resolved."""
-        return self.path if is_url(self.path) else os.path.realpath(self.path)
 
     def stamp(self) -> str:
         """The stamps of all parts, as one."""
@@ -68,9 +60,7 @@ class Snapshot:
 
     def is_at(self, position: str) -> bool:
         """Whether all parts are as at this position."""
-        if len(self.parts) == 1:
-            return self.parts[0].is_at(position)
-        return is_at(self, position)
+        return self.parts[0].is_at(position) if len(self.parts) == 1 else super().is_at(position)
 
     def _over_parts(self, text: Callable[[Source], str]) -> str:
         if len(self.parts) == 1:
@@ -167,7 +157,7 @@ class Series(Source):
         union = frames[0]
         for frame in frames[1:]:
             union = union.unionByName(frame)
-        keys = [F.col(_quoted(name)) for name in (*self.rules.schema, *self.rules.dims, ERROR)]
+        keys = [F.col(quoted(name)) for name in (*self.rules.schema, *self.rules.dims, ERROR)]
         sums = union.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF))
         return sums.where((F.col(DIFF) != 0) | F.col(ERROR).isNotNull())
 
@@ -243,7 +233,3 @@ def _at(rows: pl.DataFrame, diff: int | pl.Expr, dims: Sequence[str], time: Time
     times = [pl.lit(coordinate, pl.Int64).alias(dim) for dim, coordinate in zip(dims, time, strict=True)]
     diffs = (pl.lit(diff, pl.Int64) if isinstance(diff, int) else diff).alias(DIFF)
     return rows.select(pl.exclude(*dims, DIFF), *times, diffs)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

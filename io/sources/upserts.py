@@ -22,7 +22,7 @@ from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.layouts import Layout
-from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.text.wording import shown_value
@@ -115,9 +115,9 @@ class EventLog(Source):
         for frame in frames[1:]:
             union = union.unionByName(frame)
         if self.events.key:
-            keyed = union.repartition(*map(_quoted, self.events.key))
+            keyed = union.repartition(*map(quoted, self.events.key))
             return through(keyed, self._merged, schema, self.name)
-        return through(union.select(*map(_quoted, [*given.names, ERROR])), self._alone, schema, self.name)
+        return through(union.select(*map(quoted, [*given.names, ERROR])), self._alone, schema, self.name)
 
     # --- what tasks and this process read ---
 
@@ -363,7 +363,3 @@ def _points(held: pl.DataFrame) -> pl.DataFrame:
     """The values of keys where they change: ``_PRESENT``, and the row; where there is none any more, the last one."""
     points = held.sort(_KEY, _AT, DIFF).unique([_KEY, _AT], keep="last", maintain_order=True)
     return points.with_columns((pl.col(DIFF) > 0).alias(_PRESENT)).drop(DIFF)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
