@@ -107,7 +107,7 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
         "stored arrangement": drawing.indexes,
     }  # fmt: skip
     yield f"{project.program}  program {built.fingerprint[:8]}"
-    yield ", ".join(_several(len(things), word) for word, things in counts.items())
+    yield ", ".join(f"{count(len(of))} {word}{'s' * (len(of) != 1)}" for word, of in counts.items())
     yield ""
     frames = {frame.scope: frame for frame in drawing.frames}
     parents = {frame.scope: frame.parent for frame in drawing.frames}
@@ -139,10 +139,6 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
 def _read(edge: Edge) -> str:
     index = "" if edge.index is None else f" {edge.index.label}"
     return f"{'next round: ' if edge.feedback else ''}{edge.source.number}{index}"
-
-
-def _several(number: int, word: str) -> str:
-    return f"{count(number)} {word}{'' if number == 1 else 's'}"
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,8 @@ def verify(
     out = call.output
     settings = call.opened()
     way = _way(by)
-    _check_folder(scratch_folder)
+    if scratch_folder is not None and not scratch_folder.is_dir():
+        raise UsageError(f"--scratch-folder: {scratch_folder} is not a folder", "name one that exists")
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs.verify import Verification, mismatch
 
@@ -102,11 +103,6 @@ def _way(text: str | None) -> Way | None:
     if text is not None:
         raise UsageError(f"--by: there is no {text!r:.60}", meant(text, WAYS) or f"one of: {listed(WAYS)}")
     return None
-
-
-def _check_folder(folder: Path | None) -> None:
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"--scratch-folder: {folder} is not a folder", "name one that exists")
 
 
 def _selection(verification: Verification, at: Sequence[str], last: int, every: int, *, or_before: bool) -> Selection:
@@ -177,7 +173,8 @@ def _tell_rows(
         names = verdict.differing.columns[:-2]
         for *row, expected, actual in _first(verdict, limit or 0):
             fields = {name: plain(value) for name, value in zip(names, row, strict=True)}
-            out.record(output=verdict.output, **_time(project, verdict), row=fields, expected=expected, actual=actual)
+            time = {"version" if len(project.dims) == 1 else "time": json_time(verdict.time, project.dims)}
+            out.record(output=verdict.output, **time, row=fields, expected=expected, actual=actual)
         return
     if verdict.holds:
         return
@@ -193,7 +190,3 @@ def _tell_rows(
 
 def _first(verdict: Verdict, limit: int) -> Iterable[tuple[Any, ...]]:
     return (verdict.differing.head(limit) if limit else verdict.differing).iter_rows()
-
-
-def _time(project: Project, verdict: Verdict) -> dict[str, object]:
-    return {"version" if len(project.dims) == 1 else "time": json_time(verdict.time, project.dims)}

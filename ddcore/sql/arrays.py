@@ -48,11 +48,6 @@ def _length(values: Values, node: exp.ArraySize) -> Value:
     return Value(pl.when(length > 0).then(length), INT, node)
 
 
-def _cardinality(values: Values, node: exp.Anonymous) -> Value:
-    some, _ = _list(values, node.expressions[0])
-    return Value(some.expr.list.len().cast(pl.Int64), INT, node)
-
-
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
     some, element = _list(values, node.this)
     separator = values.require(values.of(node.expression), "string")
@@ -98,4 +93,8 @@ RULES: dict[type[exp.Expr], Rule] = {
 
 ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Array: {"bracket_notation"}, exp.Bracket: {"offset"}}
 
-NAMED: dict[str, Named] = {"cardinality": (1, _cardinality)}
+NAMED: dict[str, Named] = {
+    "cardinality": (
+        1, lambda values, node: Value(_list(values, node.expressions[0])[0].expr.list.len().cast(pl.Int64), INT, node)
+    )
+}  # fmt: skip

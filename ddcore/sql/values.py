@@ -76,7 +76,7 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
     if isinstance(value, int):
         return Value(pl.lit(value, dtype=pl.Int64), INT, node, value)
     if isinstance(value, Decimal):
-        scale = _scale(value)
+        scale = max(-int(value.as_tuple().exponent), 0)
         return Value(pl.lit(value, dtype=pl.Decimal(18, scale)), Type("decimal", 18, scale), node, value)
     if isinstance(value, float):
         finite = pl.lit(value, dtype=pl.Float64) if math.isfinite(value) else pl.lit(str(value)).cast(pl.Float64)
@@ -86,11 +86,6 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
     if isinstance(value, date):
         return Value(pl.lit(value), DATE, node, value)
     return Value(pl.lit(value), TEXT, node, value)
-
-
-def _scale(value: Decimal) -> int:
-    exponent = value.as_tuple().exponent
-    return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def declared_type(source: Source, kind: exp.DataType) -> Type:

@@ -105,7 +105,7 @@ class Series(Source):
 
         O(rows of all snapshots and of the log).
         """
-        before = list(self._held())
+        before = [frame for file in self._files() for frame in self._held_of(file)]
         window: list[tuple[Time, pl.DataFrame]] = []
         row, many = 1, 0
         for place, (time, parts) in enumerate(self.snapshots):
@@ -170,10 +170,6 @@ class Series(Source):
             for file in (self.log.files(self.state) if self.state is not None else [])
             if all(file.lower.get(dim, 0) <= last for dim, last in zip(self.rules.dims, self.until, strict=True))
         ]
-
-    def _held(self) -> Frames:
-        for file in self._files():
-            yield from self._held_of(file)
 
     def _held_of(self, file: LiveFile) -> Frames:
         """What one file of the log holds, as updates that take it away at the first snapshot."""
