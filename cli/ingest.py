@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
@@ -144,7 +144,7 @@ def ingest(
     with out.claimed(), out.progress() as progress, notices(out, progress):
         report = job.ingest(opened, input_name, sources, settings, engine=opened.engine, listener=progress)
     _tell(out, report, opened.dims)
-    out.result("ingest", **spelled({**_fields(report), "took": round(report.took, 3)}, opened.dims))
+    out.result("ingest", **spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
@@ -181,7 +181,7 @@ def _undo(
     )
     if report.restates:
         out.say(folds_again(report.restates, project.dims))
-    out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
+    out.result("undo", **spelled({**vars(report), "took": round(report.took, 3)}, project.dims))
 
 
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
@@ -219,20 +219,8 @@ def folds_again(restates: Frontier, dims: Sequence[str]) -> str:
 
 
 def _times(report: IngestReport | UndoReport, dims: Sequence[str]) -> str:
-    """The times of an ingest, for people."""
+    """The times of an ingest, and the label of its only version, for people."""
     assert report.first is not None and report.last is not None
-    if len(dims) > 1:
-        return f"times: {span(report.first, report.last, dims)}{_label(report)}"
-    return f"versions={span(report.first, report.last, dims)}{_label(report)}"
-
-
-def _label(report: IngestReport | UndoReport) -> str:
-    """The label of an ingest's only version, for people."""
-    label = getattr(report, "label", None)
-    if not label or report.first != report.last:
-        return ""
-    return f" ({label_text(label)})"
-
-
-def _fields(report: IngestReport | UndoReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in report.__dataclass_fields__}
+    label = getattr(report, "label", None) if report.first == report.last else None
+    times = f"{span(report.first, report.last, dims)}{f' ({label_text(label)})' if label else ''}"
+    return f"times: {times}" if len(dims) > 1 else f"versions={times}"

@@ -9,7 +9,7 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["ARGUMENTS", "NAMED", "RULES", "any_of"]
+__all__ = ["NAMED", "RULES", "any_of"]
 
 
 def _list(values: Values, node: exp.Expr) -> tuple[Value, Type]:
@@ -90,8 +90,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayToString: _joined,
     exp.StringToArray: _split,
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Array: {"bracket_notation"}, exp.Bracket: {"offset"}}
 
 NAMED: dict[str, Named] = {
     "cardinality": (

@@ -15,7 +15,7 @@ from sqlglot import exp
 from ddcore.sql import arrays
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
-__all__ = ["ARGUMENTS", "RULES", "compared"]
+__all__ = ["RULES", "compared"]
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
@@ -251,9 +251,3 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Greatest: _extreme(pl.max_horizontal),
     exp.Least: _extreme(pl.min_horizontal),
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Literal: {"is_string"}, exp.Column: {"table", "db", "catalog"}, exp.Is: {"negate"}, exp.Like: {"negate"},
-    exp.ILike: {"negate"}, exp.Case: {"ifs", "default"}, exp.If: {"true", "false"}, exp.Between: {"low", "high"},
-    exp.In: {"query", "unnest"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
-}  # fmt: skip

@@ -16,7 +16,7 @@ from ddcore.base.schema import Type
 from ddcore.sql.source import shown
 from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
 
-__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "Interval", "interval", "is_day", "on_days"]
+__all__ = ["NAMED", "RULES", "Interval", "interval", "is_day", "on_days"]
 
 
 class Interval:
@@ -261,16 +261,5 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.TimestampFromParts: _timestamp_of,
     exp.LastDay: _last_day,
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Interval: {"unit"}, exp.TimestampTrunc: {"unit"}, exp.DateTrunc: {"unit"},
-    exp.DateBin: {"unit", "origin", "zone"}, exp.TimeToStr: {"format"}, exp.StrToDate: {"format"},
-    exp.StrToTime: {"format"}, exp.TimestampFromParts: {"year", "month", "day", "hour", "min", "sec"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.TimeToStr: ("format",), exp.StrToDate: ("format",), exp.StrToTime: ("format",),
-    exp.TimestampFromParts: ("year", "month", "day", "hour", "min", "sec"),
-}  # fmt: skip
 
 NAMED: dict[str, Named] = {"make_date": (3, function(pl.date, DATE, "int64", "int64", "int64"))}

@@ -16,7 +16,7 @@ from ddcore.expressions import polars_json
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
 
-__all__ = ["ARGUMENTS", "NEEDED", "RULES"]
+__all__ = ["RULES"]
 
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -137,10 +137,3 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseNot: function(lambda x: -1 - x, INT, "int64"),
     exp.BitwiseRightShift: _shifted_right,
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Round: {"decimals"}, exp.Trunc: {"decimals"}, exp.Div: {"typed", "safe"},
-    exp.WidthBucket: {"min_value", "max_value", "num_buckets"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {exp.Floor: ("this",), exp.Ceil: ("this",)}

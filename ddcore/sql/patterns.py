@@ -16,7 +16,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql.values import BOOL, INT, TEXT, Rule, Value, Values
 
-__all__ = ["ARGUMENTS", "NEEDED", "RULES", "substring"]
+__all__ = ["RULES", "substring"]
 
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""
@@ -130,9 +130,3 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpSubstr: _part(lambda text, pattern: text.str.extract(pattern, 0), TEXT),
     exp.RegexpCount: _part(lambda text, pattern: text.str.count_matches(pattern).cast(pl.Int64), INT),
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.RegexpLike: {"flag"}, exp.RegexpReplace: {"replacement", "modifiers", "single_replace"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {exp.RegexpReplace: ("replacement",)}

@@ -19,7 +19,7 @@ from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve, types
-from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
+from ddcore.sql.rules import READ, RULES
 from ddcore.sql.source import Source, called, shown
 
 __all__ = [
@@ -244,11 +244,12 @@ class Values:
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
         """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""
-        if not all(node.args.get(name) for name in NEEDED.get(kind, ())):
+        read = READ.get(kind, "").split()
+        if not all(node.args.get(name[:-1]) for name in read if name[-1] == "!"):
             raise self.source.error(node, f"{shown(node)} lacks an argument", "docs/sql.md lists what is supported")
-        read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
+        known = {"this", "expression", "expressions", *(name.rstrip("!") for name in read)}
         for name, value in node.args.items():
-            if value and name not in read:
+            if value and name not in known:
                 self.source.refuse(node, "this form" if isinstance(node, exp.Binary | exp.In) else "this option")
 
     def truth(self, node: exp.Expr, where: str) -> pl.Expr:
