@@ -10,7 +10,7 @@ from sqlglot import Token, TokenType
 from ddcore.base.errors import ProgramError
 from ddcore.sql.brackets import closing
 from ddcore.sql.source import Source
-from ddcore.sql.tokens import is_kind, nearly, word, written
+from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 __all__ = ["Head", "head_of"]
 
@@ -19,10 +19,6 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 _OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")
 _KINDS = ("VIEW", "TABLE")
 _DROPPED = ("OR", "REPLACE", "LOCAL", "RECURSIVE", "IF", "NOT", "EXISTS")
-_CLAUSES = (
-    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
-    "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "INNER", "ON", "USING", "AND", "OR", "AS",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
         raise source.error_at(tokens[0].start, "a query without a view", "write CREATE VIEW name AS before it")
     if first != "CREATE":
         hint = nearly(first, ["CREATE"]) or _FORM
-        if first in _CLAUSES:
+        if first in CLAUSES | INSIDE | {"LEFT", "RIGHT", "FULL"}:
             hint = "is the semicolon before it one too many?"
         text = written(source, tokens[0])
         raise source.error_at(tokens[0].start, f"a statement begins with CREATE VIEW, not with {text}", hint)

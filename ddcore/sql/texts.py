@@ -81,7 +81,6 @@ def _trim(values: Values, node: exp.Trim) -> Value:
 
 
 def _position(values: Values, node: exp.StrPosition) -> Value:
-
     def found(text: Value, part: Value) -> pl.Expr:
         before = text.expr.str.splitn(part.expr, 2).struct.field("field_0").str.len_chars().cast(pl.Int64)
         there = text.expr.str.contains(part.expr, literal=True)
