@@ -22,8 +22,9 @@ from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.packing import Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-FEW = packed_batch.LEAST_ROWS
+FEW = 1 << 14
 """Fewer updates than these are consolidated by kernels that are made for few."""
+_SEVERAL = 4  # pieces of few rows that are copied together before they are packed
 
 __all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
 
@@ -127,11 +128,11 @@ def _united(pieces: Sequence[Columns], width: int, frontier: np.ndarray | None =
 
 def gathered(pieces: Sequence[Columns]) -> Sequence[Columns]:
     """The pieces, those with few rows as one: there may be many."""
-    small = [piece for piece in pieces if len(piece) < FEW and piece.high is None]
-    if len(small) < 2:
+    small = [piece for piece in pieces if piece.rows < FEW and piece.high is None]
+    if len(small) < _SEVERAL:
         return pieces
     together = Plain(np.concatenate([piece.table() for piece in small], axis=1))
-    return [together, *(piece for piece in pieces if len(piece) >= FEW or piece.high is not None)]
+    return [together, *(piece for piece in pieces if piece.rows >= FEW or piece.high is not None)]
 
 
 def _one(pieces: Sequence[Columns]) -> Columns:
