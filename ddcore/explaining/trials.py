@@ -17,6 +17,7 @@ from ddcore.engine.worker import Worker
 from ddcore.explaining.watching import run
 from ddcore.planning.plan import Plan
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import Budget
 
 __all__ = ["Counts", "Elements", "Goal", "Trials", "minimal"]
 
@@ -168,7 +169,7 @@ class Trials:
 
     def _started(self) -> bool:
         """Fold the base and the present elements as version 0; whether it is as wanted then."""
-        self._worker, self._version, self.counts = Worker(self._plan, threads=available()), 0, {}
+        self._worker, self._version, self.counts = Worker(self._plan, budget=Budget(threads=available())), 0, {}
         chosen = np.flatnonzero(self.present)
         zeros = np.zeros(len(chosen), dtype=np.int64)
         batches = self.elements.batches(chosen, zeros, zeros + 1)

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import HALF_BITS, Field, lower_half
 
 __all__ = ["Columns", "Compressed", "CompressedColumn", "Plain"]
 
-_LONG = 1 << 15  # values of a column that is worth a thread
 _KINDS = ("uint8", "uint16", "uint32")
 
 
@@ -56,7 +54,7 @@ class Columns(ABC):
     def memory(self) -> int:
         """The bytes that the updates take."""
 
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """These updates in few bytes, as nothing looks them up for now; in a file where memory is nearly used up."""
         return self
 
@@ -138,14 +136,14 @@ class Plain(Columns):
         """The bytes of the arrays."""
         return 8 * self.count * self.rows
 
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """A copy; long columns are divided between threads. Columns that need 8 bytes are not copied."""
         if self.high is not None:
             return self
-        work = threads.each if self.rows >= _LONG else map
+        work = budget.each if self.rows >= budget.tuning.column_rows else map
         compressed = list(work(CompressedColumn.of, self.arrays))
         long = [column for column in compressed if column.distances is not None]
-        resting = spilling.current().rest([column.distances for column in long])  # type: ignore[misc]
+        resting = budget.memory.rest([column.distances for column in long])  # type: ignore[misc]
         for column, distances in zip(long, resting, strict=True):
             column.distances = distances
         return Compressed(compressed)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import packing
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import Field
 from ddcore.traces.packing import Packed, Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans, bucket_starts
 
 __all__ = ["PackedBatch"]
-
-LEAST_ROWS = 1 << 12  # of a batch that is kept like this; the cost of a look-up in a smaller one is that of its start
 
 
 class PackedBatch(SortedBatch):
@@ -51,7 +50,9 @@ class PackedBatch(SortedBatch):
         return self._of(self.packed.packed)
 
     def _of(self, rows: np.ndarray) -> ColumnBatch:
-        return ColumnBatch.of(packing.unpacked([rows], self.packed.fields, range(self._diff + 1)), self._width)
+        return ColumnBatch.of(
+            packing.unpacked([rows], self.packed.fields, range(self._diff + 1), self.packed.budget), self._width
+        )
 
     def take(self, rows: np.ndarray) -> ColumnBatch:
         """The updates at these positions."""
@@ -87,11 +88,11 @@ class PackedBatch(SortedBatch):
         """The bytes of the integers."""
         return self.packed.memory()
 
-    def find(self, codes: np.ndarray, keys: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+    def find(self, codes: np.ndarray, keys: np.ndarray, budget: Budget = ALONE) -> tuple[SortedBatch, Spans] | None:
         """This batch, for direct keys. Of hashed ones words are compared, so those of their rows are unpacked."""
         if len(keys):
-            return super().find(codes, keys)
-        lo, hi = self.locate(codes)
+            return super().find(codes, keys, budget)
+        lo, hi = self.locate(codes, budget)
         return (self, (lo, hi)) if np.count_nonzero(hi > lo) else None
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
@@ -121,7 +122,9 @@ class PackedBatch(SortedBatch):
                 table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
         places = np.array(table, dtype=np.int64).reshape(len(table), 3)
         rows, sums, starts = kernels.packed.collapse(self.packed.packed, *spans, diff.bits, diff.least, places)
-        packed = Summed([(rows, sums)], fields).packed() if len(rows) else Packed(rows, tuple(fields))
+        packed = (
+            Summed([(rows, sums)], fields, self.packed.budget).packed() if len(rows) else Packed(rows, tuple(fields))
+        )
         return None if packed is None else (PackedBatch(packed, self._width), (starts[:-1], starts[1:]))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
@@ -141,9 +144,9 @@ class PackedBatch(SortedBatch):
                 table.append(_moved(field, shift, column))
         return np.array(table, dtype=np.int64)
 
-    def locate(self, probes: np.ndarray) -> Spans:
+    def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code, through buckets."""
-        self.index()
+        self.index(budget)
         spans: Spans = kernels.packed.locate(
             self.packed.packed, self._starts, self._down, self._least, self._shift, probes
         )
@@ -163,13 +166,13 @@ class PackedBatch(SortedBatch):
         first = kernels.packed.beyond(self.packed.packed, lo, hi, after, table)
         return first, kernels.packed.beyond(self.packed.packed, first, hi, to, table)
 
-    def index(self) -> None:
+    def index(self, budget: Budget = ALONE) -> None:
         """Find the buckets of codes; the first one begins with the first code."""
         if self._starts is None:
             rows, down = self.packed.packed, self._down
             spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
             self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-            self._starts = bucket_starts(rows, down, spread, self._shift)
+            self._starts = bucket_starts(rows, down, spread, self._shift, budget)
 
 
 def _moved(field: Field, shift: int, column: int) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
@@ -21,34 +21,36 @@ Combine = Callable[[Sequence[Columns], int], SortedBatch]
 """What makes one batch of sorted updates: code, words, times and diffs, and how many of these columns are words."""
 
 
-def at_rest(batch: SortedBatch) -> SortedBatch:
+def at_rest(batch: SortedBatch, budget: Budget = ALONE) -> SortedBatch:
     """The batch, which nothing changes any more: in a file if it is large and memory is nearly used up."""
-    memory = spilling.current()
+    memory = budget.memory
     if not memory.is_limited or batch.high is not None:
         return batch
     return ColumnBatch.of(memory.rest([batch.widen().table])[0], batch.width)
 
 
-def combined(pieces: Sequence[Columns], width: int, combine: Combine) -> SortedBatch:
+def combined(pieces: Sequence[Columns], width: int, combine: Combine, budget: Budget = ALONE) -> SortedBatch:
     """What ``combine`` makes of pieces that are sorted each. Where memory is limited it gets many rows in parts: of
     each piece the rows of one range. Equal codes and words are in one range, and its results are sorted by these.
     """
-    memory, total = spilling.current(), sum(map(len, pieces))
+    memory, total = budget.memory, sum(map(len, pieces))
     if total <= memory.rows:
-        return at_rest(combine(pieces, width))
+        return at_rest(combine(pieces, width), budget)
     parts = (
         combine([piece.part(*span) for piece, span in zip(pieces, spans, strict=True)], width)
         for spans in _ranges(pieces, memory.rows, width)
     )
-    batch = one_after_another(parts, pieces[0].count, total)
+    batch = one_after_another(parts, pieces[0].count, total, budget)
     return combine(pieces, width) if batch is None else batch
 
 
-def one_after_another(batches: Iterator[SortedBatch], columns: int, rows: int) -> SortedBatch | None:
+def one_after_another(
+    batches: Iterator[SortedBatch], columns: int, rows: int, budget: Budget = ALONE
+) -> SortedBatch | None:
     """Batches whose rows ascend from one to the next as one, of at most so many rows. None where int64 does not hold a
     diff: no file has such; it is rare, and soon an error where there is a trace.
     """
-    table, written, width = spilling.current().table(columns, rows), 0, 0
+    table, written, width = budget.memory.table(columns, rows), 0, 0
     for batch in batches:
         if batch.high is not None:
             return None
@@ -58,9 +60,11 @@ def one_after_another(batches: Iterator[SortedBatch], columns: int, rows: int) -
     return ColumnBatch.of(table.first(written), width)
 
 
-def portions(batches: Sequence[SortedBatch | None], key_words: int) -> Iterator[list[SortedBatch | None]]:
+def portions(
+    batches: Sequence[SortedBatch | None], key_words: int, budget: Budget = ALONE
+) -> Iterator[list[SortedBatch | None]]:
     """The batches; where memory is limited in parts, with all rows of a key in one."""
-    rows = spilling.current().rows
+    rows = budget.memory.rows
     some = [batch for batch in batches if batch is not None]
     if sum(map(len, some)) <= rows:
         yield list(batches)
