@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -145,15 +145,16 @@ class Series(Source):
 
         from ddcore.io.sources.spark import ERROR
 
+        there = replace(self, log=replace(self.log, writer=None))  # as tasks have it
         schema = pa.schema(self.fields())
-        frames = [in_tasks(session, self._files(), self._held_of, schema)] if self._files() else []
+        frames = [in_tasks(session, self._files(), there._held_of, schema)] if self._files() else []
         for source, how in self._work():
             if source.by_spark:
                 whole = source.spark_frame(session)
                 columns = whole.select(*spark_columns(whole, how[0].read))
-                frames.append(through(columns, partial(self._changed, how), schema, source.name))
+                frames.append(through(columns, partial(there._changed, how), schema, source.name))
         if work := shares(self._work(), cores(session)):
-            frames.append(in_tasks(session, work, self._updates_of, schema))
+            frames.append(in_tasks(session, work, there._updates_of, schema))
         union = frames[0]
         for frame in frames[1:]:
             union = union.unionByName(frame)
