@@ -25,6 +25,8 @@ from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
 
+_SEVERAL = 4  # pieces of few rows that are copied together before they are packed
+
 
 def arrange(
     codes: np.ndarray,
@@ -135,12 +137,12 @@ def _united(
 
 
 def gathered(pieces: Sequence[Columns], few: int) -> Sequence[Columns]:
-    """The pieces, those with fewer rows than these as one: there may be many."""
-    small = [piece for piece in pieces if len(piece) < few and piece.high is None]
-    if len(small) < 2:
+    """The pieces, those with fewer rows than these as one, if they are several."""
+    small = [piece for piece in pieces if piece.rows < few and piece.high is None]
+    if len(small) < _SEVERAL:
         return pieces
     together = Plain(np.concatenate([piece.table() for piece in small], axis=1))
-    return [together, *(piece for piece in pieces if len(piece) >= few or piece.high is not None)]
+    return [together, *(piece for piece in pieces if piece.rows >= few or piece.high is not None)]
 
 
 def _one(pieces: Sequence[Columns]) -> Columns:
