@@ -32,12 +32,12 @@ class Tuning:
     """The sizes and thresholds of a session or of a project's commands. :meth:`settings` says what each is for."""
 
     few_rows: int = _setting(
-        1 << 14, "updates", "fewer are consolidated, and batches of fewer merged, by kernels made for few", least=0
+        1 << 12, "updates", "fewer are consolidated, and batches of fewer merged, by kernels made for few", least=0
     )
     packed_rows: int = _setting(
         1 << 12,
         "updates",
-        "from so many on (and from `few_rows`), a sorted batch is kept packed, one integer for each",
+        "a sorted batch of so many is kept packed, one integer for each; look-ups in it cost a start",
     )
     packing_rows: int = _setting(1 << 16, "updates", "that one thread packs, sorts or unpacks")
     column_rows: int = _setting(
