@@ -96,7 +96,7 @@ class Trials:
 
     def all_hold(self) -> bool:
         """Whether it is as wanted with all present elements."""
-        return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._restart()
+        return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._started()
 
     def without_each(self, parts: Sequence[np.ndarray]) -> list[bool]:
         """For each part: whether it is as wanted with the present elements but for this part."""
@@ -162,10 +162,6 @@ class Trials:
                     self.counts[row] = total
             current, at = self.goal.holds(self.counts), version
         return results + [current] * (first + trials - at)
-
-    def _restart(self) -> bool:
-        self._worker = None
-        return self._started()
 
     def _started(self) -> bool:
         """Fold the base and the present elements as version 0; whether it is as wanted then."""

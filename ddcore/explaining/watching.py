@@ -256,15 +256,12 @@ class Watch:
         return table
 
     def _table(self, index: int) -> Table:
-        width, prioritized = len(self.node(index).schema), self._prioritized(index)
+        width, prioritized = len(self.node(index).schema), self.graph._priorities(index)
         batch = self._updates.pop(self._logs[index], None)
         if batch is None:
             nothing = np.empty(0, dtype=np.int64)
             return Table.of([nothing] * width, [nothing] * len(prioritized), nothing)
         return Table.of(batch.words[:width], packed_rounds(batch.words[width:], prioritized), batch.diffs)
-
-    def _prioritized(self, index: int) -> tuple[bool, ...]:
-        return self.graph._priorities(index)
 
     def sources(self, index: int) -> pl.DataFrame:
         """For a node with a linear operator: the rows of its input, ``source``, that give each of its rows, ``id``.
