@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import (
-    DebugOption,
-    JsonOption,
-    ProjectOption,
-    QuietOption,
-    WarehouseOption,
-    flag,
-    open_project,
-    option,
-)
+from ddcore.cli.options import Call, command, flag, option
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
 from ddcore.io.ledger.readable import version_number
@@ -27,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["compact"]
 
 
+@command("json quiet project")
 def compact(
+    call: Call,
     *,
     since: str | None = option(
         "V",
@@ -36,19 +29,14 @@ def compact(
         complete=version_names,
     ),
     dry_run: bool = flag("Print what would be done; write nothing."),
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Merge the files of all tables, and delete what neither a table nor a run that can be continued needs.
 
     Runs do this by themselves where a table has many files. With --since the history before a version is given up:
     outputs and inputs keep their contents from that version on, and earlier versions can no longer be read.
     """
-    out = Output(json=as_json, quiet=quiet)
-    opened = open_project(project, warehouse=warehouse)
+    out = call.output
+    opened = call.opened()
     from ddcore.cli.notices import notices
     from ddcore.jobs import compact as job
 

@@ -11,18 +11,15 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.completion import key_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
-    DebugOption,
-    JsonOption,
+    Call,
     LimitOption,
     OrBeforeOption,
     OutputArgument,
-    ProjectOption,
     VerticalOption,
-    WarehouseOption,
     WhereOption,
     argument,
+    command,
     flag,
-    open_project,
     option,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -45,7 +42,9 @@ LINES = 10_000  # changes of a table that are aligned together
 _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
 
+@command("json project")
 def diff(
+    call: Call,
     output: OutputArgument,
     a: str = argument(
         "A",
@@ -73,10 +72,6 @@ def diff(
     file: Path | None = option(
         "FILE", "With --html: write to FILE instead of diff.html; - for stdout.", names=("--output", "-o")
     ),
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Show what changed in OUTPUT after version A, up to and including version B.
 
@@ -85,19 +80,19 @@ def diff(
     characters is cut, except with --json. With --where it is the difference of the rows that meet the condition, also
     for the counts and for --exit-code. Longer tables are aligned in parts of 10,000 changes.
     """
-    out = Output(json=as_json)
+    out = call.output
     if file is not None and not html:
         raise UsageError("--output: only a page is written to a file", "add --html")
-    if html and (as_json or stat):
+    if html and (out.json or stat):
         raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
     from ddcore.io.reading.folded import output_log
 
-    settings = open_project(project, warehouse=warehouse)
+    settings = call.opened()
     log = output_log(settings, output)
     condition = log.condition(where, "--where")
     start, end = log.readable.range(a, b, or_before=or_before)
     # The shape of JSON lines follows from the command line alone, not from dd.toml.
-    configured = settings.outputs[output].key if output in settings.outputs and not as_json else ()
+    configured = settings.outputs[output].key if output in settings.outputs and not out.json else ()
     keys = _keys(configured, key, log)
     rows = log.rows(start, end, condition, keys)
     if html:

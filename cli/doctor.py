@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, flag, open_project
+from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
 from ddcore.text.redaction import masked
@@ -20,13 +20,11 @@ __all__ = ["doctor"]
 _COLORS = {"ok": "green", "note": "yellow", "fail": "red"}
 
 
+@command("json project")
 def doctor(
+    call: Call,
     *,
     deep: bool = flag("Read every byte of the warehouse, 1 GB/s, and compare its digests."),
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Check Java, the jars of Spark and Delta, the warehouse, the lock, the kernels, and which program `dd` is here.
 
@@ -35,10 +33,10 @@ def doctor(
     """
     from ddcore.jobs.doctor import checks
 
-    out = Output(json=as_json)
+    out = call.output
     results = [
         replace(check, message=masked(check.message), hint=masked(check.hint))
-        for check in checks(lambda: _project(project, warehouse), deep=deep)
+        for check in checks(lambda: _project(call), deep=deep)
     ]
     if out.json:
         for check in results:
@@ -48,17 +46,17 @@ def doctor(
     return int(any(check.state == "fail" for check in results))
 
 
-def _project(project: Path | None, warehouse: str | None) -> Project | None:
+def _project(call: Call) -> Project | None:
     """The project, or None where the working folder is in none and neither option nor variable names one."""
     import os
 
     from ddcore.io.project.project import FILE_NAME
 
     here = Path.cwd()
-    explicit = project is not None or os.environ.get("DDCORE_PROJECT")
+    explicit = call.project is not None or os.environ.get("DDCORE_PROJECT")
     if not explicit and not any((place / FILE_NAME).is_file() for place in (here, *here.parents)):
         return None
-    return open_project(project, warehouse=warehouse)
+    return call.opened()
 
 
 def _tell(out: Output, results: list[Check]) -> None:

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
-from ddcore.cli.options import (
-    DebugOption,
-    EngineOption,
-    JsonOption,
-    MasterOption,
-    ProjectOption,
-    QuietOption,
-    SkipCodeOption,
-    WarehouseOption,
-    argument,
-    flag,
-    open_project,
-    option,
-    whole_number,
-)
+from ddcore.cli.options import SKIP_CODE, Call, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.times import Frontier, named, shown_frontier, span
@@ -36,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ingest"]
 
 
+@command("engine master json quiet project")
 def ingest(
+    call: Call,
     input_name: str | None = argument("INPUT", "The input's name in dd.toml.", complete=input_names),
     sources: list[str] | None = argument(
         "SOURCE", "Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables."
@@ -115,14 +103,7 @@ def ingest(
         whole_number(1),
     ),
     new_warehouse: bool = flag("Create a warehouse in a folder outside of the project's."),
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    skip_code: SkipCodeOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
+    skip_code: int | None = SKIP_CODE,
 ) -> int:
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 
@@ -130,13 +111,13 @@ def ingest(
     inserted row, -1 for a deleted one). The same content again, under any name, changes nothing, and the command says
     so. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
-    out = Output(json=as_json, quiet=quiet)
+    out = call.output
     if undo is None and (input_name is None or not sources):
         raise UsageError(
             f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'",
             "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
         )
-    opened = open_project(project, warehouse=warehouse, engine=engine, spark_master=master)
+    opened = call.opened()
     from ddcore.jobs.ingesting.settings import IngestSettings
 
     settings = IngestSettings.of(
@@ -163,7 +144,7 @@ def ingest(
     with out.claimed(), out.progress() as progress, notices(out, progress):
         report = job.ingest(opened, input_name, sources, settings, engine=opened.engine, listener=progress)
     _tell(out, report, opened.dims)
-    out.result("ingest", **spelled({**_fields(report), "took": round(report.took, 3)}, opened.dims))
+    out.result("ingest", **spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
@@ -200,7 +181,7 @@ def _undo(
     )
     if report.restates:
         out.say(folds_again(report.restates, project.dims))
-    out.result("undo", **spelled({**_fields(report), "took": round(report.took, 3)}, project.dims))
+    out.result("undo", **spelled({**vars(report), "took": round(report.took, 3)}, project.dims))
 
 
 def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
@@ -238,20 +219,8 @@ def folds_again(restates: Frontier, dims: Sequence[str]) -> str:
 
 
 def _times(report: IngestReport | UndoReport, dims: Sequence[str]) -> str:
-    """The times of an ingest, for people."""
+    """The times of an ingest, and the label of its only version, for people."""
     assert report.first is not None and report.last is not None
-    if len(dims) > 1:
-        return f"times: {span(report.first, report.last, dims)}{_label(report)}"
-    return f"versions={span(report.first, report.last, dims)}{_label(report)}"
-
-
-def _label(report: IngestReport | UndoReport) -> str:
-    """The label of an ingest's only version, for people."""
-    label = getattr(report, "label", None)
-    if not label or report.first != report.last:
-        return ""
-    return f" ({label_text(label)})"
-
-
-def _fields(report: IngestReport | UndoReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in report.__dataclass_fields__}
+    label = getattr(report, "label", None) if report.first == report.last else None
+    times = f"{span(report.first, report.last, dims)}{f' ({label_text(label)})' if label else ''}"
+    return f"times: {times}" if len(dims) > 1 else f"versions={times}"

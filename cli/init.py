@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of
-from ddcore.cli.options import DebugOption, QuietOption, argument, option
-from ddcore.cli.output import Output
+from ddcore.cli.options import Call, argument, command, option
 from ddcore.cli.samples import SAMPLES, Sample
 from ddcore.text.wording import meant
 
@@ -18,7 +17,9 @@ __all__ = ["init"]
 _OPTIONAL = ("README.md", ".gitignore")
 
 
+@command("quiet")
 def init(
+    call: Call,
     folder: Path = argument("DIR", "The folder to fill; it is created if missing.", default=Path(".")),
     *,
     example: str = option(
@@ -27,14 +28,12 @@ def init(
         default="trams",
         complete=one_of(*SAMPLES),
     ),
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> int:
     """Make a project folder that runs at once: dd.toml, program.py and a little data.
 
     No existing file is overwritten.
     """
-    out = Output(quiet=quiet)
+    out = call.output
     sample = _sample(example)
     _refuse_to_overwrite(folder, sample)
     names = [name for name in sample.files if name not in _OPTIONAL or not (folder / name).exists()]

@@ -7,16 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.options import (
-    DebugOption,
-    JsonOption,
-    ProjectOption,
-    WarehouseOption,
-    flag,
-    open_project,
-    option,
-    whole_number,
-)
+from ddcore.cli.options import Call, command, flag, option, whole_number
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
 from ddcore.io.ledger.history import entries, folded_versions, history_table, run_entry, selected, spelled
@@ -32,7 +23,9 @@ ON_TERMINAL = 20  # entries that a terminal shows unless --limit says otherwise
 _LINES = 1_000  # lines that are aligned with each other
 
 
+@command("json project")
 def log(
+    call: Call,
     *,
     versions: bool = flag("One line per folded version instead of one per run and ingest."),
     operators: bool = flag(
@@ -48,16 +41,12 @@ def log(
         f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1.",
         whole_number(0),
     ),
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """List runs and ingests, newest first: when, which versions, how much changed, by which program."""
     from ddcore.io.reading.folded import ledger_of
 
-    out = Output(json=as_json)
-    opened = open_project(project, warehouse=warehouse)
+    out = call.output
+    opened = call.opened()
     ledger, dims = ledger_of(opened), opened.dims
     if operators:
         if versions or where is not None:

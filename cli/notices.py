@@ -58,7 +58,6 @@ def notices(out: Output, progress: Progress | None = None) -> Iterator[None]:
 
 def listener(out: Output, progress: Progress, engine: str) -> Callable[..., None]:
     """``progress``, with a line first where Spark's Python workers will compile kernels: their own logs are hidden."""
-
     started = False
 
     def listen(stage: str, *rest: Any) -> None:

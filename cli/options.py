@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial, update_wrapper
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ddcore.cli.completion import one_of, output_names
+from ddcore.cli.output import Output
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
 
 __all__ = [
     "ON_TERMINAL",
+    "SKIP_CODE",
+    "Call",
     "Command",
     "DebugOption",
-    "EngineOption",
     "Group",
     "JsonOption",
     "LimitOption",
-    "MasterOption",
-    "MemoryOption",
     "OutputArgument",
-    "ParallelismOption",
     "ProjectOption",
-    "QuietOption",
-    "SkipCodeOption",
     "VersionCommand",
     "VerticalOption",
     "WarehouseOption",
     "WhereOption",
     "argument",
+    "command",
     "flag",
     "open_project",
     "option",
@@ -105,44 +104,7 @@ WarehouseOption = Annotated[
 OutputArgument = Annotated[
     str, typer.Argument(metavar="OUTPUT", help="The output's name.", autocompletion=output_names)
 ]
-EngineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        autocompletion=one_of("inline", "spark"),
-        metavar="spark|inline",
-        help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
-    ),
-]
-ParallelismOption = Annotated[
-    int | None,
-    typer.Option(
-        "--parallelism",
-        parser=whole_number(1),
-        metavar="P",
-        help="How many workers. Default: one for small runs, one per core for large ones.",
-    ),
-]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
-        "and the rest is spilled to temporary files. Default: no limit.",
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
-        "local[*].",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")]
 ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 
 
@@ -176,15 +138,6 @@ OrBeforeOption = Annotated[
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1.")
 ]
-SkipCodeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--skip-code",
-        parser=whole_number(0, 255),
-        metavar="N",
-        help="Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.",
-    ),
-]
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
@@ -192,6 +145,87 @@ def open_project(project: Path | None, **flags: str | int | None) -> Project:
     from ddcore.io.reading.opening import project_at
 
     return project_at(project, flags)
+
+
+class Call(NamedTuple):
+    """What the options that commands share say: where a command writes, its project, and the project's engine."""
+
+    as_json: bool = False
+    quiet: bool = False
+    project: Path | None = None
+    warehouse: str | None = None
+    engine: str | None = None
+    master: str | None = None
+    parallelism: int | None = None
+
+    @property
+    def output(self) -> Output:
+        """Where the command writes."""
+        return Output(json=self.as_json, quiet=self.quiet)
+
+    def opened(self, **more: str | int | None) -> Project:
+        """The project, with more settings; UsageError when there is none."""
+        flags = {"engine": self.engine, "spark_master": self.master, "parallelism": self.parallelism, **more}
+        return open_project(self.project, warehouse=self.warehouse, **flags)
+
+
+_SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
+    "engine": {
+        "engine": (str | None, option(
+            "spark|inline",
+            "Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
+            complete=one_of("inline", "spark"),
+        )),
+    },
+    "master": {
+        "master": (str | None, option(
+            "URL",
+            "Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
+            "local[*].",
+        )),
+    },
+    "parallelism": {
+        "parallelism": (int | None, option(
+            "P", "How many workers. Default: one for small runs, one per core for large ones.", whole_number(1)
+        )),
+    },
+    "json": {"as_json": (JsonOption, False)},
+    "quiet": {"quiet": (bool, flag("Print nothing on success.", "--quiet", "-q"))},
+    "project": {"project": (ProjectOption, None), "warehouse": (WarehouseOption, None)},
+    "debug": {"debug": (DebugOption, False)},
+}  # fmt: skip
+"""The types and the defaults of the parameters, by the word for them."""
+SKIP_CODE: Any = option(
+    "N", "Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.", whole_number(0, 255)
+)
+
+
+class _Shared:
+    """A command as typer sees it: the function's own options, then those that fill its :class:`Call`."""
+
+    def __init__(self, function: Callable[..., int], words: str) -> None:
+        update_wrapper(self, function)
+        self._function, self._words, self.__annotations__ = function, [*words.split(), "debug"], {}
+
+    @cached_property
+    def __signature__(self) -> Signature:
+        _, *own = signature(self._function, eval_str=True).parameters.values()
+        shared = {name: option for word in self._words for name, option in _SHARED[word].items()}
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in shared.items()
+        ]
+        return Signature([*own, *more])
+
+    def __call__(self, *, debug: bool, **values: Any) -> int:
+        del debug  # read with the command line as a whole
+        shared = {name: values.pop(name) for name in Call._fields if name in values}
+        return self._function(Call(**shared), **values)
+
+
+def command(words: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A command with these of the options that commands share, and ``--debug``: ``"json quiet project"``."""
+    return lambda function: _Shared(function, words)
 
 
 class Command(TyperCommand):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project, option
+from ddcore.cli.options import Call, command, option
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
@@ -29,7 +29,9 @@ WIDTH = 100  # columns, where no terminal says otherwise
 Extent = tuple[int, int]  # updates and bytes of a table
 
 
+@command("json project")
 def plan(
+    call: Call,
     *,
     form: str | None = option(
         "|".join(FORMATS),
@@ -39,20 +41,16 @@ def plan(
         complete=one_of(*FORMATS),
     ),
     file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
 
     It loads the program and reads no data. If there is a warehouse, the listing has the size of each arrangement.
     """
-    form = "json" if as_json else form or _ENDINGS.get("" if file is None else file.suffix.lower(), "text")
+    form = "json" if call.as_json else form or _ENDINGS.get("" if file is None else file.suffix.lower(), "text")
     if form not in FORMATS:
         raise UsageError(f"--format {form!r}: there is no such format", meant(form, FORMATS) or ", ".join(FORMATS))
     out = Output(json=form == "json")
-    settings = open_project(project, warehouse=warehouse)
+    settings = call.opened()
     from ddcore.drawing.diagram import diagram
     from ddcore.io.project.program import load_plan
 
@@ -109,7 +107,7 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
         "stored arrangement": drawing.indexes,
     }  # fmt: skip
     yield f"{project.program}  program {built.fingerprint[:8]}"
-    yield ", ".join(_several(len(things), word) for word, things in counts.items())
+    yield ", ".join(f"{count(len(of))} {word}{'s' * (len(of) != 1)}" for word, of in counts.items())
     yield ""
     frames = {frame.scope: frame for frame in drawing.frames}
     parents = {frame.scope: frame.parent for frame in drawing.frames}
@@ -141,10 +139,6 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
 def _read(edge: Edge) -> str:
     index = "" if edge.index is None else f" {edge.index.label}"
     return f"{'next round: ' if edge.feedback else ''}{edge.source.number}{index}"
-
-
-def _several(number: int, word: str) -> str:
-    return f"{count(number)} {word}{'' if number == 1 else 's'}"
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import run_numbers
-from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, argument, open_project, option, whole_number
+from ddcore.cli.options import Call, argument, command, option, whole_number
 from ddcore.cli.output import Output, write_file
 from ddcore.text.wording import shown
 
@@ -18,22 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["report", "write_page"]
 
 
+@command("project")
 def report(
+    call: Call,
     a: int | None = argument("[RUN|A B]", "A run; with B the first of a range.", whole_number(1), complete=run_numbers),
     b: int | None = argument("B", "The last run of a range.", whole_number(1), complete=run_numbers),
     *,
     file: Path | None = option("FILE", "Write to FILE instead of report.html; - for stdout.", names=("--output", "-o")),
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Write what a run did as one page of HTML: the newest run, RUN, or the runs A to B.
 
     The dataflow with the updates and the time of each operator, the differences by version and round, the growth of
     outputs and state, and the ingests. The page needs no network and has no script. It reads the ledger alone.
     """
-    out = Output()
-    settings = open_project(project, warehouse=warehouse)
+    out = call.output
+    settings = call.opened()
     from ddcore.cli.report_page import report_page
     from ddcore.io.reading.folded import ledger_of
 

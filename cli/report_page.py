@@ -107,7 +107,8 @@ def _head(title: str, project: Project, runs: Sequence[RunRecord], profile: Prof
     took, rounds = sum(run.took for run in runs), max(run.rounds for run in runs)
     written = sum(each.bytes_written for each in profile.operators)
     read = sum(each.bytes_read for each in profile.operators)
-    versions = span(_first_changed(runs), newest.last, project.dims)
+    changed = [time for run in runs for counts in run.inputs.values() for time in counts]  # a first run begins at 0
+    versions = span(least(changed) if changed else runs[0].first, newest.last, project.dims)
     engine = f"{newest.engine}, {newest.parallelism} worker{'' if newest.parallelism == 1 else 's'}"
     about = f"{moment(newest.at).replace('T', ' ')}, program {newest.fingerprint[:8]} ({project.program})"
     tops = [
@@ -119,12 +120,6 @@ def _head(title: str, project: Project, runs: Sequence[RunRecord], profile: Prof
         ("written", size(written), f"read {size(read)}"),
     ]
     return tag("header", tag("h1", title), tag("p", about, class_="dim"), tiles(tops))
-
-
-def _first_changed(runs: Sequence[RunRecord]) -> Time:
-    """The first version with rows in it; a first run begins at 0."""
-    changed = [time for run in runs for counts in run.inputs.values() for time in counts]
-    return least(changed) if changed else runs[0].first
 
 
 def _totals(counts: Sequence[object]) -> tuple[int, int]:

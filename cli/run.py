@@ -6,23 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import (
-    DebugOption,
-    EngineOption,
-    JsonOption,
-    MasterOption,
-    MemoryOption,
-    OrBeforeOption,
-    ParallelismOption,
-    ProjectOption,
-    QuietOption,
-    SkipCodeOption,
-    WarehouseOption,
-    flag,
-    open_project,
-    option,
-    whole_number,
-)
+from ddcore.cli.options import SKIP_CODE, Call, OrBeforeOption, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.io.project.times import corners, json_time
@@ -38,7 +22,9 @@ _ROWS = 20  # that are shown of those that differ; verify shows all
 ON_TERMINAL = 20  # more versions than these are summed up in one line, after a progress bar
 
 
+@command("engine master parallelism json quiet project")
 def run(
+    call: Call,
     *,
     from_version: str | None = option(
         "N",
@@ -70,16 +56,12 @@ def run(
         "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
         whole_number(0),
     ),
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    parallelism: ParallelismOption = None,
-    memory: MemoryOption = None,
-    skip_code: SkipCodeOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
+    memory: str | None = option(
+        "SIZE",
+        "What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
+        "and the rest is spilled to temporary files. Default: no limit.",
+    ),
+    skip_code: int | None = SKIP_CODE,
 ) -> int:
     """Fold every version that was ingested and not yet folded; write state, output logs and the ledger.
 
@@ -87,14 +69,12 @@ def run(
     next run finishes the same work. A data test that is broken ends it with exit code 4, and nothing of the run is
     committed. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
-    out = Output(json=as_json, quiet=quiet)
+    out = call.output
     if full_refresh and from_version is not None:
         raise UsageError(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
-    flags: dict[str, str | int | None] = {"engine": engine, "spark_master": master, "parallelism": parallelism}
-    flags |= {"memory": memory, "verify_every": verify_every}
-    opened = open_project(project, warehouse=warehouse, **flags)
+    opened = call.opened(memory=memory, verify_every=verify_every)
     first, last = window(opened, from_version, to_version, to, or_before=or_before)
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay

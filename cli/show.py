@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
-    DebugOption,
-    JsonOption,
+    Call,
     LimitOption,
     OrBeforeOption,
     OutputArgument,
-    ProjectOption,
     VerticalOption,
-    WarehouseOption,
     WhereOption,
-    open_project,
+    command,
     option,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
@@ -34,7 +31,9 @@ __all__ = ["show"]
 LINES = 10_000  # rows of a table that are aligned together
 
 
+@command("json project")
 def show(
+    call: Call,
     output: OutputArgument,
     *,
     at: str = option(
@@ -48,20 +47,16 @@ def show(
     where: WhereOption = None,
     limit: LimitOption = None,
     vertical: VerticalOption = False,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Show the rows of OUTPUT as of a version, sorted, with a count where rows occur several times.
 
     A value of more than 1,000 characters is cut, except with --json. Into a pipe or a file rows are written as they are
     read: a table is aligned in parts of 10,000 rows, and longer ones always have the count.
     """
-    out = Output(json=as_json)
+    out = call.output
     from ddcore.io.reading.folded import output_log
 
-    log = output_log(open_project(project, warehouse=warehouse), output)
+    log = output_log(call.opened(), output)
     condition = log.condition(where, "--where")
     time = log.readable.time(at, "--at", or_before=or_before)
     rows = log.rows(None, time, condition)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, flag, open_project
+from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
 from ddcore.io.ledger.history import moment
@@ -58,19 +58,17 @@ class _Table:
     holds: str = ""
 
 
+@command("json project")
 def status(
+    call: Call,
     *,
     state: bool = flag("List the tables of state, too; --json always has them."),
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Show what is folded, which versions are waiting, how big all tables are, and who holds the lock."""
     from ddcore.io.reading.folded import ledger_of
 
-    out = Output(json=as_json)
-    settings = open_project(project, warehouse=warehouse)
+    out = call.output
+    settings = call.opened()
     ledger = ledger_of(settings)
     summary, names = _summary(settings, ledger), ledger.version_names(settings.dims)
     tables = [*_inputs(settings, ledger), *_of_run(settings, ledger)]

@@ -10,19 +10,12 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
-    DebugOption,
-    EngineOption,
-    JsonOption,
+    Call,
     LimitOption,
-    MasterOption,
     OrBeforeOption,
-    ParallelismOption,
-    ProjectOption,
-    QuietOption,
     VerticalOption,
-    WarehouseOption,
     argument,
-    open_project,
+    command,
     option,
     whole_number,
 )
@@ -39,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["tell_verdicts", "verify"]
 
 
+@command("engine master parallelism json quiet project")
 def verify(
+    call: Call,
     outputs: list[str] | None = argument("[OUTPUT]...", "The outputs. Default: all.", complete=output_names),
     *,
     at: list[str] | None = option(
@@ -68,24 +63,17 @@ def verify(
     ),
     limit: LimitOption = None,
     vertical: VerticalOption = False,
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    parallelism: ParallelismOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    project: ProjectOption = None,
-    warehouse: WarehouseOption = None,
-    debug: DebugOption = False,
 ) -> int:
     """Verify that outputs are what the program gives for its inputs, computed anew, at some versions.
 
     One line per output and version. Exits with 3 where rows differ, and lists them with both counts; --limit is per
     output and version. Takes no lock and writes nothing into the warehouse.
     """
-    out = Output(json=as_json, quiet=quiet)
-    settings = open_project(project, warehouse=warehouse, engine=engine, spark_master=master, parallelism=parallelism)
+    out = call.output
+    settings = call.opened()
     way = _way(by)
-    _check_folder(scratch_folder)
+    if scratch_folder is not None and not scratch_folder.is_dir():
+        raise UsageError(f"--scratch-folder: {scratch_folder} is not a folder", "name one that exists")
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs.verify import Verification, mismatch
 
@@ -115,11 +103,6 @@ def _way(text: str | None) -> Way | None:
     if text is not None:
         raise UsageError(f"--by: there is no {text!r:.60}", meant(text, WAYS) or f"one of: {listed(WAYS)}")
     return None
-
-
-def _check_folder(folder: Path | None) -> None:
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"--scratch-folder: {folder} is not a folder", "name one that exists")
 
 
 def _selection(verification: Verification, at: Sequence[str], last: int, every: int, *, or_before: bool) -> Selection:
@@ -190,7 +173,8 @@ def _tell_rows(
         names = verdict.differing.columns[:-2]
         for *row, expected, actual in _first(verdict, limit or 0):
             fields = {name: plain(value) for name, value in zip(names, row, strict=True)}
-            out.record(output=verdict.output, **_time(project, verdict), row=fields, expected=expected, actual=actual)
+            time = {"version" if len(project.dims) == 1 else "time": json_time(verdict.time, project.dims)}
+            out.record(output=verdict.output, **time, row=fields, expected=expected, actual=actual)
         return
     if verdict.holds:
         return
@@ -206,7 +190,3 @@ def _tell_rows(
 
 def _first(verdict: Verdict, limit: int) -> Iterable[tuple[Any, ...]]:
     return (verdict.differing.head(limit) if limit else verdict.differing).iter_rows()
-
-
-def _time(project: Project, verdict: Verdict) -> dict[str, object]:
-    return {"version" if len(project.dims) == 1 else "time": json_time(verdict.time, project.dims)}

@@ -18,15 +18,17 @@ from trams import Command
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.data.encoding import encode, key_codes
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import LiveFile, TableState
 from ddcore.io.delta.writer import Writer
-from ddcore.io.state import arrangements, run_writer
+from ddcore.io.state import arrangements
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
 from ddcore.io.storage import store as files
 from ddcore.traces import spilling
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys, gather
@@ -39,9 +41,7 @@ HASHED = Layout(
 BARE = Layout(parse_schema({"k": "int64"}), ("k",), ("version",))
 
 
-@pytest.fixture(autouse=True)
-def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_writer, "GROUP", 700)
+SMALL_GROUPS = Budget(tuning=Tuning(run_group_rows=700))
 
 
 def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> ColumnBatch:
@@ -63,9 +63,9 @@ def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> ColumnBatch
     return arrange(codes, words[width:] if layout.direct else words, times, rng.integers(1, 4, n))
 
 
-def store(folder: Path, run: SortedBatch, layout: Layout) -> FileBatch:
-    file = arrangements.write_run(folder, 1, 0, run, layout)
-    return FileBatch(folder / file.path, layout)
+def store(folder: Path, run: SortedBatch, layout: Layout, budget: Budget = SMALL_GROUPS) -> FileBatch:
+    file = arrangements.write_run(folder, 1, 0, run, layout, budget=budget)
+    return FileBatch(folder / file.path, layout, budget=budget)
 
 
 def same(a: SortedBatch, b: SortedBatch, rows: slice | np.ndarray = slice(None)) -> None:
@@ -110,7 +110,7 @@ def test_locating_by_order_agrees_with_memory_and_fills_what_it_finds(
     tmp_path: Path, layout: Layout, seed: int
 ) -> None:
     run = make(layout, 3000, seed, keys=500)
-    file = arrangements.write_run(tmp_path, 1, 0, run, layout)
+    file = arrangements.write_run(tmp_path, 1, 0, run, layout, budget=SMALL_GROUPS)
     rng = np.random.default_rng(seed)
     for span in ((None, None), (-123, 321)):
         bounds = zip(span, (0, len(run)), strict=True)
@@ -140,9 +140,8 @@ def test_words_of_a_key_are_found_by_order(tmp_path: Path, seed: int) -> None:
         np.testing.assert_array_equal(np.flatnonzero((run.codes == code) & (values > a) & (values <= b)), range(lo, hi))
 
 
-def test_a_narrow_range_reads_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_writer, "GROUP", 1 << 20)
-    stored = store(tmp_path, make(DIRECT, 100_000, keys=50_000), DIRECT)
+def test_a_narrow_range_reads_few_blocks(tmp_path: Path) -> None:
+    stored = store(tmp_path, make(DIRECT, 100_000, keys=50_000), DIRECT, Budget())
     lo, hi = stored.locate_between(np.array([100]), np.array([110]))
     assert hi[0] > lo[0]
     assert stored.take_reads()[1] < 20_000
@@ -159,10 +158,9 @@ def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("group", [700, 1 << 20], ids=["many groups", "one group"])
-def test_few_probes_read_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
-    monkeypatch.setattr(run_writer, "GROUP", group)
+def test_few_probes_read_few_blocks(tmp_path: Path, group: int) -> None:
     run = make(DIRECT, 400_000, keys=10**6)
-    stored = store(tmp_path, run, DIRECT)
+    stored = store(tmp_path, run, DIRECT, Budget(tuning=Tuning(run_group_rows=group)))
     codes = np.unique(run.codes[[50_000, 70_000, 200_000, 390_000]])
     some, lo, hi = stored.located(*stored.locate(codes))
     assert some.codes.tolist() == np.repeat(codes, hi - lo).tolist() and len(some) < 12
@@ -197,24 +195,21 @@ def test_one_key_may_fill_many_row_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "by look-ups"])
-def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
-) -> None:
+def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(tmp_path: Path, whole: bool) -> None:
     """More row groups than are decoded at once: those of the second portion were left unread."""
-    monkeypatch.setattr(spilling, "_WORTH_TABLE", 1)
-    monkeypatch.setattr(arrangements, "_READ", 700)
+    tuning = Tuning(table_bytes=1, read_rows=700, run_group_rows=700)
     run = make(DIRECT, 5000)
-    with spilling.using(spilling.Spilling(2**30, tmp_path)):
-        stored = store(tmp_path / "table", run, DIRECT)
-        if whole:
-            stored.widen()
-        else:
-            probes = np.unique(run.codes)
-            lo, hi = stored.locate(probes)
-            np.testing.assert_array_equal(hi - lo, np.unique(run.codes, return_counts=True)[1])
-            stored.located(lo, hi)
-        same(run, stored)
-        rows, size = stored.take_reads()
+    budget = Budget(spilling.Spilling(2**30, tmp_path, tuning), tuning=tuning)
+    stored = store(tmp_path / "table", run, DIRECT, budget)
+    if whole:
+        stored.widen()
+    else:
+        probes = np.unique(run.codes)
+        lo, hi = stored.locate(probes)
+        np.testing.assert_array_equal(hi - lo, np.unique(run.codes, return_counts=True)[1])
+        stored.located(lo, hi)
+    same(run, stored)
+    rows, size = stored.take_reads()
     assert rows == len(run) and size <= files.size_of(stored.path), "each once"
 
 
@@ -224,7 +219,10 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
     create(Writer(), tmp_path, layout)
     half = len(run) // 2
     halves = [run.part(*s) for s in ((0, half), (half, len(run)))]
-    files = [arrangements.write_run(tmp_path, 1, part, piece, layout) for part, piece in enumerate(halves)]
+    files = [
+        arrangements.write_run(tmp_path, 1, part, piece, layout, budget=SMALL_GROUPS)
+        for part, piece in enumerate(halves)
+    ]
     version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     live = tables.live_files(tmp_path, version)
     cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
@@ -249,7 +247,7 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
     version, made = None, []
     for number, size in enumerate(sizes, 1):
         made.append(make(layout, size, number))
-        file = arrangements.write_run(tmp_path, number, 0, made[-1], layout)
+        file = arrangements.write_run(tmp_path, number, 0, made[-1], layout, budget=SMALL_GROUPS)
         version = arrangements.commit(Writer(), tmp_path, [file], number, base=version)
     live = tables.live_files(tmp_path, version)
     codes = np.concatenate([run.codes for run in made])
@@ -280,7 +278,7 @@ def updates(run: ColumnBatch, span: tuple[int | None, int | None]) -> dict[objec
 
 def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
     create(Writer(), tmp_path, DIRECT)
-    files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT) for n in (1, 2)]
+    files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT, budget=SMALL_GROUPS) for n in (1, 2)]
     version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[1].path).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
@@ -292,7 +290,7 @@ def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
     create(Writer(), tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
     high = ColumnBatch(high.codes + 1000, high.words, high.times, high.diffs)
-    files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT) for i, r in enumerate((low, high))]
+    files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT, budget=SMALL_GROUPS) for i, r in enumerate((low, high))]
     version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[0].path).unlink()
     live = tables.live_files(tmp_path, version)
@@ -312,7 +310,7 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
     create(Writer(), tmp_path, DIRECT)
     state: TableState | None = None
     for number in (1, 2):
-        file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT)
+        file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT, budget=SMALL_GROUPS)
         state = arrangements.commit(Writer(), tmp_path, [file], number, base=state)
     table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
@@ -323,13 +321,13 @@ def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path)
 
 
 def test_what_tasks_need_travels(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, make(HASHED, 10), HASHED)
+    file = arrangements.write_run(tmp_path, 1, 0, make(HASHED, 10), HASHED, budget=SMALL_GROUPS)
     assert pickle.loads(pickle.dumps((HASHED, file))) == (HASHED, file)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "page"])
 def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, make(DIRECT, 5000), DIRECT)
+    file = arrangements.write_run(tmp_path, 1, 0, make(DIRECT, 5000), DIRECT, budget=SMALL_GROUPS)
     path = tmp_path / file.path
     content = path.read_bytes()
     if damage == "missing":
@@ -347,7 +345,7 @@ def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> Non
     create(Writer(), tmp_path, DIRECT)
     for layout_rows, place in ((1025, "large"), (3, "small")):
         for number in range(200):
-            arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT)
+            arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT, budget=SMALL_GROUPS)
     opening = """
 import resource, sys
 from pathlib import Path
@@ -373,7 +371,7 @@ for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
 
 def test_a_file_that_another_program_wrote_in_any_order_is_read(tmp_path: Path) -> None:
     run = make(DIRECT, 5000)
-    file = arrangements.write_run(tmp_path, 1, 0, run, DIRECT)
+    file = arrangements.write_run(tmp_path, 1, 0, run, DIRECT, budget=SMALL_GROUPS)
     table = pq.read_table(tmp_path / file.path, partitioning=None)
     foreign = tmp_path / "part-00000-c000.zstd.parquet"
     pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), foreign, row_group_size=64)
@@ -382,7 +380,7 @@ def test_a_file_that_another_program_wrote_in_any_order_is_read(tmp_path: Path) 
 
 
 def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
-    file = arrangements.write_run(tmp_path, 1, 0, make(BARE, 10), BARE)
+    file = arrangements.write_run(tmp_path, 1, 0, make(BARE, 10), BARE, budget=SMALL_GROUPS)
     with pytest.raises(StorageError, match="no column v"):
         FileBatch(tmp_path / file.path, DIRECT)
 

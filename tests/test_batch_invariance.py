@@ -11,6 +11,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -20,15 +21,13 @@ from tailing import command
 from warehouses import log_of
 
 import ddcore as dd
-from ddcore.base import threads
+from ddcore.base.tuning import Tuning
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
-from ddcore.operators import join, reduction
 from ddcore.planning.planner import build
-from ddcore.traces import packing, sorted_batch
 
 LAST = 1493
 SCHEMAS = {"dependencies": {"package": "string", "dependency": "string"}}
@@ -114,17 +113,13 @@ def test_T24_random_cuts_and_a_new_process_for_each_run(runs: int, project: Proj
     assert stored(project) == at_once
 
 
-def test_files_are_equal_for_any_number_of_threads(
-    ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_equal_for_any_number_of_threads(ingested: Path, tmp_path: Path) -> None:
     """The parts of a step are small here, so that there are many."""
-    monkeypatch.setattr(threads, "_WORTH", 100)
-    limits = {reduction: "_KEYS", join: "_KEYS", packing: "_LEAST_ROWS", sorted_batch: "_PORTION"}
-    for module, name in limits.items():
-        monkeypatch.setattr(module, name, 1000)
+    tuning = Tuning(part_rows=100, reduced_keys=1000, joined_keys=1000, packing_rows=1000, indexed_rows=1000)
     files = []
     for parallelism in (1, 3):
         project = find_project(shutil.copytree(ingested, tmp_path / str(parallelism)), {})
+        project = replace(project, tuning=tuning)
         replay.run(project, last=time_of(400), engine="inline", parallelism=parallelism)
         replay.run(project, engine="inline", parallelism=parallelism)
         root = Path(str(project.warehouse))

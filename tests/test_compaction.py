@@ -39,12 +39,11 @@ from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project, Retention, find_project
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
-from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction, retention
 from ddcore.jobs import compact, replay
 
-SEEDS = range(int(os.environ.get("DDCORE_COMPACTIONS", "12")))
+SEEDS = range(int(os.environ.get("DDCORE_COMPACTIONS", "5")))
 
 
 def with_retention(project: Project, **settings: Any) -> Project:
@@ -88,9 +87,7 @@ def advanced(logs: Any, since: Any) -> Any:
 def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
-    monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
-    tuning = Tuning(merge_rows=rng.choice([2, 4 << 20]))
-    monkeypatch.setattr(run_writer, "GROUP", 4)
+    tuning = Tuning(small_file_rows=rng.choice([0, 1024]), merge_rows=rng.choice([2, 4 << 20]), run_group_rows=4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
     project = replace(with_retention(project_of(tmp_path / "project", drawn)), tuning=tuning)
@@ -427,7 +424,7 @@ def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_p
     compare(counted(FOLDED + 2), "Spark", advanced(expected, ((9,),)), advanced(actual, ((9,),)))
 
 
-@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("compacts", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bool) -> None:
     """delta-rs rewrites every table in whatever order it likes; runs go on from there, and compaction sorts state."""
     drawn = counted(30)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from places import local
 from workshop import Workshop
 
 from ddcore.base.errors import DdError, StorageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta import commits, heads, table_files, tables
 from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
@@ -125,10 +126,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     (folder / "dd.toml").write_text(PROJECT)
     customers = {"customer": range(20), "region": [f"region {n % 5}" for n in range(20)], "version": 0, "diff": 1}
     pl.DataFrame(customers).write_parquet(folder / "customers.parquet")
-    shop = Shop(find_project(folder, {}), folder / "kept", {}, {})
+    project = replace(find_project(folder, {}), tuning=Tuning(ledger_files=3))
+    shop = Shop(project, folder / "kept", {}, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "CHECKPOINT_EVERY", 2)
-        patch.setattr(ledger, "_MERGED", 3)
         patch.setitem(ledger._SETTINGS, "delta.checkpointInterval", "3")
         ingest(shop.project, "customers", [str(folder / "customers.parquet")], engine="inline")
         for version, rows in enumerate((1500, 5, 5, 5)):

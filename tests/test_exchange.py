@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from warehouses import logs_of, project_of
 
 from ddcore import reference
 from ddcore.base.errors import Diverged, FoldError, NegativeMultiplicity
+from ddcore.base.tuning import DEFAULT
 from ddcore.cli import main
 from ddcore.io.delta.writer import Writer
 from ddcore.io.project.program import load_program
@@ -32,7 +34,6 @@ from ddcore.io.state import arrangements
 from ddcore.io.state.state import open_worker, write_result
 from ddcore.jobs import engines, replay
 from ddcore.jobs.engines import exchange
-from ddcore.operators import tree
 from ddcore.planning.planner import build
 
 INLINE = range(0, 60)
@@ -71,16 +72,17 @@ def one_dimensional(seeds: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", one_dimensional(INLINE))
-def test_stored_state_resumes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
+    tuning = DEFAULT
     if seed % 2:
-        monkeypatch.setattr(arrangements, "SMALL", 0)  # even the smallest file is looked into, not read whole
+        tuning = replace(tuning, small_file_rows=0)  # even the smallest file is looked into, not read whole
     if seed // 2 % 2:  # groups as small as these get trees of partial results
-        monkeypatch.setattr(tree, "LARGE", 2)
+        tuning = replace(tuning, large_group=2)
     drawn = case(seed, plain=True)
     expected = expected_of(drawn)
     whole = outcome(project_of(tmp_path / "whole", drawn), [None], engine="inline")
     compare(drawn, "whole", expected, whole)
-    cut = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="inline")
+    cut = outcome(project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="inline")
     compare(drawn, "in runs", expected, cut)
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 import sparkless
 from deltalake import DeltaTable
 from places import local
+from seeds import nightly
 from trams import Command
 from warehouses import logs_of
 
@@ -174,8 +176,10 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
     return {"engine": name, "parallelism": parallelism}
 
 
-@pytest.mark.parametrize("place", ["linear", "reduce"])
-@pytest.mark.parametrize("raised", RAISED)
+@pytest.mark.parametrize(
+    ("raised", "place"),
+    nightly([*zip(RAISED, cycle(["linear", "reduce"])), *zip(RAISED, cycle(["reduce", "linear"]))], len(RAISED)),
+)
 def test_a_function_that_raises(raised: str, place: str, engine: dict[str, Any], project: Project) -> None:
     """Of whatever class: one line that names the file, at the first run and at a later one."""
     cause = project.root / "cause"

@@ -28,7 +28,7 @@ from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300")) // 25
+SEEDS = int(os.environ.get("DDCORE_SEEDS", "100")) // 25
 Frames = dict[str, pl.DataFrame]
 
 

@@ -116,6 +116,7 @@ def test_the_number_of_files_is_bounded_after_a_week(days: int, runs: int, calen
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_week_kept_can_be_continued_and_what_came_before_is_folded_from_nothing(calendar: Calendar) -> None:
     for _ in range(12):
         calendar.day(2)

@@ -16,6 +16,7 @@ ENTRIES = 210
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("entries", [ENTRIES // 2, pytest.param(ENTRIES, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "dimensions", [pytest.param(1, marks=pytest.mark.long), 2], ids=["one dimension", "two dimensions"]
 )
@@ -23,12 +24,12 @@ ENTRIES = 210
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, max(2, SEEDS // 20)))]
 )
 def test_every_read_agrees_after_each_of_many_commands(
-    seed: int, dimensions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, dimensions: int, entries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # what is tested here does not depend on it
     history = History(tmp_path / "project", seed, dimensions)
     try:
-        while history.entries < ENTRIES:
+        while history.entries < entries:
             history.step()
     except BaseException:
         print(f"seed {seed}, {dimensions} dimensions", *history.transcript, sep="\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,15 +14,17 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import DIMS, frame, log
+from seeds import nightly
 from test_semantics import same
 
 import ddcore as dd
 from ddcore import col
+from ddcore.base.tuning import Tuning
 from ddcore.data import encoding
 from ddcore.data.encoding import NULL
 from ddcore.operators import join, join_between
 from ddcore.planning.planner import build
-from ddcore.traces import consolidation, packed_batch, trace
+from ddcore.traces import consolidation
 from ddcore.traces.consolidation import arrange
 
 NUMBERS = "1,2,3,4,5,null:+1@0"
@@ -154,17 +157,15 @@ def programs(rows: Any, ends: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_random_histories(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_LONG", 1 + seed % 3)
+@pytest.mark.parametrize("seed", nightly(range(24), 8))
+def test_random_histories(seed: int) -> None:
+    tuning = Tuning(long_history=1 + seed % 3)
     if seed % 2:
-        monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
+        tuning = replace(tuning, packed_rows=1)
     if seed // 2 % 2:
-        monkeypatch.setattr(join, "CHUNK", 3)
-        monkeypatch.setattr(join_between, "CHUNK", 3)
-        monkeypatch.setattr(join_between, "_PART", 2)
+        tuning = replace(tuning, joined_pairs=3, looked_up_segments=2)
     if seed // 4 % 2:
-        monkeypatch.setattr(join_between, "_FEWER", 0)
+        tuning = replace(tuning, near_ratio=0)
     rng = random.Random(seed)
     dims = 1 + seed % 3
     frames = {name: history(rng, 3, dims, 12 + 12 * (dims == 1)) for name in ("rows", "ends")}
@@ -178,7 +179,7 @@ def test_random_histories(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         (folding.compacted, {"seed": seed}),
     ]
     for fold, how in folds:
-        assert fold(programs, **frames, **how) == expected, f"seed {seed}, {fold.__name__}"
+        assert fold(programs, tuning=tuning, **frames, **how) == expected, f"seed {seed}, {fold.__name__}"
 
 
 def test_sums_of_diffs_beyond_int64_are_not_needed() -> None:
@@ -243,9 +244,9 @@ def test_new_rows_meet_only_intervals_near_them(monkeypatch: pytest.MonkeyPatch)
     segments: list[int] = []
     right = join_between._Segments.added_up
 
-    def added_up(some: Any) -> Any:
+    def added_up(some: Any, budget: Any) -> Any:
         segments.append(len(some))
-        return right(some)
+        return right(some, budget)
 
     monkeypatch.setattr(join_between._Segments, "added_up", added_up)
     out = session.fold({"rows": frame("n", "77,5555:+1@1")})["out"]

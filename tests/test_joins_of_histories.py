@@ -13,6 +13,7 @@ import pytest
 import ddcore as dd
 from ddcore import kernels
 from ddcore.base.errors import DiffOverflow
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.operators import join
 
 SCHEMA = {"k": pl.Int64, "w": pl.String, "v": pl.Int64, "version": pl.Int64, "diff": pl.Int64}
@@ -38,10 +39,8 @@ def program(left: Any, right: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_histories_of_many_versions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "_LONG", seed % 4)
-    if seed % 3 == 0:
-        monkeypatch.setattr(join, "CHUNK", 5)
+def test_histories_of_many_versions(seed: int) -> None:
+    tuning = Tuning(swept_updates=seed % 4, joined_pairs=DEFAULT.joined_pairs if seed % 3 else 5)
     frames = {"left": history(seed, 5 + 2 * seed), "right": history(seed + 100, 5 + 2 * seed)}
     expected = folding.by_reference(program, **frames)
     folds: list[tuple[folding.Fold, dict[str, Any]]] = [
@@ -51,7 +50,7 @@ def test_histories_of_many_versions(seed: int, monkeypatch: pytest.MonkeyPatch) 
         (folding.fed_early, {"seed": seed}),
     ]
     for fold, how in folds:
-        assert fold(program, **frames, **how) == expected, f"seed {seed}, {fold.__name__}"
+        assert fold(program, tuning=tuning, **frames, **how) == expected, f"seed {seed}, {fold.__name__}"
 
 
 def outages(versions: int) -> pl.DataFrame:
@@ -85,9 +84,9 @@ def test_pairs_are_those_of_rows_present_together(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("long", [0, 10**9])
-def test_diffs_beyond_int64_stay_exact(monkeypatch: pytest.MonkeyPatch, long: int) -> None:
+def test_diffs_beyond_int64_stay_exact(long: int) -> None:
     """Products that int64 does not hold, and cancel in the end; counts that wrap around are not accumulated."""
-    monkeypatch.setattr(join, "_LONG", long)
+    tuning = Tuning(swept_updates=long)
     large = 2**40
     left = pl.DataFrame([(1, "x", 1, v, large * (-1) ** v) for v in range(6)], schema=SCHEMA, orient="row")
     right = pl.DataFrame(
@@ -96,12 +95,12 @@ def test_diffs_beyond_int64_stay_exact(monkeypatch: pytest.MonkeyPatch, long: in
     both = {"left": left, "right": right}
     paired = lambda left, right: {"out": left.join(right, on="k").select("k").where("k > 0")}  # noqa: E731
     with pytest.raises(DiffOverflow):
-        folding.whole(paired, **both)
+        folding.whole(paired, tuning=tuning, **both)
     right = right.with_columns(version=pl.lit(0, pl.Int64))
     both = {"left": left, "right": right}
     expected = folding.by_reference(paired, **both)
     assert expected["out"]
-    assert folding.whole(paired, **both) == expected
+    assert folding.whole(paired, tuning=tuning, **both) == expected
 
 
 def test_sizes_of_products_beyond_int64_are_unfit() -> None:

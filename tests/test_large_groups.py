@@ -19,12 +19,12 @@ from warehouses import log_of, project_of
 
 import ddcore as dd
 from ddcore.base.schema import Type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.times import time_of
 from ddcore.io.state.run_reader import RunFile
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.operators import tree
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
     "int64": (pl.Int64, [*range(-40, 40), None]),
@@ -63,17 +63,14 @@ def history(rng: random.Random, kind: str, dims: tuple[str, ...], negative: bool
     return pl.DataFrame(updates, schema=schema, orient="row")
 
 
-@pytest.fixture(params=[False, True], ids=["swept", "trees"])
-def _trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param:
-        monkeypatch.setattr(tree, "LARGE", 20)
+TREES = Tuning(large_group=20)
 
 
-@pytest.mark.usefixtures("_trees")
+@pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
 @pytest.mark.parametrize("kind", VALUES)
-def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
+def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool, tuning: Tuning) -> None:
     rows = history(random.Random(f"{kind} {dims} {negative}"), kind, dims, negative)
 
     def program(rows: Any) -> dict[str, Any]:
@@ -97,18 +94,18 @@ def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool) -> None:
 
     drawn = Case(0, f"# {kind} {dims} {negative}", program, {"rows": rows})
     expected = folding.by_reference(program, rows=rows)
-    compare(drawn, "whole", expected, folding.whole(program, rows=rows))
-    compare(drawn, "cut", expected, folding.randomly_cut(program, rows=rows))
-    compare(drawn, "compacted", expected, folding.compacted(program, rows=rows, seed=0))
+    compare(drawn, "whole", expected, folding.whole(program, rows=rows, tuning=tuning))
+    compare(drawn, "cut", expected, folding.randomly_cut(program, rows=rows, tuning=tuning))
+    compare(drawn, "compacted", expected, folding.compacted(program, rows=rows, seed=0, tuning=tuning))
 
 
 def shown(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.group_by("group").agg(c=(pl.col("count") * (1 + pl.col("v").rank("dense"))).sum().cast(pl.Int64))
 
 
-@pytest.mark.usefixtures("_trees")
+@pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
-def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
+def test_large_groups_in_a_loop(dims: tuple[str, ...], tuning: Tuning) -> None:
     """Distances in a graph whose edges nearly all lead to two hubs, which so gain and lose their least distance."""
     rng = random.Random(str(dims))
     side = {1: 30, 2: 4}[len(dims)]
@@ -140,39 +137,41 @@ def test_large_groups_in_a_loop(dims: tuple[str, ...]) -> None:
 
     drawn = Case(0, f"# {dims}", program, {"edges": edges})
     expected = folding.by_reference(program, edges=edges)
-    compare(drawn, "whole", expected, folding.whole(program, edges=edges))
-    compare(drawn, "cut", expected, folding.randomly_cut(program, edges=edges))
-    compare(drawn, "fed early", expected, folding.fed_early(program, edges=edges))
+    compare(drawn, "whole", expected, folding.whole(program, edges=edges, tuning=tuning))
+    compare(drawn, "cut", expected, folding.randomly_cut(program, edges=edges, tuning=tuning))
+    compare(drawn, "fed early", expected, folding.fed_early(program, edges=edges, tuning=tuning))
 
 
-def test_a_group_that_vanishes_while_its_tree_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_vanishes_while_its_tree_grows() -> None:
     """The compacted row and the one that takes it away cancel each other before they reach the tree."""
-    monkeypatch.setattr(tree, "LARGE", 1)
     rows = pl.DataFrame([(1, 5, 0, 1), (1, 5, 1, -1)], schema=["k", "v", "version", "diff"], orient="row")
-    log = folding.compacted(lambda rows: {"most": rows.group_by("k").agg(most=dd.max("v"))}, rows=rows)
+    log = folding.compacted(
+        lambda rows: {"most": rows.group_by("k").agg(most=dd.max("v"))}, rows=rows, tuning=Tuning(large_group=1)
+    )
     assert log == {"most": {((1, 5), (0,)): 1, ((1, 5), (1,)): -1}}
 
 
-def test_a_tree_grows_while_updates_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_grows_while_updates_wait_for_another() -> None:
     """An update that was given early waits before the tree of its group; it is not sent there again."""
-    monkeypatch.setattr(tree, "LARGE", 2)
 
     def frame(*rows: tuple[int, int, int, int]) -> dict[str, pl.DataFrame]:
         return {"rows": pl.DataFrame(rows, schema=["k", "v", "version", "diff"], orient="row")}
 
     schemas = {"rows": {"k": "int64", "v": "int64"}}
-    session = dd.Session(lambda rows: {"sums": rows.group_by("k").agg(s=dd.sum("v"))}, schemas)
+    session = dd.Session(
+        lambda rows: {"sums": rows.group_by("k").agg(s=dd.sum("v"))}, schemas, tuning=Tuning(large_group=2)
+    )
     session.fold(frame((1, 1, 0, 1), (1, 2, 0, 1)), upper=[(1,)])  # finds that the first group is large
     session.fold(frame((2, 1, 1, 1), (2, 2, 1, 1), (1, 3, 5, 1)), upper=[(2,)])  # and that the second one is
     session.fold(frame((3, 1, 2, 1)), upper=[(3,)])
     assert session.fold({}, upper=[(6,)])["sums"].rows() == [(1, 3, 5, -1), (1, 6, 5, 1)]
 
 
-@pytest.mark.parametrize("seed", nightly(range(60), 30))
-def test_groups_grow_at_any_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", nightly(range(60), 12))
+def test_groups_grow_at_any_time(seed: int) -> None:
     """A few groups of few rows each, which come back and vanish, in many runs: any of them finds a group large."""
     rng = random.Random(seed)
-    monkeypatch.setattr(tree, "LARGE", rng.randint(1, 3))
+    tuning = Tuning(large_group=rng.randint(1, 3))
     dims = rng.choice([("version",), ("version",), ("day", "revision")])
     updates = []
     for _ in range(rng.choice([4, 8, 16])):
@@ -184,10 +183,10 @@ def test_groups_grow_at_any_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     rows = pl.DataFrame(updates, schema=schema, orient="row")
     expected = folding.by_reference(growing, rows=rows)
     drawn = Case(seed, f"# {seed}", growing, {"rows": rows})
-    compare(drawn, "a run for every time", expected, folding.one_time_each(growing, rows=rows))
-    compare(drawn, "compacted after every time", expected, folding.compacted(growing, rows=rows))
-    compare(drawn, "compacted", expected, folding.compacted(growing, rows=rows, seed=seed))
-    compare(drawn, "fed early", expected, folding.fed_early(growing, rows=rows, seed=seed))
+    compare(drawn, "a run for every time", expected, folding.one_time_each(growing, rows=rows, tuning=tuning))
+    compare(drawn, "compacted after every time", expected, folding.compacted(growing, rows=rows, tuning=tuning))
+    compare(drawn, "compacted", expected, folding.compacted(growing, rows=rows, seed=seed, tuning=tuning))
+    compare(drawn, "fed early", expected, folding.fed_early(growing, rows=rows, seed=seed, tuning=tuning))
 
 
 def growing(rows: Any) -> dict[str, Any]:
@@ -215,16 +214,17 @@ def totals(rows: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(
+    ("kind", "parallelism"),
+    nightly([("string", 3), ("int64", 1), *((kind, workers) for kind in VALUES for workers in (1, 3))], 2),
+)
 def test_trees_are_state(kind: str, parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run finds the trees that those before it wrote, and the groups that are to have one."""
     rows = history(random.Random(kind), kind, ("version",), False)
     drawn = Case(0, HEADER + inspect.getsource(totals).replace("totals(rows", "program(rows"), totals, {"rows": rows})
-    monkeypatch.setattr(tree, "LARGE", 20)
     if parallelism > 1:
         sparkless.install(monkeypatch)
-    project = project_of(tmp_path / "project", drawn)
+    project = project_of(tmp_path / "project", drawn, tuning=TREES)
     engine = "inline" if parallelism == 1 else "spark"
     got = outcome(project, [3, 9, 10, 11, 30, None], engine=engine, parallelism=parallelism)
     compare(drawn, f"{engine} {parallelism}", folding.by_reference(totals, rows=rows), got)

@@ -6,6 +6,7 @@ import pytest
 
 from ddcore.base import memory
 from ddcore.traces import spilling
+from ddcore.traces.budget import Budget
 
 
 class Library:
@@ -42,13 +43,13 @@ def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_memory_is_limited_freed_blocks_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(memory, "_glibc", lambda: library)
-    with pytest.raises(ZeroDivisionError), spilling.using(spilling.Spilling(2**30)):
+    with pytest.raises(ZeroDivisionError), Budget(spilling.Spilling(2**30)).held():
         assert library.settings[memory._MMAP_THRESHOLD] == memory._RETURNED
         assert library.trims == 1
         raise ZeroDivisionError
     assert library.settings[memory._ARENA_MAX] == 0
-    with spilling.using(None):
+    with Budget().held():
         assert library.trims == 1
     monkeypatch.setattr(memory, "_glibc", lambda: None)
-    with spilling.using(spilling.Spilling(2**30)):
+    with Budget(spilling.Spilling(2**30)).held():
         pass

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
+from seeds import nightly
 from trams import Command
 
 NAMES = [
@@ -130,7 +131,7 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", nightly([*KINDS], 2))
 def test_names_in_a_project(what: str, tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     works = []
     for number, name in enumerate(SAMPLE):

@@ -143,6 +143,7 @@ def test_the_wheel_works_without_spark_without_java_and_compiles_nothing(
     assert (doctor["pyspark"]["state"], doctor["pyspark"]["hint"]) == ("note", "pip install 'ddcore[spark]'")
 
 
+@pytest.mark.long
 def test_the_engine_spark_without_the_extra_is_one_line_that_names_both_ways(
     call: Callable[..., Done], tmp_path: Path
 ) -> None:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ddcore.base import lattice, threads
-from ddcore.traces import consolidation, packed_batch, sorted_batch, spilling, trace
+from ddcore.base import lattice
+from ddcore.base.tuning import Tuning
+from ddcore.traces import consolidation, spilling
+from ddcore.traces.budget import Budget
 from ddcore.traces.columns import Plain
-from ddcore.traces.consolidation import arrange_all, concatenated, merge, union
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, gather
 
 WIDTH = 2
+LONG = Budget(tuning=Tuning(long_history=1))
 
 
-@pytest.fixture(autouse=True)
-def packed_from_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
-    monkeypatch.setattr(consolidation, "FEW", 0)
+PACKED = Tuning(packed_rows=1, few_rows=0)
+BUDGET = Budget(tuning=PACKED)
+arrange_all = partial(consolidation.arrange_all, budget=BUDGET)
+concatenated, merge, union = (
+    partial(way, budget=BUDGET) for way in (consolidation.concatenated, consolidation.merge, consolidation.union)
+)
 
 
 def columns_of(rng: np.random.Generator, n: int) -> list[Any]:
@@ -34,12 +40,12 @@ def columns_of(rng: np.random.Generator, n: int) -> list[Any]:
     return [code, *words, rng.integers(0, rng.choice([1, 2, 9]), n), inner, rng.integers(-1, 3, n)]
 
 
-def batch_of(rng: np.random.Generator, n: int) -> tuple[SortedBatch, Counter[Any]]:
+def batch_of(rng: np.random.Generator, n: int, budget: Budget = BUDGET) -> tuple[SortedBatch, Counter[Any]]:
     while True:
         columns = columns_of(rng, n)
         expected = summed([columns])
         if expected:
-            return arrange_all([Plain(columns)], WIDTH), expected
+            return consolidation.arrange_all([Plain(columns)], WIDTH, budget=budget), expected
 
 
 def summed(pieces: Iterable[Any]) -> Counter[Any]:
@@ -75,16 +81,15 @@ def test_columns_and_parts_are_those_of_the_updates(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_look_ups_find_the_rows_of_each_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ups_find_the_rows_of_each_code(seed: int) -> None:
     """The index is made in portions of a few rows, one after another or side by side."""
-    monkeypatch.setattr(sorted_batch, "_PORTION", 1 + seed % 9)
+    budget = Budget(threads=1 + seed % 3, tuning=Tuning(indexed_rows=1 + seed % 9))
     rng = np.random.default_rng(seed)
     batch, expected = batch_of(rng, int(rng.integers(1, 200)))
     known = np.unique(batch.widen().codes)
     around = np.concatenate([known, known + 1, known - 1, [-(2**63) + 1, 2**63 - 1, 0]])
     probes = np.unique(around)
-    with threads.using(1 + seed % 3):
-        batch.index()
+    batch.index(budget)
     lo, hi = batch.locate(probes)
     plain, numbers = batch.widen(), Counter(row[0] for row in expected)
     for code, a, b in zip(probes.tolist(), lo.tolist(), hi.tolist(), strict=True):
@@ -138,16 +143,13 @@ def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_long_histories_are_gathered_at_times_that_can_be_told_apart(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace, "_LONG", 1)
+def test_long_histories_are_gathered_at_times_that_can_be_told_apart(seed: int) -> None:
     rng = np.random.default_rng(seed)
     made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]
     batches = [batch.widen() if rng.random() < 0.2 else batch for batch, _ in made]
     codes = np.unique(np.concatenate([batch.widen().codes for batch in batches]))[::2].copy()
     frontier = rng.integers(0, [[12], [6]], (2, 1 + seed % 2))
-    rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 2, frontier)
+    rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 2, frontier, budget=LONG)
     for k, code in enumerate(codes.tolist()):
         at = slice(rows.offsets[k], rows.offsets[k + 1])
         gathered, expected = Counter[Any](), Counter[Any]()
@@ -159,19 +161,18 @@ def test_long_histories_are_gathered_at_times_that_can_be_told_apart(
         assert {row: n for row, n in gathered.items() if n} == {row: n for row, n in expected.items() if n}
 
 
-def test_what_was_there_in_earlier_rounds_only_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_LONG", 1)
+def test_what_was_there_in_earlier_rounds_only_is_not_read() -> None:
     rounds = np.arange(40)
     gone = [np.zeros(40, np.int64), rounds // 2, rounds * 0, rounds * 0, rounds, np.where(rounds % 2, -1, 1)]
     batch = arrange_all([Plain(gone)], WIDTH)
     assert isinstance(batch, PackedBatch) and len(batch) == 40
     key = Keys(np.zeros(1, np.int64), np.empty((0, 1), np.int64))
     for now, left in ((0, 40), (1, 38), (2, 38), (29, 10), (39, 0), (1000, 0)):
-        rows = gather([batch], key, WIDTH, 2, np.array([[7], [now]]))
+        rows = gather([batch], key, WIDTH, 2, np.array([[7], [now]]), budget=LONG)
         assert len(rows.diffs) == left and (rows.times[0] == 7).all(), now
     zeros = np.zeros(3, np.int64)
     kept = [zeros, np.arange(3), zeros, zeros, zeros, np.array([5, 6, 7])]
-    rows = gather([arrange_all([Plain(kept)], WIDTH)], key, WIDTH, 2, np.array([[7], [9]]))
+    rows = gather([arrange_all([Plain(kept)], WIDTH)], key, WIDTH, 2, np.array([[7], [9]]), budget=LONG)
     assert (rows.times.tolist(), rows.diffs.tolist()) == ([[7] * 3, [9] * 3], [5, 6, 7])
 
 
@@ -233,19 +234,21 @@ def test_unions_and_rows_one_after_another(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_few_updates_are_added_up_like_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_updates_are_added_up_like_many(seed: int) -> None:
     rng = np.random.default_rng(seed)
     pieces = [Plain(columns_of(rng, int(rng.integers(1, 30)))) for _ in range(rng.integers(1, 4))]
     (a, _), (b, _) = (batch_of(rng, int(rng.integers(1, 60))) for _ in range(2))
     frontier = np.stack([rng.integers(0, 6, seed % 3), rng.integers(0, 4, seed % 3)]) if seed % 3 else None
     many = arrange_all(pieces, WIDTH), merge(a, b, frontier)
-    monkeypatch.setattr(consolidation, "FEW", 1000)
-    few = arrange_all(pieces, WIDTH), merge(a, b, frontier)
+    budget = Budget(tuning=replace(PACKED, few_rows=1000))
+    few = (
+        consolidation.arrange_all(pieces, WIDTH, budget=budget), consolidation.merge(a, b, frontier, budget),
+    )  # fmt: skip
     assert updates_of(few[0]) == updates_of(many[0]) == summed(pieces)
     assert updates_of(few[1]) == updates_of(many[1])
 
 
-def test_what_does_not_fit_into_an_integer_stays_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_into_an_integer_stays_columns() -> None:
     code, word = np.array([-(2**62), 2**61]), np.array([2**40, 0])
     zeros = np.zeros(2, np.int64)
     wide = arrange_all([Plain([code, word, word, zeros, zeros, zeros + 1])], WIDTH)
@@ -256,13 +259,15 @@ def test_what_does_not_fit_into_an_integer_stays_columns(monkeypatch: pytest.Mon
         [Plain([np.array([5 << 40, 9 << 40]), zeros, zeros, zeros, np.arange(2) << 30, zeros + 1])], WIDTH
     )
     assert type(halves) is ColumnBatch, "no look-up reads a code in halves"
-    monkeypatch.setattr(packed_batch, "LEAST_ROWS", 3)
-    assert type(arrange_all([Plain([zeros, np.arange(2), zeros, zeros, zeros, zeros + 1])], WIDTH)) is ColumnBatch
+    few = [Plain([zeros, np.arange(2), zeros, zeros, zeros, zeros + 1])]
+    budget = Budget(tuning=replace(PACKED, packed_rows=3))
+    assert type(consolidation.arrange_all(few, WIDTH, budget=budget)) is ColumnBatch
 
 
 def test_with_limited_memory_columns_go_to_files_instead(tmp_path: Any) -> None:
     rng = np.random.default_rng(1)
-    with spilling.using(spilling.Spilling(1 << 30, tmp_path)):
-        batch, expected = batch_of(rng, 50)
-        assert type(batch) is ColumnBatch
-        assert updates_of(consolidation.merge(batch, batch)) == Counter({row: 2 * n for row, n in expected.items()})
+    budget = Budget(spilling.Spilling(1 << 30, tmp_path), tuning=PACKED)
+    batch, expected = batch_of(rng, 50, budget)
+    assert type(batch) is ColumnBatch
+    doubled = consolidation.merge(batch, batch, budget=budget)
+    assert updates_of(doubled) == Counter({row: 2 * n for row, n in expected.items()})

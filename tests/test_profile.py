@@ -20,6 +20,7 @@ from warehouses import project_of, take_in
 
 from ddcore.base.errors import FoldError
 from ddcore.base.schema import Type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.engine.profile import OUTSIDE, Cost, Heat, Profile
 from ddcore.engine.queues import sorted_by_key
@@ -32,7 +33,6 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.engines import inline
 from ddcore.jobs.running import profiles
-from ddcore.operators import tree
 from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.planner import build
 from ddcore.traces.batch import Batch
@@ -141,12 +141,11 @@ def test_spark_counts_as_one_process_does(parallelism: int, tmp_path: Path, spar
 
 
 @pytest.mark.parametrize("seed", one_dimensional(range(24)))
-def test_counts_add_up(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_add_up(seed: int, tmp_path: Path) -> None:
     """What linear operators take in is what the operators before them sent; outputs hold what they were sent."""
-    if seed % 2:
-        monkeypatch.setattr(tree, "LARGE", 2)
+    tuning = Tuning(large_group=2) if seed % 2 else DEFAULT
     random_case = case(seed, plain=True)
-    project = project_of(tmp_path / "p", random_case)
+    project = project_of(tmp_path / "p", random_case, tuning=tuning)
     if isinstance(outcome(project, [None], engine="inline"), FoldError):
         return
     profile = profile_of(project)
@@ -173,11 +172,10 @@ def test_a_second_run_reads_state(tmp_path: Path) -> None:
     assert ends["agg by town"].rows_read > 0 and ends["input shops"].sent == 0
 
 
-def test_the_tree_of_a_large_group_belongs_to_its_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "LARGE", 4)
+def test_the_tree_of_a_large_group_belongs_to_its_operator(tmp_path: Path) -> None:
     source = 'import ddcore as dd\ndef program(x):\n    return {"y": x.group_by("k").agg(n=dd.max("v"))}\n'
     rows = pl.DataFrame({"k": [1] * 50, "v": range(50), "version": [0] * 50, "diff": [1] * 50})
-    project = project_of(tmp_path / "p", drawn(source, x=rows))
+    project = project_of(tmp_path / "p", drawn(source, x=rows), tuning=Tuning(large_group=4))
     replay.run(project, engine="inline")
     take_in(project, "x", pl.DataFrame({"k": [1] * 3, "v": [60, 61, 62], "version": [1] * 3, "diff": [1] * 3}))
     replay.run(project, engine="inline")

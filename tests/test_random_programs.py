@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
+from dataclasses import replace
 from typing import Any
 
 import folding
@@ -20,54 +21,53 @@ from shrinking import smallest
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.base import threads
 from ddcore.base.errors import DdError, DiffOverflow, Diverged
-from ddcore.engine import queues, state
-from ddcore.operators import aggregation, join, join_between, reduction, tree
-from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
+from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.operators import aggregation
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "160").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_SEEDS", "96").rpartition("-")
     return range(int(first or 0), int(last))
 
 
-PARTS = (
-    (reduction, "_KEYS"),
-    (join, "_KEYS"),
-    (join, "_ROWS"),
-    (join_between, "_PART"),
-    (packing, "_LEAST_ROWS"),
-    (queues, "_COMPRESSED_FROM"),
-    (trace, "_FEW"),
-    (trace, "_MANY"),
-    (trace, "_ENOUGH"),
-    (sorted_batch, "_ONE_BUCKET"),
-    (state, "_PORTION"),
-    (sorted_batch, "_PORTION"),
-    (threads, "_WORTH"),
-)
-"""The sizes of parts of a step, for threads: with these small numbers a step of few rows has several."""
+def tuning_of(seed: int) -> Tuning:
+    """Parts of a step with so few rows that a step of few has several, and some of the ways for many."""
+    few = 1 + seed % 3
+    tuning = Tuning(
+        reduced_keys=few, joined_keys=few, joined_rows=few, looked_up_segments=few, packing_rows=few, waiting_rows=few,
+        merged_rows=few, original_rows=few, recent_rows=few, unindexed_rows=few, forwarded_rows=few, indexed_rows=few,
+        part_rows=few,
+    )  # fmt: skip
+    if seed % 2:  # histories as short as these count as long
+        tuning = replace(tuning, long_history=1)
+    if seed // 2 % 2:  # and groups as small as these get trees of partial results
+        tuning = replace(tuning, large_group=few)
+    if seed // 4 % 2:  # and every key of a join at totally ordered times is swept where that gives fewer pairs
+        tuning = replace(tuning, swept_updates=0)
+    if seed // 8 % 2:  # and sorted batches of so few rows stay packed
+        tuning = replace(tuning, packed_rows=few)
+    if seed // 8 % 4:  # and so few updates are no longer consolidated by the kernels for few
+        tuning = replace(tuning, few_rows=seed % 7)
+    return tuning
 
 
 @pytest.mark.parametrize("seed", seeds())
 def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if seed % 2:  # histories as short as these count as long
-        monkeypatch.setattr(trace, "_LONG", 1)
-    if seed // 2 % 2:  # and groups as small as these get trees of partial results
-        monkeypatch.setattr(tree, "LARGE", 1 + seed % 3)
-    if seed // 4 % 2:  # and every key of a join at totally ordered times is swept where that gives fewer pairs
-        monkeypatch.setattr(join, "_LONG", 0)
-    if seed // 8 % 2:  # and sorted batches of so few rows stay packed
-        monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1 + seed % 3)
-    if seed // 8 % 4:  # and so few updates are no longer consolidated by the kernels for few
-        monkeypatch.setattr(consolidation, "FEW", seed % 7)
-    if seed // 16 % 2:  # and keys with short histories are evaluated as all others are
+    if seed // 16 % 2:  # keys with short histories are evaluated as all others are
         monkeypatch.setattr(aggregation.AggregationStep, "short", False)
-    for module, name in PARTS:
-        monkeypatch.setattr(module, name, 1 + seed % 3)
+    checked(seed, tuning_of(seed))
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
+    checked(seed, Tuning.least())
+
+
+def checked(seed: int, tuning: Tuning) -> None:
+    """Check the case of a seed; of the first that fails, find the smallest program that fails like it."""
     try:
-        check(case(seed))
+        check(case(seed), tuning)
     except Exception as error:
         if not _SHRUNK:
             _SHRUNK.append(seed)
@@ -90,18 +90,23 @@ _SHRUNK: list[int] = []
 """The seed whose failure was shrunk: one in a session, because it takes a minute."""
 
 
-def check(drawn: Case) -> None:
+def check(drawn: Case, tuning: Tuning = DEFAULT) -> None:
     expected = outcome(folding.by_reference, drawn)
-    compare(drawn, "whole", expected, outcome(folding.whole, drawn))
-    compare(drawn, "in threads", expected, outcome(folding.in_threads, drawn))
-    compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=drawn.seed))
-    compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=drawn.seed))
-    compare(drawn, "compacted", expected, outcome(folding.compacted, drawn, seed=drawn.seed))
+    compare(drawn, "whole", expected, outcome(folding.whole, drawn, tuning=None if tuning == DEFAULT else tuning))
+    compare(drawn, "in threads", expected, outcome(folding.in_threads, drawn, tuning=tuning))
+    compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=drawn.seed, tuning=tuning))
+    compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=drawn.seed, tuning=tuning))
+    compare(drawn, "compacted", expected, outcome(folding.compacted, drawn, seed=drawn.seed, tuning=tuning))
     # The histories have no negative counts, so groups may have totals in the place of their rows.
-    compare(drawn, "of totals", expected, outcome(folding.in_threads, drawn, nonnegative=True))
+    compare(drawn, "of totals", expected, outcome(folding.in_threads, drawn, nonnegative=True, tuning=tuning))
     ways = [folding.randomly_cut, folding.fed_early, folding.compacted]
     way = ways[drawn.seed % len(ways)]
-    compare(drawn, f"of totals, {way.__name__}", expected, outcome(way, drawn, seed=drawn.seed, nonnegative=True))
+    compare(
+        drawn,
+        f"of totals, {way.__name__}",
+        expected,
+        outcome(way, drawn, seed=drawn.seed, nonnegative=True, tuning=tuning),
+    )
 
 
 def failure_of(drawn: Case) -> type[Exception] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,9 @@ HARM: dict[str, Callable[[Path], None]] = {
     "missing": _nothing, "a-file": _a_file, "a-link": _a_link_to_nowhere, "files": _each_a_file,
     "foreign": _each_foreign, "half": _half, "damaged": _damaged, "append-only": _append_only,
 }  # fmt: skip
-FEW = {*product(AGES, AGES), *((kind, "new") for kind in HARM), *(("new", kind) for kind in HARM)}
+FEW = [*product(AGES, AGES), *((kind, "new") for kind in HARM), *(("new", kind) for kind in HARM)]
+BY_DAY = [*zip(cycle(AGES), FEW)]
+"""An age of inputs and ledger, and what state and outputs are."""
 
 
 def _place(source: Path, part: str, kind: str, target: Path) -> None:
@@ -108,14 +110,15 @@ def _place(source: Path, part: str, kind: str, target: Path) -> None:
         HARM[kind](target / part)
 
 
-@pytest.mark.parametrize("ledger", AGES)
 @pytest.mark.parametrize(
-    "parts",
+    ("ledger", "parts"),
     [
-        pytest.param(pair, marks=() if pair in FEW else pytest.mark.long, id="-".join(pair))
-        for pair in product([*AGES, *HARM], repeat=2)
+        pytest.param(
+            ledger, pair, marks=() if (ledger, pair) in BY_DAY else pytest.mark.long, id="-".join((ledger, *pair))
+        )
+        for ledger, pair in product(AGES, product([*AGES, *HARM], repeat=2))
     ],
-)  # fmt: skip
+)
 def test_a_full_refresh_needs_inputs_and_ledger_only(
     ledger: str, parts: tuple[str, str], warehouses: Path, tmp_path: Path, dd: Any
 ) -> None:

@@ -147,7 +147,7 @@ def _schema(rows: pl.DataFrame) -> dict[str, str]:
     return {c: type_name(kind) for c, kind in rows.schema.items() if c not in (*dims, "diff")}
 
 
-@pytest.mark.parametrize("seed", nightly(range(60), 24))
+@pytest.mark.parametrize("seed", nightly(range(60), 10))
 def test_nobody_works_on_the_keys_of_others(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every update that is queued at a position when its step begins, the code is in the worker's own range."""
     owners: dict[int, tuple[Task, int]] = {}

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Type, parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.data.encoding import NULL, decode, encode, key_codes
 from ddcore.io.delta.writer import Writer
 from ddcore.io.parquet import checked, datafile, pages, thrift
@@ -25,6 +26,7 @@ from ddcore.io.state import arrangements, run_writer
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
 from ddcore.kernels import blocks
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch
 from ddcore.traces.trace import Keys, gather
@@ -90,14 +92,14 @@ def columns_of(run: ColumnBatch) -> np.ndarray:
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
-def test_random_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_runs(number: int, tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     layout, run = drawn(seed)
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr(run_writer, "GROUP", int(rng.choice([50, 600, 1 << 20])))
+    budget = Budget(tuning=Tuning(run_group_rows=int(rng.choice([50, 600, 1 << 20]))))
     create(Writer(), tmp_path, layout)
-    file = arrangements.write_run(tmp_path, 1, 0, run, layout)
+    file = arrangements.write_run(tmp_path, 1, 0, run, layout, budget=budget)
     stored = FileBatch(tmp_path / file.path, layout)
     assert len(stored) == file.rows == len(run)
 
@@ -265,17 +267,17 @@ def xxh64(content: bytes) -> int:
     return digest
 
 
-def test_texts_too_long_for_a_page_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_writer, "_LONGEST", 1000)
+def test_texts_too_long_for_a_page_are_divided(tmp_path: Path) -> None:
     layout = Layout(parse_schema({"k": "int64", "s": "string"}), ("k",), ("version",))
     texts = pl.Series([f"{number}" * 50 for number in range(200)])
     run = arrange(
         np.arange(200), [encode(texts, layout.schema["s"])], [np.zeros(200, np.int64)], np.ones(200, np.int64)
     )
-    file = arrangements.write_run(tmp_path, 1, 0, run, layout)
-    assert pq.read_metadata(tmp_path / file.path).num_row_groups > 10
-    assert pl.read_parquet(tmp_path / file.path)["s"].to_list() == texts.to_list()
-    assert (columns_of(FileBatch(tmp_path / file.path, layout).widen()) == columns_of(run)).all()
+    written = run_writer.write([run], layout, tmp_path / "run", longest=1000)
+    path = (tmp_path / "run").rename(tmp_path / f"run-{written.digest}.parquet")
+    assert pq.read_metadata(path).num_row_groups > 10
+    assert pl.read_parquet(path)["s"].to_list() == texts.to_list()
+    assert (columns_of(FileBatch(path, layout).widen()) == columns_of(run)).all()
 
 
 def test_thrift_is_what_arrow_reads() -> None:

@@ -122,7 +122,9 @@ def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> 
     assert err == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
+)
 def test_a_signal_ends_a_running_job_and_all_processes(tmp_path: Path, number: int, code: int) -> None:
     process = python(
         """
@@ -165,6 +167,7 @@ def _runs(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> None:
     process = python(
         """
@@ -193,6 +196,7 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_under_spark_submit_the_context_is_the_submitters(tmp_path: Path) -> None:
     import pyspark
 

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 from polars import col
+from seeds import nightly
 
 import ddcore as dd
 from ddcore.base.errors import ExpressionError
@@ -216,7 +217,7 @@ LONG: dict[str, tuple[str, list[Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", nightly([*LONG], 8))
 def test_a_thousand_terms_in_sql(name: str) -> None:
     query, expected = LONG[name]
     assert answers(query) == expected

@@ -22,60 +22,50 @@ import sparkless
 from notation import dims_of
 from programs import Case, case
 from test_random_programs import compare, outcome
+from tuned import tune_runs
 from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import reference
 from ddcore.base import threads
 from ddcore.base.errors import FoldError
-from ddcore.base.tuning import Tuning
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
-from ddcore.engine import queues
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
-from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.operators import join, tree
+from ddcore.operators import join
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation, ranges, spilling
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch
 
 LITTLE = "1MiB"
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rows are many, and memory is always short."""
-    make_many(3, monkeypatch)
+def many(rows: int) -> Tuning:
+    """So many rows are many, and memory is always short."""
+    return Tuning(
+        least_rows=rows, row_bytes=2**60, spilled_bytes=1, resting_share=0, waiting_rows_limited=2,
+        joined_pairs=rows - 1, table_bytes=1,
+    )  # fmt: skip
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred rows are many, and memory is always short."""
-    make_many(200, monkeypatch)
-
-
-def make_many(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in (
-        (spilling, "_LEAST_ROWS", rows), (spilling, "_PER_ROW", 2**60), (spilling, "_WORTH", 1),
-        (spilling, "_RESTING", 0), (queues, "_COMPRESSED_EARLIER_FROM", 2), (join, "CHUNK", rows - 1),
-        (spilling, "_WORTH_TABLE", 1),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
+TINY, SMALL = many(3), many(200)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path, tiny: None) -> None:
+def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
-    spill = spilling.Spilling(2**30, tmp_path)
+    spill = spilling.Spilling(2**30, tmp_path, TINY)
     sizes = [int(size) for size in rng.integers(0, 2000, 300)] + [3 * 10**6]
     kinds = ["int64", "uint8", "uint16", "uint32"]
     arrays = [[rng.integers(0, 200, size).astype(kinds[size % 4]) for _ in range(3)] for size in sizes]
@@ -87,21 +77,20 @@ def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path, tiny: None) -
             for a, b in zip(several, resting, strict=True)
         )
 
-    with threads.using(3):
-        assert all(threads.each(same, arrays))
+    assert all(threads.each(same, arrays, 3))
     assert spill.spilled == sum(array.nbytes for several in arrays for array in several if several[0].nbytes)
 
 
-def test_what_is_in_a_file_is_not_written_again(tmp_path: Path, tiny: None) -> None:
-    spill = spilling.Spilling(2**30, tmp_path)
+def test_what_is_in_a_file_is_not_written_again(tmp_path: Path) -> None:
+    spill = spilling.Spilling(2**30, tmp_path, TINY)
     first = spill.rest([np.arange(10), np.arange(20).reshape(2, 10)])
     assert spill.rest([first[0], first[1][1:]])[0] is first[0]
     assert spill.spilled == 8 * 30
 
 
-def test_files_have_no_name_and_their_space_is_free_when_the_last_array_is_gone(tmp_path: Path, tiny: None) -> None:
+def test_files_have_no_name_and_their_space_is_free_when_the_last_array_is_gone(tmp_path: Path) -> None:
     before = open_files(tmp_path)
-    spill = spilling.Spilling(2**30, tmp_path)
+    spill = spilling.Spilling(2**30, tmp_path, TINY)
     (resting,) = spill.rest([np.arange(5 * 10**6)])
     assert list(tmp_path.iterdir()) == []
     assert open_files(tmp_path) == before + 1
@@ -119,12 +108,9 @@ def open_files(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 999, 1000])
-def test_columns_of_fewer_rows_than_there_is_room_for(
-    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spilling, "_COPIED", 64)
-    monkeypatch.setattr(spilling, "_WORTH_TABLE", 0)
-    columns = spilling.Spilling(2**30, tmp_path).table(3, 1000)
+def test_columns_of_fewer_rows_than_there_is_room_for(rows: int, tmp_path: Path) -> None:
+    tuning = Tuning(copied_bytes=64, table_bytes=0)
+    columns = spilling.Spilling(2**30, tmp_path, tuning).table(3, 1000)
     values = np.arange(3000).reshape(3, 1000)
     for start in range(0, rows, 70):
         for number in range(3):
@@ -149,7 +135,7 @@ def test_without_a_limit_nothing_goes_to_a_file(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, tiny: None) -> None:
+def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -158,13 +144,11 @@ def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, tin
     columns = [batch.columns() for batch in batches]
     columns = [each.compress() if rng.random() < 0.4 else each for each in columns]
     expected = consolidation.union(columns, 2)
-    with spilling.using(spilling.Spilling(2**20)):
-        actual = consolidation.union(columns, 2)
-    same_rows(actual, expected)
-    with spilling.using(spilling.Spilling(2**20)):
-        parts = [part.widen() for (part,) in ranges.portions([expected], 1) if part is not None]
-        merged = consolidation.merge(batches[0], batches[-1])
-        same_rows(consolidation.concatenated(parts), expected) if parts else None
+    budget = Budget(spilling.Spilling(2**20, tuning=TINY), tuning=TINY)
+    same_rows(consolidation.union(columns, 2, budget), expected)
+    parts = [part.widen() for (part,) in ranges.portions([expected], 1, budget) if part is not None]
+    merged = consolidation.merge(batches[0], batches[-1], budget=budget)
+    same_rows(consolidation.concatenated(parts, budget), expected) if parts else None
     same_rows(merged, consolidation.merge(batches[0], batches[-1]))
     keys = [set(zip(part.codes.tolist(), part.words[0].tolist(), strict=True)) for part in parts]
     assert sum(map(len, keys)) == len(set().union(*keys)), "a key is in two portions"
@@ -184,7 +168,6 @@ def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pyte
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    monkeypatch.setattr(join, "CHUNK", chunk)
     sizes: list[int] = []
     matches = join.matches
 
@@ -200,21 +183,25 @@ def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pyte
     def program(words: Any) -> dict[str, Any]:
         return {"pairs": words.join(words, on="k")}
 
-    assert folding.whole(program, words=words) == folding.by_reference(program, words=words)
+    assert folding.whole(program, words=words, tuning=Tuning(joined_pairs=chunk)) == folding.by_reference(
+        program, words=words
+    )
     assert chunk > 7 or max(sizes) <= 2 * chunk
 
 
 # --- folds ------------------------------------------------------------------------------------------------------------
 
 
-def limited(memory: str, program: Any, threads: int = 1, **frames: pl.DataFrame) -> folding.Logs:
+def limited(
+    memory: str, program: Any, threads: int = 1, tuning: Tuning = DEFAULT, **frames: pl.DataFrame
+) -> folding.Logs:
     dims = dims_of(frames)
-    session = dd.Session(program, folding._schemas(frames), dims, threads=threads, memory=memory)
+    session = dd.Session(program, folding._schemas(frames), dims, threads=threads, memory=memory, tuning=tuning)
     return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
 
 
 def spilled(program: Any, threads: int = 1, **frames: pl.DataFrame) -> folding.Logs:
-    return limited(LITTLE, program, threads, **frames)
+    return limited(LITTLE, program, threads, TINY, **frames)
 
 
 def check(seed: int) -> None:
@@ -225,7 +212,7 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_random_programs_with_little_memory(number: int, tiny: None) -> None:
+def test_random_programs_with_little_memory(number: int) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     check(seed)
@@ -233,25 +220,27 @@ def test_random_programs_with_little_memory(number: int, tiny: None) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(400))
-def test_many_random_programs_with_little_memory(number: int, tiny: None) -> None:
+def test_many_random_programs_with_little_memory(number: int) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     check(seed)
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_session_of_many_folds_with_little_memory(number: int, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_of_many_folds_with_little_memory(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     session = dd.Session
-    monkeypatch.setattr(dd, "Session", lambda *given, **named: session(*given, **{**named, "memory": LITTLE}))
+    monkeypatch.setattr(
+        dd, "Session", lambda *given, **named: session(*given, **{**named, "memory": LITTLE, "tuning": TINY})
+    )
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
     compare(drawn, "one by one", expected, outcome(folding.one_time_each, drawn))
     compare(drawn, "fed early", expected, outcome(folding.fed_early, drawn, seed=seed))
 
 
-def test_diffs_that_need_128_bits_on_their_way(tiny: None) -> None:
+def test_diffs_that_need_128_bits_on_their_way() -> None:
     """Products of diffs beyond int64 that cancel, in more updates than are sorted at once."""
     most = 2**62
     rows = [("x", n % 5, n // 5, diff) for n, diff in enumerate([most, 3, -most, 2, 5, most - 1, 1, 4, 1, 1])]
@@ -277,24 +266,22 @@ def folded(project: Project) -> tuple[folding.Logs, int]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_little_memory(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
     trees. In two of six, several workers exchange messages, without Spark.
     """
-    monkeypatch.setattr(run_writer, "GROUP", 2)
-    monkeypatch.setattr(arrangements, "SMALL", 0)
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     how: dict[str, Any] = {"engine": "inline"}
     if number % 3 == 2:
         sparkless.install(monkeypatch, seed=seed)
         how = {"engine": "spark", "parallelism": 3}
-    if number % 2:
-        monkeypatch.setattr(tree, "LARGE", 2)
+    large = 2 if number % 2 else DEFAULT.large_group
     drawn = case(seed, plain=True)
     project_of(tmp_path / "project", drawn)
     project = find_project(tmp_path / "project", {"DDCORE_MEMORY": LITTLE})
-    project = replace(project, tuning=Tuning(value_bytes=2**20))
+    tuning = replace(TINY, value_bytes=2**20, run_group_rows=2, small_file_rows=0, large_group=large)
+    project = replace(project, tuning=tuning)
 
     def runs(program: Any, **frames: Any) -> folding.Logs:
         replay.run(project, **how)
@@ -353,7 +340,7 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_the_limit_reaches_the_tasks_of_spark(
-    parallelism: int, calls: Project, small: None, monkeypatch: pytest.MonkeyPatch
+    parallelism: int, calls: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sparkless.install(monkeypatch)
     files: list[int] = []
@@ -366,7 +353,7 @@ def test_the_limit_reaches_the_tasks_of_spark(
     monkeypatch.setattr(spilling._File, "__init__", made)
     replay.run(calls, last=time_of(2), engine="spark", parallelism=parallelism)
     assert files == []
-    project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    project = replace(find_project(calls.root, {"DDCORE_MEMORY": LITTLE}), tuning=SMALL)
     replay.run(project, last=time_of(4), engine="spark", parallelism=parallelism)
     assert {*files} == {2**20}
 
@@ -382,8 +369,9 @@ def test_from_version_and_a_window_that_is_cut(calls: Project) -> None:
 
 
 def test_a_full_disk_is_one_line_and_the_next_run_is_right(
-    calls: Project, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    calls: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tune_runs(monkeypatch, SMALL)
     words = ["run", "--engine", "inline", "--project", str(calls.root), "--memory", LITTLE, "-q"]
     write, written = spilling._File._write, 0
 
@@ -411,17 +399,21 @@ def test_a_full_disk_is_one_line_and_the_next_run_is_right(
     assert folded(calls)[0] == spilled_logs
 
 
-def test_a_folder_that_is_missing_is_one_error(tmp_path: Path, tiny: None) -> None:
+def test_a_folder_that_is_missing_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(FoldError, match=r"cannot write temporary files to .*gone: No such file or directory"):
-        spilling.Spilling(2**30, tmp_path / "gone").rest([np.arange(9)])
+        spilling.Spilling(2**30, tmp_path / "gone", TINY).rest([np.arange(9)])
 
 
 KILLED = """
 import os, signal, sys
-from ddcore.traces import spilling
+from dataclasses import replace
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
+from ddcore.jobs import replay
+from ddcore.traces import spilling
 
-spilling._LEAST_ROWS, spilling._PER_ROW, spilling._WORTH, spilling._RESTING = 200, 2**60, 1, 0
+tuning, run = Tuning(least_rows=200, row_bytes=2**60, spilled_bytes=1, resting_share=0), replay.run
+replay.run = lambda project, **how: run(replace(project, tuning=tuning), **how)
 write, left = spilling._File._write, int(sys.argv[1])
 
 def killing(*given):
@@ -492,10 +484,9 @@ if most:
 import ddcore.engine.worker
 session = dd.Session(program, schemas, threads=2, memory=memory)
 from ddcore.traces.frames import batch_of, output_frame
-from ddcore.traces.spilling import using
 from ddcore.jobs.failures import fold_errors
 worker = session._worker
-with using(session._spilling), fold_errors():
+with session.budget.held(), fold_errors():
     worker.begin()
     for frame in frames():
         worker.feed("calls", batch_of(frame, worker.plan.inputs["calls"], ("version",), "calls"))
@@ -504,7 +495,7 @@ with using(session._spilling), fold_errors():
         pass
 log = output_frame(worker.state.outputs["n"], worker.plan.outputs["n"], ("version",))
 digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()
-print(len(log), digest, session._spilling.spilled if session._spilling else 0)
+print(len(log), digest, getattr(session.budget.memory, "spilled", 0))
 """
 
 

@@ -394,7 +394,7 @@ def summed(tables: dict[str, pl.DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
     ("name", "damage"),
     [
         ("state", "log is garbage"),
-        ("outputs/distances", "log is garbage"),
+        pytest.param("outputs/distances", "log is garbage", marks=pytest.mark.long),
         *(pytest.param("state", name, marks=pytest.mark.long) for name in DAMAGES if name != "log is garbage"),
     ],
 )

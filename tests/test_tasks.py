@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import polars as pl
 import pytest
 import sparkless
 from programs import Case, case
+from seeds import nightly
 from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
@@ -26,9 +28,8 @@ from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages, tasks
 from ddcore.jobs.engines.messages import Message
 from ddcore.jobs.engines.partitioning import _cuts
-from ddcore.operators import tree
 
-SEEDS = one_dimensional(range(60))
+SEEDS = nightly(one_dimensional(range(60)), 7)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -36,14 +37,16 @@ def test_every_parallelism_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parallelism = 2 + seed % 2
+    tuning = sparkless.tuning_of(seed)
     if seed // 2 % 2:  # groups as small as these get trees of partial results
-        monkeypatch.setattr(tree, "LARGE", 2)
+        tuning = replace(tuning, large_group=2)
     sparkless.install(monkeypatch, seed=seed, unrest=0.3)
     monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
     drawn = case(seed, plain=True)
     outcomes = outcome(
-        project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", parallelism=parallelism
-    )
+        project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="spark",
+        parallelism=parallelism,
+    )  # fmt: skip
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 

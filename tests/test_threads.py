@@ -21,9 +21,8 @@ def test_results_are_in_the_order_of_the_parts(number: int, parts: int) -> None:
         time.sleep(0.002 * (parts - part) / 10)
         return part
 
-    with threads.using(number):
-        assert list(threads.each(slower_first, range(parts))) == list(range(parts))
-    assert threads.number() == 1
+    assert list(threads.each(slower_first, range(parts), number)) == list(range(parts))
+    assert threads.beside() == 1
 
 
 def test_parts_run_at_the_same_time_and_one_inside_of_another_does_not() -> None:
@@ -31,11 +30,11 @@ def test_parts_run_at_the_same_time_and_one_inside_of_another_does_not() -> None
 
     def meet(_: int) -> int:
         both.wait()
-        assert threads.number() == 1
-        return len({*threads.each(lambda _: threading.get_ident(), range(4))})
+        assert threads.free(2) == 1
+        return len({*threads.each(lambda _: threading.get_ident(), range(4), 2)})
 
-    with threads.using(2):
-        assert list(threads.each(meet, range(2))) == [1, 1]
+    assert list(threads.each(meet, range(2), 2)) == [1, 1]
+    assert threads.free(2) == 2
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -46,8 +45,8 @@ def test_the_error_of_the_first_part_that_fails_is_raised(number: int) -> None:
             raise ValueError(str(part))
         return part
 
-    with threads.using(number), pytest.raises(ValueError, match="3"):
-        list(threads.each(fails, range(9)))
+    with pytest.raises(ValueError, match="3"):
+        list(threads.each(fails, range(9), number))
 
 
 class Panic(BaseException):
@@ -63,11 +62,10 @@ def test_the_thread_of_the_caller_works_too_and_errors_of_any_kind_arrive_from_e
             raise Panic(str(part))
         return threading.get_ident()
 
-    with threads.using(2):
-        first, second = threads.each(lambda _: (both.wait(), threading.get_ident())[1], range(2))
-        assert {first, second} > {threading.get_ident()}
-        with pytest.raises(Panic):
-            list(threads.each(fails_elsewhere, range(2)))
+    first, second = threads.each(lambda _: (both.wait(), threading.get_ident())[1], range(2), 2)
+    assert {first, second} > {threading.get_ident()}
+    with pytest.raises(Panic):
+        list(threads.each(fails_elsewhere, range(2), 2))
 
 
 def test_no_part_is_left_at_work_when_the_caller_is_interrupted() -> None:
@@ -82,23 +80,21 @@ def test_no_part_is_left_at_work_when_the_caller_is_interrupted() -> None:
         time.sleep(0.05)
         at_work[0] -= 1
 
-    with threads.using(2), pytest.raises(KeyboardInterrupt):
-        list(threads.each(part, range(40)))
+    with pytest.raises(KeyboardInterrupt):
+        list(threads.each(part, range(40), 2))
     assert at_work == [0]
 
 
 def test_a_step_counts_the_threads_that_work_side_by_side() -> None:
-    with threads.using(3):
-        assert list(threads.each(lambda _: threads.beside(), range(4))) == [3] * 4
-        assert threads.beside() == 1
+    assert list(threads.each(lambda _: threads.beside(), range(4), 3)) == [3] * 4
+    assert threads.beside() == 1
 
 
 @pytest.mark.parametrize(("number", "rows", "sizes"), [(1, 90_000, 30_000), (2, 90_000, 22_500), (2, 9_000, 4_500)])
 def test_parts_are_equally_many_for_all_threads(number: int, rows: int, sizes: int) -> None:
-    with threads.using(number):
-        assert threads.share(rows, 1 << 15) == sizes
-        assert threads.share(5_000, 1 << 15) == 5_000
-        assert threads.share(0, 1 << 15) == 1
+    assert threads.share(rows, 1 << 15, number, 1 << 12) == sizes
+    assert threads.share(5_000, 1 << 15, number, 1 << 12) == 5_000
+    assert threads.share(0, 1 << 15, number, 1 << 12) == 1
 
 
 def test_few_parts_are_ahead_of_the_result_that_is_taken() -> None:
@@ -109,19 +105,17 @@ def test_few_parts_are_ahead_of_the_result_that_is_taken() -> None:
             begun.append(part)
             yield part
 
-    with threads.using(2):
-        results = threads.each(lambda part: part, parts())
-        assert next(results) == 0
-        assert len(begun) <= 4
+    results = threads.each(lambda part: part, parts(), 2)
+    assert next(results) == 0
+    assert len(begun) <= 4
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    with threads.using(2):
-        assert list(threads.each(abs, range(3))) == [0, 1, 2]
-        child = os.fork()
-        if child == 0:
-            os._exit(sum(threads.each(abs, range(4))))
-        _, status = os.waitpid(child, 0)
+    assert list(threads.each(abs, range(3), 2)) == [0, 1, 2]
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(threads.each(abs, range(4), 2)))
+    _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 6
 
 

@@ -30,6 +30,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
 from ddcore.base.errors import UsageError
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
 from ddcore.io.delta.writer import Writer
@@ -45,7 +46,6 @@ from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.layouts import Rules
-from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.engines import exchange, messages
@@ -165,13 +165,12 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
 
 
 @pytest.mark.parametrize("seed", several(range(36), 8))
-def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if seed % 2:
-        monkeypatch.setattr(arrangements, "SMALL", 0)
+def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -> None:
+    tuning = Tuning(small_file_rows=0) if seed % 2 else DEFAULT
     drawn = case(seed, plain=True)
     expected = expected_of(drawn)
     compare(drawn, "whole", expected, outcome(project_of(tmp_path / "whole", drawn), [None], engine="inline"))
-    cut = outcome(project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="inline")
+    cut = outcome(project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="inline")
     compare(drawn, "in runs", expected, cut)
 
 
@@ -571,7 +570,7 @@ def test_no_count_is_negative_at_any_time_of_the_grid(lines: list[str], says: st
     assert says in err[0] and (not says or "retracts k='a', x=1 at day=1,revision=0, and" in err[0])
 
 
-@pytest.mark.parametrize("seed", nightly(range(60), 20))
+@pytest.mark.parametrize("seed", nightly(range(60), 8))
 def test_running_counts_on_the_grid_are_the_sums(seed: int) -> None:
     rng = random.Random(seed)
     most_cells = rng.choice([1, 7, 100])

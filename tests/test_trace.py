@@ -12,9 +12,11 @@ from test_random_programs import compare, outcome
 
 from ddcore.base.errors import DiffOverflow
 from ddcore.base.schema import is_direct
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data import encoding, pools
 from ddcore.operators import delta_join
-from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
+from ddcore.traces import consolidation, packing
+from ddcore.traces.budget import Budget
 from ddcore.traces.columns import Plain
 from ddcore.traces.consolidation import arrange, merge
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
@@ -46,11 +48,10 @@ def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
     coarse(monkeypatch)
-    if seed % 2:  # so few codes that batches of hashed keys stay packed
-        monkeypatch.setattr(packed_batch, "LEAST_ROWS", 1)
-        monkeypatch.setattr(consolidation, "FEW", 0)
-    compare(drawn, "whole", expected, outcome(folding.whole, drawn))
-    compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=seed))
+    # So few codes that batches of hashed keys stay packed.
+    tuning = Tuning(packed_rows=1, few_rows=0) if seed % 2 else DEFAULT
+    compare(drawn, "whole", expected, outcome(folding.whole, drawn, tuning=tuning))
+    compare(drawn, "cut at random", expected, outcome(folding.randomly_cut, drawn, seed=seed, tuning=tuning))
 
 
 def updates(rng: np.random.Generator, n: int, spread: int) -> tuple[Any, list[Any], list[Any], Any]:
@@ -102,12 +103,11 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
 
 @pytest.mark.parametrize("codes", [[5] * 9, [-(2**63), -(2**63), 0, 2**63 - 1], [1, 2, 4, 2**62], list(range(100))])
 @pytest.mark.parametrize("portion", [1, 2, 1000])
-def test_locate(codes: list[int], portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_batch, "_PORTION", portion)
+def test_locate(codes: list[int], portion: int) -> None:
     n = len(codes)
     run = ColumnBatch(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
     probes = np.array(sorted({*codes, -(2**63), -1, 3, 50, 2**62 + 1, 2**63 - 1}))
-    lo, hi = run.locate(probes)
+    lo, hi = run.locate(probes, Budget(tuning=Tuning(indexed_rows=portion)))
     for probe, first, last in zip(probes, lo, hi, strict=True):
         assert codes[first:last] == [code for code in codes if code == probe]
 
@@ -203,18 +203,22 @@ def test_a_row_that_moves_in_every_round_is_as_cheap_as_one_that_moved_once() ->
     assert settled is not None and len(settled) == 598
 
 
-def test_rows_of_many_batches_are_gathered_at_times_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_LONG", 4)
+def test_rows_of_many_batches_are_gathered_at_times_left() -> None:
+    budget = Budget(tuning=Tuning(long_history=4))
 
     def batch(word: int, version: int, diff: int) -> SortedBatch:
         return arrange(np.array([7]), [np.array([word])], [np.array([version])], np.array([diff]))
 
     batches = [batch(5, 0, 1), batch(5, 1, -1), batch(6, 2, 1), batch(6, 9, 1)]
     keys = Keys(np.array([7]), np.zeros((0, 1), np.int64))
-    rows = gather(batches, keys, 1, 1, np.array([[4]]))
+    rows = gather(batches, keys, 1, 1, np.array([[4]]), budget=budget)
     assert (rows.words.tolist(), rows.times.tolist(), rows.diffs.tolist()) == ([[6, 6]], [[4, 9]], [1, 1])
     assert rows.offsets.tolist() == [0, 2]
-    assert gather(batches[:3], keys, 1, 1, np.array([[4]])).diffs.tolist() == [1, -1, 1]  # too few to pay
+    assert gather(batches[:3], keys, 1, 1, np.array([[4]]), budget=budget).diffs.tolist() == [
+        1,
+        -1,
+        1,
+    ]  # too few to pay
 
 
 def test_a_coordinate_with_priorities_packs_in_halves() -> None:

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 from ingesting import Desk
+from seeds import nightly
 from trams import Command
 from workshop import Workshop
 
@@ -197,7 +198,7 @@ def test_events_in_any_order_are_what_dictionaries_say(tmp_path: Path, seed: int
     assert desk.ingest(*sources, form="op", **options(op="op", order="ts")).nothing_new
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", nightly(range(12), 4))
 def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, seed: int) -> None:
     """Batches come late and again; each version is complete in one of them."""
     print("seed", seed)
@@ -215,7 +216,7 @@ def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, see
             assert collection(desk, version) == replay.at(version)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", nightly(range(12), 4))
 def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, seed: int) -> None:
     """Without versions, each ingest is one; some earlier batches come again, in another file."""
     print("seed", seed)
@@ -237,7 +238,7 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", nightly(range(16), 5))
 def test_events_that_change_nothing_may_be_left_out_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -276,7 +277,7 @@ def test_events_that_change_nothing_may_be_left_out_before(
 MARKED = {**ORDERED, "op": "string"}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", nightly(range(8), 3))
 @pytest.mark.parametrize("has_versions", [False, True])
 def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has_versions: bool, seed: int) -> None:
     """Batches in any order, some of them twice: after each the input is what all events so far make in one ingest."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -38,15 +39,23 @@ def modules(top: Path = TOP) -> dict[str, Path]:
 
 def imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
     """What each module imports of the others, anywhere in it."""
-    return {name: {*_imported(ast.parse(file.read_text("utf-8")), known)} - {name} for name, file in known.items()}
+    return {name: {*_imported(file, known)} - {name} for name, file in known.items()}
 
 
-def _imported(tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(tree):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+def _imported(file: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    for names in _named(file):
+        yield from (name for name in names if name in known and (name == names[0] or names[0] not in known))
+
+
+@cache
+def _named(file: Path) -> list[list[str]]:
+    """Of each name that a file imports: itself with its module, and the module alone."""
+    named = []
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        of = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
-            full = ".".join([*names, alias.name])
-            yield from (name for name in (full, *names) if name in known and (name == full or full not in known))
+            named.append([".".join([*of, alias.name]), *of])
+    return named
 
 
 def room(module: str) -> str:

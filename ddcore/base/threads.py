@@ -10,25 +10,30 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from itertools import chain, islice
+from threading import local
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["available", "beside", "each", "number", "share", "using"]
+__all__ = ["available", "beside", "each", "free", "share"]
 
-_WORTH = 1 << 12  # rows or keys of a part
 _AHEAD = 2  # parts per thread that are begun before the first result is taken
 
 P = TypeVar("P")
 R = TypeVar("R")
 
-_number: ContextVar[int] = ContextVar("threads", default=1)
-_beside: ContextVar[int] = ContextVar("beside", default=1)
-_pools: dict[int, ThreadPoolExecutor] = {}
+
+class _Crew(local):
+    """Of a thread: how many work on the parts of the step of which it works on one, itself included."""
+
+    size = 1
+
+
+_crew = _Crew()
+_pools: dict[int, ThreadPoolExecutor] = {}  # a cache; by their number, as that is all in which they differ
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)  # the threads are those of the parent
 
@@ -40,33 +45,23 @@ def available() -> int:
     return os.cpu_count() or 1
 
 
-def number() -> int:
-    """The number of threads that :func:`each` uses here."""
-    return _number.get()
-
-
 def beside() -> int:
-    """How many threads work on parts of the same step here, this one included."""
-    return _beside.get()
+    """How many threads work on parts of the same step as this one, which is counted."""
+    return _crew.size
 
 
-@contextmanager
-def using(threads: int) -> Iterator[None]:
-    """Inside, :func:`each` uses so many threads."""
-    token = _number.set(threads)
-    try:
-        yield
-    finally:
-        _number.reset(token)
+def free(threads: int) -> int:
+    """How many of so many threads :func:`each` uses here: a part of a step has one."""
+    return 1 if _crew.size > 1 else threads
 
 
-def share(rows: int, most: int) -> int:
+def share(rows: int, most: int, threads: int, least: int) -> int:
     """How many of some rows or keys a part has: at most ``most``, and all threads have equally many parts, unless these
-    would not be worth a thread.
+    would have fewer than ``least``.
     """
     parts = -(-rows // most)
-    parts += -parts % number()
-    return max(1, -(-rows // max(1, min(parts, rows // _WORTH))))
+    parts += -parts % threads
+    return max(1, -(-rows // max(1, min(parts, rows // least))))
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
@@ -77,13 +72,14 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return _pools[threads]
 
 
-def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
-    """The results for the parts, in their order. Only some are ahead of the one that is taken, so memory is bounded.
+def each(work: Callable[[P], R], parts: Iterable[P], threads: int) -> Iterator[R]:
+    """The results for the parts, in their order, by so many threads. Only some are ahead of the one that is
+    taken, so memory is bounded.
 
     What ``work`` raises for the first part that fails is raised here. ``work`` has the context of the caller, and one
     thread. The caller's thread is one of those that work, so that few parts have to be handed over.
     """
-    threads, waiting = number(), iter(parts)
+    threads, waiting = free(threads), iter(parts)
     first = next(waiting, None)
     second = next(waiting, None)
     if first is None:
@@ -94,7 +90,7 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
             yield work(second)
         yield from map(work, waiting)
         return
-    crew, coming = _Crew(work, threads), chain((first, second), waiting)
+    crew, coming = _Parts(work, threads), chain((first, second), waiting)
     begun: deque[Future[R]] = deque()
     try:
         while True:
@@ -106,14 +102,12 @@ def each(work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
         crew.dismiss()
 
 
-class _Crew(Generic[P, R]):
+class _Parts(Generic[P, R]):
     """The threads of one :func:`each`, of which the caller's is one, and the parts that none of them has begun."""
 
     def __init__(self, work: Callable[[P], R], threads: int) -> None:
         self._work, self._pool, self._most = work, _pool(threads), threads - 1
-        self._settings = copy_context()
-        self._settings.run(_number.set, 1)
-        self._settings.run(_beside.set, threads)
+        self._threads, self._context = threads, copy_context()
         self._parts: deque[tuple[Future[R], P]] = deque()
         self._others: list[Future[None]] = []
 
@@ -129,8 +123,8 @@ class _Crew(Generic[P, R]):
         """The result of a part; until it is there this thread works too."""
         self._others = [each for each in self._others if not each.done()]
         for _ in range(min(self._most - len(self._others), len(self._parts) - 1)):
-            self._others.append(self._pool.submit(self._settings.copy().run, self._work_on))
-        while not result.done() and self._settings.run(self._do_one, Exception):
+            self._others.append(self._pool.submit(self._context.copy().run, self._work_on))
+        while not result.done() and self._do_one(Exception):
             pass
         return result.result()
 
@@ -151,8 +145,11 @@ class _Crew(Generic[P, R]):
             result, part = self._parts.popleft()
         except IndexError:
             return False
+        _crew.size = self._threads
         try:
             result.set_result(self._work(part))
         except kept as error:
             result.set_exception(error)
+        finally:
+            _crew.size = 1
         return True

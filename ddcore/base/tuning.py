@@ -31,6 +31,68 @@ def _setting(default: float, unit: str, meaning: str, *, least: float = 1) -> An
 class Tuning:
     """The sizes and thresholds of a session or of a project's commands. :meth:`settings` says what each is for."""
 
+    few_rows: int = _setting(
+        1 << 14, "updates", "fewer are consolidated, and batches of fewer merged, by kernels made for few", least=0
+    )
+    packed_rows: int = _setting(
+        1 << 12,
+        "updates",
+        "from so many on (and from `few_rows`), a sorted batch is kept packed, one integer for each",
+    )
+    packing_rows: int = _setting(1 << 16, "updates", "that one thread packs, sorts or unpacks")
+    column_rows: int = _setting(
+        1 << 15, "values", "from so many on, columns that wait are compressed by several threads"
+    )
+    waiting_rows: int = _setting(
+        1 << 14, "updates", "from so many on, those that wait before an arrangement are compressed"
+    )
+    waiting_rows_limited: int = _setting(1 << 10, "updates", "the same where memory is set")
+    indexed_rows: int = _setting(1 << 18, "rows", "of a batch, of which one thread makes the index")
+    unindexed_rows: int = _setting(1 << 8, "rows", "a batch of at most so many is searched without an index", least=0)
+    merged_rows: int = _setting(
+        1 << 9, "rows", "of two batches of a trace, which are merged whatever their sizes", least=0
+    )
+    original_rows: int = _setting(1 << 12, "rows", "from so many on, a trace keeps a batch of a fold by itself")
+    recent_rows: int = _setting(1 << 14, "rows", "of a trace's other batches, which then become one")
+    long_history: int = _setting(16, "rows", "of a key, from which on its history is added up as it is read")
+    part_rows: int = _setting(1 << 12, "rows", "or keys, of which a step gives at least so many to one thread")
+    forwarded_rows: int = _setting(1 << 17, "updates", "that one thread carries through linear operators")
+    large_fold: int = _setting(1 << 16, "updates", "from so many on, a fold keeps memory that it freed", least=0)
+    reduced_keys: int = _setting(
+        1 << 16, "keys", "of a reduction that one thread evaluates: their columns fit into a cache"
+    )
+    large_group: int = _setting(
+        1 << 14, "rows", "distinct ones of a group, from which on it gets a tree of partial results"
+    )
+    joined_keys: int = _setting(1 << 14, "keys", "that one thread joins")
+    joined_rows: int = _setting(1 << 16, "rows", "of a packed batch that one thread joins")
+    joined_pairs: int = _setting(1 << 19, "pairs", "of rows that a join makes at once")
+    partner_ratio: int = _setting(
+        8, "times", "as many new rows as others of a join, from which on only those with partners are unpacked", least=0
+    )
+    swept_updates: int = _setting(
+        16, "updates", "of a key on both sides of a join, from which on sweeping its versions is considered", least=0
+    )
+    looked_up_segments: int = _setting(1 << 14, "segments", "of intervals that one thread of a join between looks up")
+    near_ratio: int = _setting(
+        4, "times", "as many intervals as new rows, from which on those that hold no row are left out", least=0
+    )
+    rule_rows: int = _setting(1 << 17, "updates", "of one input of a delta join that are matched at once")
+    resting_share: float = _setting(
+        0.5, "of the memory", "that is set: beyond, arrays that come to rest go to files", least=0
+    )
+    row_bytes: int = _setting(1024, "bytes", "of the memory that is set, for each row that is worked on at once")
+    least_rows: int = _setting(1 << 14, "rows", "that are worked on at once, however little memory is set")
+    spilled_bytes: int = _setting(1 << 15, "bytes", "of arrays from which on they are worth a place in a file")
+    table_bytes: int = _setting(1 << 24, "bytes", "of a table from which on it is filled in a file")
+    copied_bytes: int = _setting(1 << 22, "bytes", "that are moved at once inside of such a file", least=8)
+    run_group_rows: int = _setting(1 << 20, "updates", "of state, at most, in a row group of a file")
+    small_file_rows: int = _setting(1024, "updates", "a file of state with at most so many is read whole", least=0)
+    small_files: int = _setting(4, "files", "of state that are small, from which on a small run takes them up", least=2)
+    whole_share: float = _setting(
+        0.5, "of the rows", "of a file of state that were looked up in a fold: then all are read", least=0
+    )
+    read_rows: int = _setting(1 << 18, "updates", "of a file of state that are read at once where memory is set")
     file_rows: int = _setting(2 << 20, "updates", "an ingest writes a file of its log when it has so many")
     restated_rows: int = _setting(4 << 20, "updates", "the same of a restatement, which rewrites what stays of files")
     snapshot_rows: int = _setting(2 << 20, "rows", "snapshots in a row that are compared at once")

@@ -186,7 +186,8 @@ class _Reader:
         self.nodes = [node for node in plan.nodes if not node.operator.inner]
         self.blocks = {b.node: b for b in plan.blocks if b.ports and not plan.operator(b).inner}
         self.outputs = [(block, plan.arrangements[block.owned[0]]) for block in plan.blocks if block.op == "output"]
-        paths = {scope: self._path(loop.borders[0]) for scope, loop in plan.loops.items()}
+        borders = {scope: plan.arrangements[loop.borders[0]].block for scope, loop in plan.loops.items()}
+        paths = {scope: plan.blocks[block].loops for scope, block in borders.items()}  # of the loops around
         self.parents = {scope: path[-2] if len(path) > 1 else 0 for scope, path in paths.items()}
         self.readers = Counter(number for node in self.nodes for number in node.inputs)
         self.readers.update(arrangement.node for _, arrangement in self.outputs)
@@ -329,10 +330,6 @@ class _Reader:
     def _ports(self, node: int) -> list[int]:
         """The arrangements that an operator reads, without the trees of partial results of its large groups."""
         return [port for port in self.blocks[node].ports if not self.plan.is_inner(self.plan.arrangements[port])]
-
-    def _path(self, arrangement: int) -> tuple[int, ...]:
-        """The scopes of the loops around an arrangement, outermost first."""
-        return self.plan.blocks[self.plan.arrangements[arrangement].block].loops
 
     def _frame(self, scope: int) -> Frame:
         loop = self.plan.loops[scope]

@@ -58,15 +58,11 @@ def svg(drawing: Diagram, title: str, notes: Mapping[int, Note] | None = None) -
     """The SVG file's text; ``notes`` by the numbers of boxes. Cost: that of the layout."""
     known = notes or {}
     lines = {box: list(_lines(drawing, box, known.get(box.number))) for box in drawing.boxes}
-    sizes = {box: (max(map(_wide, texts)) + 2 * _MARGIN, len(texts) * _LINE + _MARGIN) for box, texts in _texts(lines)}
+    texts = {box: [text for _, text in parts] for box, parts in lines.items()}
+    sizes = {box: (max(map(_wide, of)) + 2 * _MARGIN, len(of) * _LINE + _MARGIN) for box, of in texts.items()}
     places = layout(drawing, sizes, {frame.scope: _wide(_name(frame)) for frame in drawing.frames})
     text = "\n".join(_elements(drawing, lines, places, printable(title), known)) + "\n"
     return text.encode("ascii", "xmlcharrefreplace").decode()  # right in every encoding of a stream
-
-
-def _texts(lines: dict[Box, list[tuple[str, str]]]) -> Iterator[tuple[Box, list[str]]]:
-    for box, parts in lines.items():
-        yield box, [text for _, text in parts]
 
 
 def _lines(drawing: Diagram, box: Box, note: Note | None) -> Iterator[tuple[str, str]]:

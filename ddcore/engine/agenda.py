@@ -11,6 +11,7 @@ from ddcore.engine.queues import Queue
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Block, Position, Rounds
 from ddcore.planning.plan import Plan
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import SortedBatch
 
@@ -40,8 +41,8 @@ class Work:
 class Agenda:
     """The work that waits for the blocks of a plan, and the position that steps have reached."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, budget: Budget = ALONE) -> None:
+        self._plan, self._budget = plan, budget
         self._work: dict[Position, Work] = {}
         self._order: list[Position] = []
         self._position: Position = (-1,)
@@ -82,7 +83,7 @@ class Agenda:
         least = np.full(len(self._plan.dims), NO_BOUND)
         for c in range(len(least) if queues or pending else 0):
             coordinates = [queue.least(c) for queue in queues]
-            least[c] = min([*coordinates, *(batch.columns().least(1 + batch.width + c) for batch in pending)])
+            least[c] = min([*coordinates, *(batch.columns().limits(1 + batch.width + c)[0] for batch in pending)])
         return least
 
     def at(self, block: Block, rounds: Rounds) -> Work:
@@ -100,5 +101,5 @@ class Agenda:
         queues = self.at(self._plan.blocks[arrangement.block], rounds).queues
         queue = queues.get(arrangement.index)
         if queue is None:
-            queue = queues[arrangement.index] = Queue(arrangement)
+            queue = queues[arrangement.index] = Queue(arrangement, self._budget)
         queue.add(updates)

@@ -19,6 +19,7 @@ from ddcore.operators.priority import round_of
 from ddcore.operators.tree import Spread
 from ddcore.planning.plan import Loop, Plan, Target
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.consolidation import arrange
 
 __all__ = ["Forwarding"]
@@ -39,8 +40,11 @@ class Forwarding:
         complete: frozenset[int] = frozenset(),
         large: Mapping[int | None, np.ndarray] | None = None,
         meter: Meter | None = None,
+        *,
+        budget: Budget = ALONE,
     ) -> None:
         self._plan, self._upper, self._complete, self._meter = plan, upper, complete, meter or Meter(plan)
+        self._budget = budget
         self.large: Mapping[int | None, np.ndarray] = large or {}
 
     def arrivals(self, node: int, batch: Batch) -> list[Delivery]:
@@ -63,7 +67,7 @@ class Forwarding:
             user = plan.nodes[target.index]
             assert isinstance(user.operator, Linear)
             inner, start = self._enter(batch, plan.depths[target.index]), clock()
-            result = _apply(user.operator, inner, user.place)
+            result = self._apply(user.operator, inner, user.place)
             self._meter.linear(target.index, len(inner), len(result), max(0, clock() - start))
             yield target.index, result
         elif target.kind == "spread":
@@ -79,6 +83,19 @@ class Forwarding:
                 yield from self._feed_variable(loop, target.variable, updates, arrived)
                 updates = updates.negated()
             yield from self._feed_variable(loop, target.variable, _next_round(updates), arrived)
+
+    def _apply(self, operator: Linear, batch: Batch, place: str) -> Batch:
+        """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it
+        is in the collection at no time.
+        """
+        try:
+            return operator.apply(batch, place)
+        except ExpressionError:
+            codes = np.zeros(len(batch), np.int64)
+            updates = arrange(codes, batch.words, batch.times, batch.diffs, batch.high, budget=self._budget)
+            if len(updates) == len(batch):
+                raise
+            return operator.apply(Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), place)
 
     def spread(self, node: int, batch: Batch, large: np.ndarray) -> Batch:
         """The updates of large groups, by key codes, int64[m] ascending, for the tree that begins at the node."""
@@ -141,20 +158,7 @@ class Forwarding:
                 yield Delivery(arrangement, None, arrangement.queued(batch.take(np.flatnonzero(late))))
                 batch = batch.take(np.flatnonzero(~late))
         for rounds, part in by_rounds(batch, len(self._plan.dims)):
-            yield Delivery(arrangement, rounds, waiting(arrangement, part))
-
-
-def _apply(operator: Linear, batch: Batch, place: str) -> Batch:
-    """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it is in
-    the collection at no time.
-    """
-    try:
-        return operator.apply(batch, place)
-    except ExpressionError:
-        updates = arrange(np.zeros(len(batch), np.int64), batch.words, batch.times, batch.diffs, batch.high)
-        if len(updates) == len(batch):
-            raise
-        return operator.apply(Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), place)
+            yield Delivery(arrangement, rounds, waiting(arrangement, part, self._budget))
 
 
 def _past(loop: Loop, batch: Batch) -> np.ndarray | None:

@@ -6,41 +6,42 @@ Where memory is limited, many of them are sorted and consolidated while they wai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from ddcore.base.lazy import numpy as np
 from ddcore.operators.arrangement import Arrangement
-from ddcore.traces import ranges, spilling
+from ddcore.traces import ranges
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all, gathered
 from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["Queue", "sorted_by_key", "waiting"]
 
-_COMPRESSED_FROM = 1 << 14  # updates of a batch
-_COMPRESSED_EARLIER_FROM = 1 << 10  # where memory is limited
 
-
-def waiting(arrangement: Arrangement, batch: Batch) -> Columns:
+def waiting(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> Columns:
     """Updates that wait for their position, in few bytes where there are many."""
     queued = arrangement.queued(batch)
-    few = _COMPRESSED_EARLIER_FROM if spilling.current().is_limited else _COMPRESSED_FROM
-    return queued if len(batch) < few else queued.compress()
+    tuning = budget.tuning
+    few = tuning.waiting_rows_limited if budget.memory.is_limited else tuning.waiting_rows
+    return queued if len(batch) < few else queued.compress(budget)
 
 
-def sorted_by_key(arrangement: Arrangement, batch: Batch) -> SortedBatch:
+def sorted_by_key(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> SortedBatch:
     """Updates as a sorted batch of an arrangement. Raises DiffOverflow."""
-    return ranges.at_rest(arrange_all([arrangement.queued(batch)], arrangement.width, arrangement.hashed))
+    run = arrange_all([arrangement.queued(batch)], arrangement.width, arrangement.hashed, budget=budget)
+    return ranges.at_rest(run, budget)
 
 
 class Queue:
     """The updates that wait before an arrangement: as they came, and those that were sorted meanwhile."""
 
-    __slots__ = ("_runs", "_unsorted", "arrangement", "arrived")
+    __slots__ = ("_runs", "_unsorted", "arrangement", "arrived", "budget")
 
-    def __init__(self, arrangement: Arrangement) -> None:
-        self.arrangement, self._unsorted = arrangement, 0
+    def __init__(self, arrangement: Arrangement, budget: Budget = ALONE) -> None:
+        self.arrangement, self.budget, self._unsorted = arrangement, budget, 0
         self.arrived: list[Columns] = []
         self._runs: list[SortedBatch] = []
 
@@ -51,20 +52,21 @@ class Queue:
         """Add updates from :func:`waiting`; sort those that wait, where they are many for the memory."""
         self.arrived.append(updates)
         self._unsorted += len(updates)
-        if self._unsorted >= spilling.current().rows:
-            self._sort(spilling.current().rows)
+        if self._unsorted >= self.budget.memory.rows:
+            self._sort(self.budget.memory.rows)
 
     def least(self, coordinate: int) -> int:
         """The least coordinate of the times of the updates, or less; there are some."""
         number = coordinate - 1 - len(self.arrangement.times)
-        return min(piece.least(number) for piece in self._pieces() if len(piece))
+        return min(piece.limits(number)[0] for piece in self._pieces() if len(piece))
 
     def consolidated(self) -> SortedBatch:
         """The updates as one batch, sorted and consolidated. Raises DiffOverflow."""
-        rows, width = spilling.current().rows, self.arrangement.width
+        rows, width = self.budget.memory.rows, self.arrangement.width
         if len(self) > rows and self._sort(rows):
-            return ranges.combined([run.columns() for run in self._runs], width, arrange_all)
-        return ranges.at_rest(arrange_all(self._pieces(), width, self.arrangement.hashed))
+            arranged = partial(arrange_all, budget=self.budget)
+            return ranges.combined([run.columns() for run in self._runs], width, arranged, self.budget)
+        return self._arranged(self._pieces())
 
     def batch(self) -> Batch:
         """The updates as they came, not consolidated."""
@@ -72,7 +74,12 @@ class Queue:
 
     def pieces(self) -> Sequence[Columns]:
         """The updates with their columns as :meth:`Arrangement.queued` has them, in a few pieces."""
-        return gathered(self._pieces())
+        return gathered(self._pieces(), self.budget.tuning.few_rows)
+
+    def _arranged(self, pieces: Sequence[Columns]) -> SortedBatch:
+        arrangement = self.arrangement
+        run = arrange_all(pieces, arrangement.width, arrangement.hashed, budget=self.budget)
+        return ranges.at_rest(run, self.budget)
 
     def _pieces(self) -> list[Columns]:
         coded = 1 if self.arrangement.hashed else 0
@@ -87,11 +94,7 @@ class Queue:
             return False
         ends = np.cumsum([len(piece) for piece in self.arrived])
         cuts = [0, *(np.flatnonzero(np.diff(ends // rows)) + 1).tolist(), len(self.arrived)]
-        runs = [
-            ranges.at_rest(arrange_all(self.arrived[a:b], self.arrangement.width, self.arrangement.hashed))
-            for a, b in pairwise(cuts)
-            if a < b
-        ]
+        runs = [self._arranged(self.arrived[a:b]) for a, b in pairwise(cuts) if a < b]
         if any(run.high is not None for run in runs):
             return False
         self.arrived, self._runs = [], [*self._runs, *runs]

@@ -13,7 +13,7 @@ from ddcore.base.lattice import beyond
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, type_of
 from ddcore.base.threads import available
-from ddcore.base.threads import using as in_threads
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.foreign_frames import as_frame
 from ddcore.engine.worker import Worker
 from ddcore.planning.plan import Plan
@@ -21,8 +21,9 @@ from ddcore.planning.planner import Program, build
 from ddcore.text.sizes import memory_size
 from ddcore.text.wording import brief, kind_of, listed
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import Budget
 from ddcore.traces.frames import batch_of, output_frame
-from ddcore.traces.spilling import Spilling, using
+from ddcore.traces.spilling import UNLIMITED, Memory, Spilling
 
 
 class Session:
@@ -32,8 +33,8 @@ class Session:
     ``dims``: names of the time columns. ``threads``: how many a fold uses, by default all processors; its result is the
     same with any number. ``memory``, such as ``"2GiB"``: when the process has nearly so much, a fold writes what it
     gains to temporary files. ``nonnegative``: the caller knows that no row of an input has a negative count at any
-    time, which nothing checks; then groups need no rows for sums and counts. Raises ProgramError where the program
-    cannot be built.
+    time, which nothing checks; then groups need no rows for sums and counts. ``tuning``: sizes that change no result
+    (docs/tuning.md). Raises ProgramError where the program cannot be built.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Session:
         memory: str | None = None,
         *,
         nonnegative: bool = False,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         if not isinstance(schemas, Mapping):
             raise ProgramError(
@@ -58,8 +60,8 @@ class Session:
                     'for example {"town": "string", "km": "int64"}; without the time columns and diff',
                 )
         self.plan: Plan = build(program, schemas, _dims(dims), nonnegative=nonnegative)
-        self._worker = Worker(self.plan, threads=_threads(threads))
-        self._spilling = _spilling(memory)
+        self.budget = Budget(_memory(memory, tuning), _threads(threads), tuning)
+        self._worker = Worker(self.plan, budget=self.budget)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
         self._begun = False  # whether the rows that the program spells out are folded
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
@@ -84,7 +86,7 @@ class Session:
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
         self._broken, worker = True, self._worker
-        with using(self._spilling):
+        with self.budget.held():
             worker.begin(upper)
             if not self._begun:
                 worker.feed_constants([0] * len(self.plan.dims))
@@ -96,10 +98,9 @@ class Session:
         if upper is not None:
             self._closed = list(upper)
         outputs = {}
-        with in_threads(worker.threads):
-            for name, schema in self.plan.outputs.items():
-                outputs[name] = output_frame(worker.state.outputs[name], schema, self.plan.dims)
-                worker.state.outputs[name] = []
+        for name, schema in self.plan.outputs.items():
+            outputs[name] = output_frame(worker.state.outputs[name], schema, self.plan.dims, self.budget)
+            worker.state.outputs[name] = []
         return outputs
 
     def _batch(self, name: str, frame: Any) -> Batch:
@@ -124,10 +125,10 @@ def _threads(threads: int | None) -> int:
     return threads
 
 
-def _spilling(memory: str | None) -> Spilling | None:
-    """Where a fold spills to. Raises ProgramError."""
+def _memory(memory: str | None, tuning: Tuning) -> Memory:
+    """What a fold may use, and where it spills to. Raises ProgramError."""
     try:
-        return None if memory is None else Spilling(memory_size(memory))
+        return UNLIMITED if memory is None else Spilling(memory_size(memory), tuning=tuning)
     except ValueError as error:
         raise ProgramError(f"memory {error}", 'for example memory="2GiB"') from None
 

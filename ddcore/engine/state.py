@@ -8,7 +8,6 @@ from functools import partial
 from ddcore.base.errors import DiffOverflow, ExpressionError
 from ddcore.base.lattice import beyond
 from ddcore.base.lazy import numpy as np
-from ddcore.base.threads import each
 from ddcore.data.encoding import decode_frame
 from ddcore.engine.agenda import NO_BOUND, Agenda
 from ddcore.engine.forwarding import Forwarding
@@ -25,14 +24,13 @@ from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
 from ddcore.traces import ranges
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Trace
 
 __all__ = ["FoldState", "Frontier"]
 
 Frontier = Sequence[tuple[int, ...]]
-
-_PORTION = 1 << 17  # updates that one thread carries through the linear operators
 
 
 class FoldState:
@@ -51,11 +49,13 @@ class FoldState:
         pending: Mapping[int, SortedBatch],
         held: Mapping[int, Batch],
         large: LargeGroups,
+        *,
+        budget: Budget = ALONE,
     ) -> None:
-        self.plan, self.groups = plan, large
-        self.meter, self.agenda = Meter(plan), Agenda(plan)
+        self.plan, self.groups, self.budget = plan, large, budget
+        self.meter, self.agenda = Meter(plan), Agenda(plan, budget)
         apart = _apart(plan)
-        self.traces = [Trace(stored.get(a.index, ()), apart=a.index in apart) for a in plan.arrangements]
+        self.traces = [Trace(stored.get(a.index, ()), budget, apart=a.index in apart) for a in plan.arrangements]
         self.pending, self.held = dict(pending), dict(held)
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # greatest number of rounds of an outermost loop, for reports
@@ -80,7 +80,7 @@ class FoldState:
             for block in self.plan.blocks
             if block.spread is not None and (name := self.name_of(block)) in self.groups.grown
         }
-        self.forwarding = Forwarding(self.plan, self.upper, self.complete, large, self.meter)
+        self.forwarding = Forwarding(self.plan, self.upper, self.complete, large, self.meter, budget=self.budget)
 
     def name_of(self, block: Block) -> str:
         """Under which the large groups of a block are known."""
@@ -163,7 +163,7 @@ class FoldState:
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code. Several threads may call this."""
-        return sorted_by_key(arrangement.keyed, batch)
+        return sorted_by_key(arrangement.keyed, batch, self.budget)
 
     def keep(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Updates of a block's own output, from :meth:`keyed`."""
@@ -182,11 +182,11 @@ class FoldState:
         if late.any():
             late_times = pending.take(np.flatnonzero(late))
             earlier = self.pending.get(block.index)
-            self.pending[block.index] = late_times if earlier is None else joined([earlier, late_times])
+            self.pending[block.index] = late_times if earlier is None else joined([earlier, late_times], self.budget)
             pending = pending.take(np.flatnonzero(~late))
         for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
             part = pending if rows is None else pending.take(rows)
-            self.agenda.at(block, rounds).pending.append(ranges.at_rest(part))
+            self.agenda.at(block, rounds).pending.append(ranges.at_rest(part, self.budget))
 
     def large(self, block: Block) -> np.ndarray | None:
         """The key codes of the groups of a block that have a tree of partial results: int64[m], ascending."""
@@ -202,12 +202,13 @@ class FoldState:
         """Send updates of a node's collection through linear operators and loop borders to the arrangements that
         read them. Many are divided between threads.
         """
-        if len(batch) < 2 * _PORTION:
+        size = self.budget.tuning.forwarded_rows
+        if len(batch) < 2 * size:
             self.deliver(self.forwarding.arrivals(node, batch))
             return
-        portions = (batch.take(slice(at, at + _PORTION)) for at in range(0, len(batch), _PORTION))
+        portions = (batch.take(slice(at, at + size)) for at in range(0, len(batch), size))
         try:
-            arrived = list(each(partial(self.forwarding.arrivals, node), portions))
+            arrived = list(self.budget.each(partial(self.forwarding.arrivals, node), portions))
         except ExpressionError:  # perhaps another portion's updates cancel those on which an operator fails
             arrived = [self.forwarding.arrivals(node, batch)]
         for deliveries in arrived:

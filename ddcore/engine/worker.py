@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from ddcore.base.errors import Diverged
 from ddcore.base.lazy import numpy as np
 from ddcore.base.memory import reused_memory
-from ddcore.base.threads import using
 from ddcore.engine.agenda import Work
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.pending import joined, once_each
@@ -25,14 +24,12 @@ from ddcore.operators.block import Block, Rounds
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
-from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Plain
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["Worker"]
-
-_LARGE = 1 << 16  # updates of a fold
 
 
 class Worker:
@@ -49,11 +46,11 @@ class Worker:
         pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
         *,
-        threads: int = 1,
+        budget: Budget = ALONE,
         groups: LargeGroups | None = None,
     ) -> None:
-        self.plan, self.threads = plan, threads
-        self.state = FoldState(plan, stored or {}, pending or {}, held or {}, groups or LargeGroups())
+        self.plan, self.budget = plan, budget
+        self.state = FoldState(plan, stored or {}, pending or {}, held or {}, groups or LargeGroups(), budget=budget)
         self.meter, self.agenda = self.state.meter, self.state.agenda
         self.handled = 0  # updates and pending times that steps have taken
         self._part: Rebuilding | None = None  # of a rebuild
@@ -106,38 +103,36 @@ class Worker:
             self.state.push(block.spread, self.state.forwarding.spread(block.spread, port.batch_of(batch), codes))
         for batch in self._history(results, codes):
             keys = Plain([batch.codes, *batch.words[: results.key_words], *batch.times, batch.diffs])
-            self.state.postpone(block, once_each([keys], results.key_words))
+            self.state.postpone(block, once_each([keys], results.key_words, self.budget))
 
     def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[ColumnBatch]:
         """The updates that a trace has of keys, in parts where memory is limited."""
         for batch in self.state.traces[arrangement.index].batches:
-            lo, hi = batch.locate(codes)
+            lo, hi = batch.locate(codes, self.budget)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
-            size = spilling.current().rows
+            size = self.budget.memory.rows
             for start in range(0, len(rows), size):
                 yield batch.take(rows[start : start + size])
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
-        size = spilling.current().rows
+        size = self.budget.memory.rows
         for start in range(0, len(batch), size):
             some = batch if size >= len(batch) else batch.take(slice(start, start + size))
             for rounds, part in by_rounds(some, len(self.plan.dims)):
-                self.agenda.queue(arrangement, rounds, waiting(arrangement, part))
+                self.agenda.queue(arrangement, rounds, waiting(arrangement, part, self.budget))
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
-        with using(self.threads):
-            self.meter.entered(self.plan.sources[name], 0, len(batch))
-            self.state.push(self.plan.sources[name], batch)
+        self.meter.entered(self.plan.sources[name], 0, len(batch))
+        self.state.push(self.plan.sources[name], batch)
 
     def feed_constants(self, time: Sequence[int]) -> None:
         """The rows that the program spells out, at its least time: in the fold that completes it, and in a rebuild."""
-        with using(self.threads):
-            for node, operator in self.plan.constants.items():
-                batch = operator.batch(time)
-                self.meter.entered(node, 0, len(batch))
-                self.state.push(node, batch)
+        for node, operator in self.plan.constants.items():
+            batch = operator.batch(time)
+            self.meter.entered(node, 0, len(batch))
+            self.state.push(node, batch)
 
     def run(self) -> None:
         """Step until no work is queued. No other worker may have work left in this fold."""
@@ -147,10 +142,11 @@ class Worker:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """All work of the fold is queued. Steps in here share threads and memory."""
+        """All work of the fold is queued. Steps in here keep memory that they free, if there are many updates."""
         self.state.queued()
-        is_large = not spilling.current().is_limited and self.agenda.waiting() >= _LARGE
-        with using(self.threads), reused_memory() if is_large else nullcontext():
+        budget = self.budget
+        is_large = not budget.memory.is_limited and self.agenda.waiting() >= budget.tuning.large_fold
+        with reused_memory() if is_large else nullcontext():
             yield
 
     @property
@@ -193,7 +189,7 @@ class Worker:
         step = self._steps.get(work.block.index)
         if step is not None:
             self._note_notified(work)
-            step.run(self.state, work.rounds, joined(work.pending) if work.pending else None)
+            step.run(self.state, work.rounds, joined(work.pending, self.budget) if work.pending else None)
 
     def _note_notified(self, work: Work) -> None:
         for port in (self.plan.arrangements[index] for index in work.block.ports if index not in work.block.owned):

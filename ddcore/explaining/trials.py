@@ -17,6 +17,7 @@ from ddcore.engine.worker import Worker
 from ddcore.explaining.watching import run
 from ddcore.planning.plan import Plan
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import Budget
 
 __all__ = ["Counts", "Elements", "Goal", "Trials", "minimal"]
 
@@ -95,7 +96,7 @@ class Trials:
 
     def all_hold(self) -> bool:
         """Whether it is as wanted with all present elements."""
-        return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._restart()
+        return self.folded_apart([np.flatnonzero(self.present)])[0] if self._broken else self._started()
 
     def without_each(self, parts: Sequence[np.ndarray]) -> list[bool]:
         """For each part: whether it is as wanted with the present elements but for this part."""
@@ -162,13 +163,9 @@ class Trials:
             current, at = self.goal.holds(self.counts), version
         return results + [current] * (first + trials - at)
 
-    def _restart(self) -> bool:
-        self._worker = None
-        return self._started()
-
     def _started(self) -> bool:
         """Fold the base and the present elements as version 0; whether it is as wanted then."""
-        self._worker, self._version, self.counts = Worker(self._plan, threads=available()), 0, {}
+        self._worker, self._version, self.counts = Worker(self._plan, budget=Budget(threads=available())), 0, {}
         chosen = np.flatnonzero(self.present)
         zeros = np.zeros(len(chosen), dtype=np.int64)
         batches = self.elements.batches(chosen, zeros, zeros + 1)

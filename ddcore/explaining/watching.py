@@ -25,6 +25,7 @@ from ddcore.program.collection import Collection
 from ddcore.program.graph import Graph, Inspection, Node
 from ddcore.text.wording import listed
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import Budget
 
 __all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "packed_rounds", "run"]
 
@@ -231,7 +232,7 @@ class Watch:
 
     def __init__(self, layout: Layout, inputs: Mapping[str, Batch]) -> None:
         self.graph, self.output, self.inputs, self._logs = layout.graph, layout.output, layout.inputs, layout.logs
-        worker = Worker(layout.plan, threads=available())
+        worker = Worker(layout.plan, budget=Budget(threads=available()))
         at_zero = {
             name: batch.at([np.zeros(len(batch), dtype=np.int64)]) for name, batch in inputs.items() if len(batch)
         }
@@ -255,15 +256,12 @@ class Watch:
         return table
 
     def _table(self, index: int) -> Table:
-        width, prioritized = len(self.node(index).schema), self._prioritized(index)
+        width, prioritized = len(self.node(index).schema), self.graph._priorities(index)
         batch = self._updates.pop(self._logs[index], None)
         if batch is None:
             nothing = np.empty(0, dtype=np.int64)
             return Table.of([nothing] * width, [nothing] * len(prioritized), nothing)
         return Table.of(batch.words[:width], packed_rounds(batch.words[width:], prioritized), batch.diffs)
-
-    def _prioritized(self, index: int) -> tuple[bool, ...]:
-        return self.graph._priorities(index)
 
     def sources(self, index: int) -> pl.DataFrame:
         """For a node with a linear operator: the rows of its input, ``source``, that give each of its rows, ``id``.

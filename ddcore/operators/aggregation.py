@@ -260,7 +260,7 @@ class AggregationStep(ResultStep):
             return part
         keys, starts = part.keys, part.offsets
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
-        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier)
+        before = gather(state.trace(self.output).batches, keys, 1, depth, frontier, budget=state.budget)
         rows = kernels.short_histories.contested(
             bool(self._kinds[0] == kernels.aggregating.MIN), starts,
             np.ascontiguousarray(new.words[self.port.key_words + self._columns[0]]),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block, Rounds
     from ddcore.operators.delivery import Delivery
     from ddcore.traces.batch import Batch
+    from ddcore.traces.budget import Budget
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 
@@ -134,6 +135,8 @@ class Dataflow(Protocol):
 class State(Protocol):
     """The part of the worker that a step may use."""
 
+    budget: Budget
+    """Memory, threads and sizes."""
     upper: np.ndarray
     """The frontier (inputs, elements) at or beyond which times are not complete in this fold."""
 

@@ -24,6 +24,7 @@ from ddcore.operators.base import Keyed, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.operators.join import Heads, matches
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import distinct_keys
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaJoin"]
 
-_SLICE = 1 << 17  # rows of a rule's new updates per portion
 _NONE = -1
 
 
@@ -147,15 +147,16 @@ class _Prefix:
     attributes: tuple[str, ...]
     batch: Batch
 
-    def arrange_by(self, key: Sequence[str], arrangement: Arrangement) -> ColumnBatch:
+    def arrange_by(self, key: Sequence[str], arrangement: Arrangement, budget: Budget) -> ColumnBatch:
         """The rows sorted by the code of the key attributes, which come first among the words, and the others."""
         words = dict(zip(self.attributes, self.batch.words, strict=True))
         keys = [words[name] for name in key]
         codes = key_codes(keys, arrangement.key_types, len(self.batch))
         values = [words[name] for name in self.attributes if name not in key]
         return arrange(
-            codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs, self.batch.high
-        )
+            codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs, self.batch.high,
+            budget=budget,
+        )  # fmt: skip
 
 
 class _DeltaJoinStep(Step):
@@ -178,8 +179,9 @@ class _DeltaJoinStep(Step):
             zeros = np.zeros(len(batch), dtype=np.int64)
             times = batch.times + [zeros] * (self.coordinates - len(batch.times))
             batch = batch.at(times)
-            for start in range(0, len(batch), _SLICE):
-                part = batch.take(np.arange(start, min(start + _SLICE, len(batch))))
+            size = state.budget.tuning.rule_rows
+            for start in range(0, len(batch), size):
+                part = batch.take(np.arange(start, min(start + size, len(batch))))
                 for prefix in rule.bind(_Prefix(tuple(relation.values()), part)):
                     words = dict(zip(prefix.attributes, prefix.batch.words, strict=True))
                     columns = [words[name] for name in self.join.schema]
@@ -242,12 +244,13 @@ class _Rule:
         codes = key_codes(keys, arrangement.key_types, len(prefix.batch))
         numbers = np.arange(len(codes), dtype=np.int64)
         batch = arrange(
-            codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64)
-        )
+            codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64),
+            budget=self.state.budget,
+        )  # fmt: skip
         distinct, starts = distinct_keys(batch, arrangement.key_words)
         counts = np.zeros(len(distinct), dtype=np.int64)
         for other in others:
-            lo, hi = other.locate(distinct.codes)
+            lo, hi = other.locate(distinct.codes, self.state.budget)
             found, lo, hi = other.located(lo, hi) if len(distinct.words) else (other, lo, hi)
             found.count(counts, distinct.words, (lo, hi))
         row_counts = np.empty(len(codes), dtype=np.int64)
@@ -257,11 +260,11 @@ class _Rule:
     def _match(self, prefix: _Prefix, relation: int, key: tuple[str, ...]) -> Iterator[_Prefix]:
         """The prefix joined with a relation by some of its attributes; the others are bound by it."""
         arrangement, names = self._arrangement(relation, key)
-        batch, others = prefix.arrange_by(names, arrangement), self._others(relation, key)
+        batch, others = prefix.arrange_by(names, arrangement, self.state.budget), self._others(relation, key)
         bound = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
         heads = Heads.of(batch, arrangement.key_words)
-        for pairs in matches(batch, heads, others, self.step.coordinates):
+        for pairs in matches(batch, heads, others, self.step.coordinates, self.state.budget):
             keys = [batch.codes] if arrangement.direct else list(batch.words[: arrangement.key_words])
             words = [word[pairs.left] for word in (*keys, *batch.words[arrangement.key_words :])]
             words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]

@@ -59,7 +59,7 @@ class ContestStep(ReductionStep):
         alone[1:] &= differ
         alone[:-1] &= differ
         for other in (*earlier, *state.trace(self.output).batches):
-            least, beyond = other.locate(new.codes)
+            least, beyond = other.locate(new.codes, state.budget)
             alone &= least == beyond
         rows = np.flatnonzero(~alone)
         return new.take(rows) if len(rows) else None

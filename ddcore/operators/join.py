@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
+from ddcore.base.tuning import Tuning
 from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.ranges import portions
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ddcore.operators.delivery import Delivery
 
 __all__ = [
-    "CHUNK",
     "Heads",
     "Join",
     "Pairs",
@@ -40,12 +40,6 @@ __all__ = [
     "matches",
     "right_names",
 ]  # fmt: skip
-
-CHUNK = 1 << 19  # pairs per portion
-_KEYS = 1 << 14  # of a part, which one thread joins
-_ROWS = 1 << 16  # of a part of a packed batch
-_FEWER = 8  # how many times longer a batch is of which only the rows with partners are looked at
-_LONG = 16  # updates of a key on both sides from which a sweep is considered
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +119,10 @@ class _JoinStep(Step):
         """
         new_left, new_right = state.delta_at(self.left, rounds), state.delta_at(self.right, rounds)
         if new_left is not None:
-            for (some,) in portions([new_left], self.left.key_words):
+            for (some,) in portions([new_left], self.left.key_words, state.budget):
                 self._match(state, some, state.trace(self.right).batches, self.left, swapped=False)
         if new_right is not None:
-            for (some,) in portions([new_right], self.right.key_words):
+            for (some,) in portions([new_right], self.right.key_words, state.budget):
                 self._match(state, some, state.trace(self.left).before(new_left), self.right, swapped=True)
 
     def _match(
@@ -137,19 +131,20 @@ class _JoinStep(Step):
         """Send the pairs of the new updates with the others. Keys are divided between threads."""
         if new is None:
             return
+        budget = state.budget
 
         def arrivals(part: tuple[SortedBatch, Heads | None]) -> list[Delivery]:
             piece, heads = part[0].widen(), part[1]
             heads = heads or Heads.of(piece, side.key_words)
             return [
                 each
-                for pairs in matches(piece, heads, others, self.coordinates)
+                for pairs in matches(piece, heads, others, self.coordinates, budget)
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
-        for batch in others if threads.number() > 1 else ():
-            batch.index()
-        for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
+        for batch in others if budget.free_threads > 1 else ():
+            batch.index(budget)
+        for arrived in budget.each(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):
             state.deliver(arrived)
 
     def _words(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
@@ -164,21 +159,21 @@ class _JoinStep(Step):
         return words
 
 
-def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
+def _partners(new: SortedBatch, others: Sequence[SortedBatch], budget: Budget) -> SortedBatch:
     """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
-    if not new.is_encoded or _FEWER * sum(map(len, others)) > len(new):
+    if not new.is_encoded or budget.tuning.partner_ratio * sum(map(len, others)) > len(new):
         return new
     codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.widen().codes for other in others)]))
-    some, _, _ = new.located(*new.locate(codes))
+    some, _, _ = new.located(*new.locate(codes, budget))
     return some
 
 
-def _parts(new: SortedBatch, key_words: int) -> Iterator[tuple[SortedBatch, Heads | None]]:
+def _parts(new: SortedBatch, key_words: int, budget: Budget) -> Iterator[tuple[SortedBatch, Heads | None]]:
     """The batch in parts, each for one thread: keys, or where its columns are not arrays rows."""
     if new.is_encoded:
-        yield from ((piece, None) for piece in new.pieces(threads.share(len(new), _ROWS)))
+        yield from ((piece, None) for piece in new.pieces(budget.share(len(new), budget.tuning.joined_rows)))
     else:
-        yield from ((new, part) for part in Heads.of(new, key_words).parts())
+        yield from ((new, part) for part in Heads.of(new, key_words).parts(budget))
 
 
 @dataclass(slots=True)
@@ -209,33 +204,35 @@ class Heads:
         """All keys."""
         return cls(*distinct_keys(batch, key_words))
 
-    def parts(self) -> Iterator[Heads]:
+    def parts(self, budget: Budget) -> Iterator[Heads]:
         """These keys in ranges of some ten thousand."""
-        size = threads.share(len(self.keys), _KEYS)
+        size = budget.share(len(self.keys), budget.tuning.joined_keys)
         for start in range(0, len(self.keys), size):
             stop = min(start + size, len(self.keys))
             yield Heads(self.keys.part(start, stop), self.starts[start : stop + 1])
 
 
-def matches(new: ColumnBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
-    """All pairs of keys of a sorted batch with others, about ``CHUNK`` at a time; a null key matches nothing.
+def matches(
+    new: ColumnBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int, budget: Budget = ALONE
+) -> Iterator[Pairs]:
+    """All pairs of keys of a sorted batch with others, some at a time; a null key matches nothing.
 
     ``coordinates`` is how many the times of the result have.
     """
     keys, starts = heads.keys, heads.starts
-    key_words = len(keys.words)
+    key_words, most = len(keys.words), budget.tuning.joined_pairs
     for batch in others:
-        lo, hi = batch.locate(keys.codes)
+        lo, hi = batch.locate(keys.codes, budget)
         if not np.count_nonzero(hi > lo):
             continue
         other, lo, hi = batch.located(lo, hi)
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
-            sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi))
+            sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi), tuning=budget.tuning)
             yield from sweep.pairs()
-        for first, last in chunks(ends):
+        for first, last in chunks(ends, most):
             rows, counts = starts[first : last + 1], ends[first : last + 1] - ends[first]
-            for of, known, a, b in _blocks(rows, counts, lo[first:last], hi[first:last]):
+            for of, known, a, b in _blocks(rows, counts, lo[first:last], hi[first:last], most):
                 which = known
                 if which is None:
                     which = kernels.joining.pair_starts(new.codes, new.words, of, key_words, a, b, other.words)
@@ -264,19 +261,22 @@ class _Sweep:
     stops: np.ndarray
     lo: np.ndarray
     hi: np.ndarray
+    most: int  # pairs at a time, about
 
     @classmethod
     def of(
-        cls, new: ColumnBatch, other: ColumnBatch, heads: Heads, ends: np.ndarray, spans: tuple[np.ndarray, np.ndarray]
-    ) -> tuple[_Sweep, np.ndarray]:
+        cls, new: ColumnBatch, other: ColumnBatch, heads: Heads, ends: np.ndarray, spans: tuple[np.ndarray, np.ndarray],
+        *, tuning: Tuning,
+    ) -> tuple[_Sweep, np.ndarray]:  # fmt: skip
         """The sweep of the keys for which it gives at most half of the pairs, and where the pairs of the rest begin.
 
         Keys with few updates on a side are not considered. Costs two sorts of their updates for the others.
         """
         starts, stops, numbers = heads.starts[:-1], heads.starts[1:], np.diff(ends)
         rows = stops - starts
-        keys = np.flatnonzero((numbers >= _LONG * rows) & (rows >= _LONG) & (numbers > 0))
-        sweep = cls(new, other, len(heads.keys.words), starts, stops, *spans).part(keys)
+        long = tuning.swept_updates
+        keys = np.flatnonzero((numbers >= long * rows) & (rows >= long) & (numbers > 0))
+        sweep = cls(new, other, len(heads.keys.words), starts, stops, *spans, tuning.joined_pairs).part(keys)
         if len(keys) == 0:
             return sweep, ends
         pays = sweep.sizes() <= numbers[keys] // 2
@@ -285,8 +285,7 @@ class _Sweep:
 
     def part(self, keys: np.ndarray) -> _Sweep:
         """Some of the keys, which may occur several times."""
-        spans = (each[keys] for each in (self.starts, self.stops, self.lo, self.hi))
-        return _Sweep(self.new, self.other, self.key_words, *spans)
+        return replace(self, starts=self.starts[keys], stops=self.stops[keys], lo=self.lo[keys], hi=self.hi[keys])
 
     def sizes(self) -> np.ndarray:
         """How many pairs each key has; 2**62 if a product may not be an int64."""
@@ -294,18 +293,18 @@ class _Sweep:
         return sizes
 
     def pairs(self) -> Iterator[Pairs]:
-        """The pairs, about ``CHUNK`` at a time."""
+        """The pairs, some at a time."""
         if len(self.starts) == 0:
             return
         cut = self._cut(self.sizes())
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(cut.sizes())])
-        for first, last in chunks(ends):
+        for first, last in chunks(ends, self.most):
             _, left, right, times, diffs = cut.part(np.arange(first, last))._run(ends[first : last + 1] - ends[first])
             yield Pairs(self.other, left, right, list(times), diffs, None)
 
     def _cut(self, sizes: np.ndarray) -> _Sweep:
         """These keys with the updates of those with too many pairs in several parts, one side only."""
-        pieces = np.maximum(np.minimum(sizes // CHUNK, self.stops - self.starts), 1)
+        pieces = np.maximum(np.minimum(sizes // self.most, self.stops - self.starts), 1)
         keys = np.repeat(np.arange(len(sizes)), pieces)
         cut, rows, number = self.part(keys), (self.stops - self.starts)[keys], pieces[keys]
         at = np.arange(len(keys)) - (np.cumsum(pieces) - pieces)[keys]
@@ -323,29 +322,30 @@ class _Sweep:
 _Block = tuple["np.ndarray", "np.ndarray | None", "np.ndarray", "np.ndarray"]
 
 
-def _blocks(starts: np.ndarray, ends: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> Iterator[_Block]:
+def _blocks(starts: np.ndarray, ends: np.ndarray, lo: np.ndarray, hi: np.ndarray, most: int) -> Iterator[_Block]:
     """What the pairs of some keys are computed from: rows, numbers of pairs, and where the others begin and end.
 
-    One key with far too many pairs is cut into blocks of rows on both sides, whose numbers of pairs are not known.
+    One key with far too many pairs is cut into blocks of rows on both sides, whose numbers of pairs are not known;
+    ``most``: pairs.
     """
-    if len(lo) > 1 or ends[-1] <= 2 * CHUNK:
+    if len(lo) > 1 or ends[-1] <= 2 * most:
         yield starts, ends, lo, hi
         return
-    width = min(int(hi[0] - lo[0]), CHUNK)
-    height = max(1, CHUNK // width)
+    width = min(int(hi[0] - lo[0]), most)
+    height = max(1, most // width)
     for a in range(int(starts[0]), int(starts[1]), height):
         of = np.array([a, min(a + height, int(starts[1]))], dtype=np.int64)
         for b in range(int(lo[0]), int(hi[0]), width):
             yield of, None, np.array([b]), np.array([min(b + width, int(hi[0]))])
 
 
-def chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of keys with about ``CHUNK`` pairs each, and at least one key."""
+def chunks(ends: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of keys with about so many pairs each, and at least one key."""
     first, keys = 0, len(ends) - 1
     if ends[-1] == 0:
         return
     while first < keys:
-        last = int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1
+        last = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
         last = min(max(last, first + 1), keys)
         if ends[last] > ends[first]:
             yield first, last

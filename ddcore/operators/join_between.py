@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lattice import advance
@@ -25,8 +24,8 @@ from ddcore.data.encoding import NULL
 from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
-from ddcore.operators.join import CHUNK, Pairs, chunks, right_names
-from ddcore.traces import spilling
+from ddcore.operators.join import Pairs, chunks, right_names
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.ranges import portions
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
@@ -43,8 +42,6 @@ Closed = Literal["both", "left", "right", "none"]
 
 _MOST = 2**63 - 1
 _UNFIT = 2.0**62
-_PART = 1 << 14  # segments, which one thread looks up
-_FEWER = 4  # how many times more intervals than new rows there are from which those far from all rows are left out
 
 
 @dataclass(frozen=True)
@@ -187,13 +184,13 @@ class _Segments:
         keys, words, times = (np.ascontiguousarray(each[:, rows]) for each in (self.keys, self.words, self.times))
         return _Segments(self.codes[rows], keys, words, times, self.after[rows], self.to[rows], self.diffs[rows])
 
-    def parts(self) -> Iterator[_Segments]:
+    def parts(self, budget: Budget) -> Iterator[_Segments]:
         """All of them, some ten thousand at a time."""
-        size = threads.share(len(self), _PART)
+        size = budget.share(len(self), budget.tuning.looked_up_segments)
         for start in range(0, len(self), size):
             yield self if size >= len(self) else self.take(slice(start, start + size))
 
-    def added_up(self) -> _Segments:
+    def added_up(self, budget: Budget) -> _Segments:
         """These updates with all that change at one time under one key and with the same words in one cover: something
         is left only where the sum is not 0. Sums that might not be an int64 are not computed.
         """
@@ -206,6 +203,7 @@ class _Segments:
             [*columns, np.concatenate([self.after, self.to])],
             [],
             np.concatenate([self.diffs, -self.diffs]),
+            budget=budget,
         )
         sums = np.cumsum(ends.diffs)
         covered = np.flatnonzero(sums)  # the next end there is of the same key, words and time
@@ -274,44 +272,49 @@ class _JoinBetweenStep(Step):
         new_rows, new_intervals = state.delta_at(self.rows, rounds), state.delta_at(self.intervals, rounds)
         if new_rows is not None:
             batches, frontier = state.trace(self.intervals).batches, state.frontier(rounds)
-            for (some,) in portions([new_rows], self.rows.key_words):
+            for (some,) in portions([new_rows], self.rows.key_words, state.budget):
                 if some is not None:
-                    self._send(state, self._around(some, batches, frontier), [some])
+                    self._send(state, self._around(state.budget, some, batches, frontier), [some])
         if new_intervals is not None:
             others = state.trace(self.rows).before(new_rows)
-            for (some,) in portions([new_intervals], self.intervals.key_words):
+            for (some,) in portions([new_intervals], self.intervals.key_words, state.budget):
                 if some is not None:
-                    self._send(state, self._changed(some.widen()), others)
+                    self._send(state, self._changed(state.budget, some.widen()), others)
 
-    def _changed(self, new: ColumnBatch) -> _Segments:
+    def _changed(self, budget: Budget, new: ColumnBatch) -> _Segments:
         """What new updates of intervals cover more, or less."""
         columns = ([new.codes] if self.intervals.direct else []) + list(new.words)
-        return self._segments(new.codes, dict(zip(self.intervals.schema, columns, strict=True)), new.times, new.diffs)
+        words = dict(zip(self.intervals.schema, columns, strict=True))
+        return self._segments(new.codes, words, new.times, new.diffs, budget)
 
-    def _around(self, new: SortedBatch, batches: Sequence[SortedBatch], frontier: np.ndarray) -> _Segments:
+    def _around(
+        self, budget: Budget, new: SortedBatch, batches: Sequence[SortedBatch], frontier: np.ndarray
+    ) -> _Segments:
         """What all intervals that new rows may lie in cover, at the representatives of their times."""
         if self.is_keyed:
             keys, _ = distinct_keys(new, self.rows.key_words)
         else:
             keys = Keys(np.zeros(1, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
-            if sum(map(len, batches)) > _FEWER * len(new):
-                batches = self._near(new.widen().codes, batches)
-        found = gather(batches, keys, len(self.intervals.values), self.coordinates, frontier)
+            if sum(map(len, batches)) > budget.tuning.near_ratio * len(new):
+                batches = self._near(new.widen().codes, batches, is_kept=not budget.memory.is_limited)
+        found = gather(batches, keys, len(self.intervals.values), self.coordinates, frontier, budget=budget)
         of = np.repeat(np.arange(len(keys)), np.diff(found.offsets))
         codes = keys.codes[of]
         columns = [codes] if self.intervals.direct else list(np.take(keys.words, of, axis=1))
         words = dict(zip(self.intervals.schema, [*columns, *found.words], strict=True))
-        return self._segments(codes, words, advance(found.times, frontier), found.diffs)
+        return self._segments(codes, words, advance(found.times, frontier), found.diffs, budget)
 
-    def _near(self, values: np.ndarray, batches: Sequence[SortedBatch]) -> list[SortedBatch]:
-        """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it."""
+    def _near(self, values: np.ndarray, batches: Sequence[SortedBatch], *, is_kept: bool) -> list[SortedBatch]:
+        """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it;
+        ``is_kept``: what it found is, for the next.
+        """
         known = self._reaches
         reaches = [known.get(id(batch)) or _Reach.of(batch, self.join.ends, self.intervals.values) for batch in batches]
-        self._reaches = {} if spilling.current().is_limited else {id(each.batch): each for each in reaches}
+        self._reaches = {id(each.batch): each for each in reaches} if is_kept else {}
         return [each.batch.take(each.holding(values)) for each in reaches]
 
     def _segments(
-        self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray
+        self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray, budget: Budget
     ) -> _Segments:
         """The covers of intervals. Those that are empty, and those with a null key, hold nothing."""
         after, to = self.join.ends.bounds(words, len(diffs))
@@ -320,31 +323,33 @@ class _JoinBetweenStep(Step):
             holding &= words[name] != NULL
         names = () if self.intervals.direct else self.intervals.key
         keys, others = (_stacked([words[name] for name in each], len(diffs)) for each in (names, self.join.right_names))
-        return _Segments(codes, keys, others, times, after, to, diffs).take(holding).added_up()
+        return _Segments(codes, keys, others, times, after, to, diffs).take(holding).added_up(budget)
 
     def _send(self, state: State, segments: _Segments, others: Sequence[SortedBatch]) -> None:
         """Send the pairs of segments and the rows in them. Segments are divided between threads."""
         if len(segments) == 0:
             return
+        budget = state.budget
 
         def arrivals(part: _Segments) -> list[Delivery]:
             return [
                 each
                 for batch in others
-                for pairs in self._pairs(part, batch)
+                for pairs in self._pairs(part, batch, budget)
                 for each in state.forward(self.block, pairs.of(self._words(part, pairs)))
             ]
 
         for batch in others if self.is_keyed else ():
-            batch.index()
-        for arrived in threads.each(arrivals, segments.parts()):
+            batch.index(budget)
+        for arrived in budget.each(arrivals, segments.parts(budget)):
             state.deliver(arrived)
 
-    def _pairs(self, segments: _Segments, batch: SortedBatch) -> Iterator[Pairs]:
-        """All pairs of segments and the rows of a batch in them, about ``CHUNK`` at a time."""
-        which, lo, hi = _cut(*self._located(segments, batch))
+    def _pairs(self, segments: _Segments, batch: SortedBatch, budget: Budget) -> Iterator[Pairs]:
+        """All pairs of segments and the rows of a batch in them, some at a time."""
+        most = budget.tuning.joined_pairs
+        which, lo, hi = _cut(*self._located(segments, batch, budget), most)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(hi - lo)])
-        for first, last in chunks(ends):
+        for first, last in chunks(ends, most):
             of = which[first:last]
             other, a, b = batch.located(lo[first:last], hi[first:last])
             times, diffs = np.take(segments.times, of, axis=1), segments.diffs[of]
@@ -357,11 +362,11 @@ class _JoinBetweenStep(Step):
                 products, high = kernels.joining.products(diffs[left], other.diffs[right])
             yield Pairs(other, of[left], right, list(at), products, high)
 
-    def _located(self, segments: _Segments, batch: SortedBatch) -> tuple[np.ndarray, np.ndarray]:
+    def _located(self, segments: _Segments, batch: SortedBatch, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
         """The rows of a batch in each segment: from one, up to another."""
         if not self.is_keyed:
             return batch.locate_between(segments.after, segments.to)
-        lo, hi = batch.locate(segments.codes)
+        lo, hi = batch.locate(segments.codes, budget)
         if self.rows.key_words:
             lo, hi = _of_keys(batch, segments.keys, lo, hi)
         return batch.between(lo, hi, self.rows.key_words, segments.after, segments.to)
@@ -396,9 +401,9 @@ def _of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarra
     return narrowed
 
 
-def _cut(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _cut(lo: np.ndarray, hi: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ranges of rows that are not empty, long ones in several: the number of each, and where it begins and ends."""
-    pieces = -(-(hi - lo) // CHUNK)
+    pieces = -(-(hi - lo) // most)
     which = np.repeat(np.arange(len(lo)), pieces)
-    starts = lo[which] + CHUNK * (np.arange(len(which)) - (np.cumsum(pieces) - pieces)[which])
-    return which, starts, np.minimum(starts + CHUNK, hi[which])
+    starts = lo[which] + most * (np.arange(len(which)) - (np.cumsum(pieces) - pieces)[which])
+    return which, starts, np.minimum(starts + most, hi[which])

@@ -14,16 +14,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
-from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Operator, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.operators.tree import Bucket, Spread
-from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange, arrange_all, concatenated
 from ddcore.traces.ranges import at_rest, combined, portions
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "Tree", "decode_key"]
 
-_KEYS = 1 << 16  # of a part: its columns fit into the cache
 _Some = tuple[SortedBatch | None, SortedBatch | None]
 """New updates and pending times of some keys."""
 
@@ -207,8 +204,9 @@ class ReductionStep(Step):
         if self.of_large is None or large is None:
             sets = [self._results(state, rounds, new, pending)]
         else:
-            waiting = [None, None] if pending is None else _divided(pending, large)
-            small, parts = None if new is None else _divided(new, large)[0], self.of_large.port
+            waiting = [None, None] if pending is None else _divided(pending, large, state.budget)
+            small = None if new is None else _divided(new, large, state.budget)[0]
+            parts = self.of_large.port
             sets = [
                 self._results(state, rounds, small, waiting[0]),
                 self.of_large._results(state, rounds, state.delta_at(parts, rounds), waiting[1]),
@@ -216,10 +214,10 @@ class ReductionStep(Step):
         results = [result for each in sets for result in each]
         if not results:
             return
-        kept = _together([[result.kept for result in each] for each in sets if each])
+        kept = _together([[result.kept for result in each] for each in sets if each], state.budget)
         late = [[result.late for result in each if result.late is not None] for each in sets]
         if any(late):
-            state.postpone(self.block, _together([each for each in late if each]))
+            state.postpone(self.block, _together([each for each in late if each], state.budget))
         state.keep(self.output, rounds, kept)
         if any(result.deliveries is None for result in results):
             state.emit(self.block, self.output.batch_of(kept))
@@ -233,36 +231,37 @@ class ReductionStep(Step):
         """The differences of the results of all keys that changed or are pending; none without such keys."""
         if new is None and pending is None:
             return []
-        if threads.number() > 1:
+        budget = state.budget
+        if budget.free_threads > 1:
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-                batch.index()
+                batch.index(budget)
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
-        return list(threads.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
+        return list(budget.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
     def _parts(
         self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
     ) -> Iterator[Portion | _Some]:
         """The keys to evaluate in parts, each for one thread."""
-        if new is not None and new.is_encoded and (pending is None or not spilling.current().is_limited):
-            yield from _side_by_side(new, pending, self._size(len(new)))
+        if new is not None and new.is_encoded and (pending is None or not state.budget.memory.is_limited):
+            yield from _side_by_side(new, pending, self._size(state.budget, len(new)))
             return
-        for some in portions([new, pending], self.port.key_words):
+        for some in portions([new, pending], self.port.key_words, state.budget):
             part = self._seeds(state, rounds, *some)
             for a, b in self._ranges(state, part.keys):
                 yield part.between(a, b)
 
-    def _size(self, keys: int) -> int:
+    def _size(self, budget: Budget, keys: int) -> int:
         """How many of the keys one part has."""
-        return threads.share(keys, _KEYS) if self.in_parts else max(1, keys)
+        return budget.share(keys, budget.tuning.reduced_keys) if self.in_parts else max(1, keys)
 
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
-        size, memory = self._size(len(keys)), spilling.current()
+        size, memory = self._size(state.budget, len(keys)), state.budget.memory
         cuts = {*range(0, len(keys), size), len(keys)}
         if memory.is_limited:
             rows = np.zeros(len(keys), dtype=np.int64)
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
-                lo, hi = batch.locate(keys.codes)
+                lo, hi = batch.locate(keys.codes, state.budget)
                 rows += hi - lo
             cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // memory.rows)) + 1).tolist()}
         return pairwise(sorted(cuts))
@@ -272,20 +271,22 @@ class ReductionStep(Step):
         if not isinstance(part, Portion):
             part = self._seeds(state, rounds, *part)
         loops, keys = np.array(rounds, dtype=np.int64), part.keys
-        depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
-        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier)
+        depth, frontier, budget = self.inputs + len(rounds), state.frontier(rounds), state.budget
+        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier, budget=budget)
         if self.of_large is not None:
             self._note_large(state, keys, history)
         before = part.before
         if before is None:
-            before = gather(state.trace(self.output).batches, keys, len(self.output.values), depth, frontier)
+            batches = state.trace(self.output).batches
+            before = gather(batches, keys, len(self.output.values), depth, frontier, budget=budget)
         changes = self.changes(part, history, before, state.upper, loops)
         updates = self._updates(keys, rounds, changes)
         try:
             deliveries: list[Delivery] | None = state.forward(self.block, updates)
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
-        return _Result(_late(keys, changes), at_rest(state.keyed(self.output, updates)), deliveries)
+        kept = at_rest(state.keyed(self.output, updates), budget)
+        return _Result(_late(keys, changes, budget), kept, deliveries)
 
     def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
         """What the keys of a part, with their history and their output so far, give at ``loops``.
@@ -310,12 +311,13 @@ class ReductionStep(Step):
 
     def _note_large(self, state: State, keys: Keys, history: Rows) -> None:
         """Note the keys with many distinct rows. O(n log n) for long histories, which may be of few rows."""
-        if history.offsets[-1] < tree.LARGE:
+        least = state.budget.tuning.large_group
+        if history.offsets[-1] < least:
             return
         large = [
             k
-            for k in np.flatnonzero(np.diff(history.offsets) >= tree.LARGE)
-            if _distinct(history, int(k)) >= tree.LARGE
+            for k in np.flatnonzero(np.diff(history.offsets) >= least)
+            if _distinct(history, int(k), state.budget) >= least
         ]
         if large:
             state.note_large(self.block, keys.codes[large])
@@ -343,6 +345,7 @@ class ReductionStep(Step):
             list(np.concatenate(words, axis=1)),
             list(np.concatenate([part.times for part in parts], axis=1)),
             np.ones(sum(part.times.shape[1] for part in parts), dtype=np.int64),
+            budget=state.budget,
         )
         return Portion(*distinct_keys(seeds, width), seeds.times)
 
@@ -388,12 +391,13 @@ class ReductionStep(Step):
         return key[:-1] if self.in_tree else key, time  # without the bucket
 
 
-def _late(keys: Keys, changes: Changes) -> SortedBatch | None:
+def _late(keys: Keys, changes: Changes, budget: Budget) -> SortedBatch | None:
     """The pending times of some keys."""
     if len(changes.late_keys) == 0:
         return None
     words, once = np.take(keys.words, changes.late_keys, axis=1), np.ones(len(changes.late_keys), dtype=np.int64)
-    return at_rest(arrange(keys.codes[changes.late_keys], list(words), list(changes.late_times), once))
+    codes, times = keys.codes[changes.late_keys], list(changes.late_times)
+    return at_rest(arrange(codes, list(words), times, once, budget=budget), budget)
 
 
 def _side_by_side(new: SortedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
@@ -411,33 +415,34 @@ def _side_by_side(new: SortedBatch, pending: SortedBatch | None, rows: int) -> I
         start = stop
 
 
-def _divided(batch: SortedBatch, large: np.ndarray) -> list[SortedBatch | None]:
+def _divided(batch: SortedBatch, large: np.ndarray, budget: Budget) -> list[SortedBatch | None]:
     """The updates of other keys, and those of keys with these codes; None for no updates."""
     sides: list[list[SortedBatch]] = [[], []]
-    for (some,) in portions([batch], 0):
+    for (some,) in portions([batch], 0, budget):
         assert some is not None
         wide = some.widen()
         place = np.minimum(np.searchsorted(large, wide.codes), len(large) - 1)
         is_large = large[place] == wide.codes
         for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
             if len(rows):
-                side.append(at_rest(wide.take(rows)))
-    return [concatenated(side) if side else None for side in sides]
+                side.append(at_rest(wide.take(rows), budget))
+    return [concatenated(side, budget) if side else None for side in sides]
 
 
-def _together(sets: Sequence[Sequence[SortedBatch]]) -> SortedBatch:
+def _together(sets: Sequence[Sequence[SortedBatch]], budget: Budget) -> SortedBatch:
     """One or two sets of batches as one batch: in each set keys ascend from one batch to the next."""
-    batches = [concatenated(each) for each in sets]
+    batches = [concatenated(each, budget) for each in sets]
     if len(batches) == 1:
         return batches[0]
-    return combined([batch.columns() for batch in batches], batches[0].width, arrange_all)
+    arranged = partial(arrange_all, budget=budget)
+    return combined([batch.columns() for batch in batches], batches[0].width, arranged, budget)
 
 
-def _distinct(history: Rows, k: int) -> int:
+def _distinct(history: Rows, k: int, budget: Budget) -> int:
     """How many distinct rows of key k are left if all of its updates are added up."""
     rows = slice(int(history.offsets[k]), int(history.offsets[k + 1]))
     words, diffs = list(np.ascontiguousarray(history.words[:, rows])), history.diffs[rows]
-    return len(arrange(np.zeros(len(diffs), np.int64), words, [], diffs))
+    return len(arrange(np.zeros(len(diffs), np.int64), words, [], diffs, budget=budget))
 
 
 def decode_key(arrangement: Arrangement, keys: Keys, k: int) -> tuple[Any, ...]:

@@ -20,9 +20,8 @@ from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Linear, Operator
 from ddcore.traces.batch import Batch
 
-__all__ = ["LARGE", "Bucket", "Spread", "bucket_name"]
+__all__ = ["Bucket", "Spread", "bucket_name"]
 
-LARGE = 1 << 14  # distinct rows of a group from which on it gets a tree
 _BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
 
 

@@ -9,7 +9,7 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["ARGUMENTS", "NAMED", "RULES", "any_of"]
+__all__ = ["NAMED", "RULES", "any_of"]
 
 
 def _list(values: Values, node: exp.Expr) -> tuple[Value, Type]:
@@ -46,11 +46,6 @@ def _length(values: Values, node: exp.ArraySize) -> Value:
         values.source.refuse(node, "the length of a list in another dimension than 1")
     length = some.expr.list.len().cast(pl.Int64)
     return Value(pl.when(length > 0).then(length), INT, node)
-
-
-def _cardinality(values: Values, node: exp.Anonymous) -> Value:
-    some, _ = _list(values, node.expressions[0])
-    return Value(some.expr.list.len().cast(pl.Int64), INT, node)
 
 
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
@@ -96,6 +91,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.StringToArray: _split,
 }
 
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Array: {"bracket_notation"}, exp.Bracket: {"offset"}}
-
-NAMED: dict[str, Named] = {"cardinality": (1, _cardinality)}
+NAMED: dict[str, Named] = {
+    "cardinality": (
+        1, lambda values, node: Value(_list(values, node.expressions[0])[0].expr.list.len().cast(pl.Int64), INT, node)
+    )
+}  # fmt: skip

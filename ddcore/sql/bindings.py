@@ -20,14 +20,11 @@ def without_recursion(tokens: list[Token], source: Source) -> list[Token]:
     """
     dropped: set[int] = set()
     for number, token in enumerate(tokens):
-        if token.token_type == TokenType.WITH and _words(tokens, number + 1) == ["MUTUALLY", "RECURSIVE"]:
+        behind = [each.text.upper() for each in tokens[number + 1 : number + 3]]
+        if token.token_type == TokenType.WITH and behind == ["MUTUALLY", "RECURSIVE"]:
             dropped.add(number + 1)
             dropped.update(_bindings(tokens, number + 3, source))
     return [token for number, token in enumerate(tokens) if number not in dropped]
-
-
-def _words(tokens: Sequence[Token], first: int, count: int = 2) -> list[str]:
-    return [token.text.upper() for token in tokens[first : first + count]]
 
 
 def _bindings(tokens: Sequence[Token], place: int, source: Source) -> Iterator[int]:

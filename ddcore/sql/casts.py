@@ -9,7 +9,7 @@ from ddcore.base.schema import Type
 from ddcore.sql import dates
 from ddcore.sql.values import INT, Value, Values, as_type, declared_type, null
 
-__all__ = ["ARGUMENTS", "RULES", "cast"]
+__all__ = ["RULES", "cast"]
 
 
 def _cast(values: Values, node: exp.Cast) -> Value:
@@ -60,5 +60,3 @@ def _half_away(number: pl.Expr, places: int) -> pl.Expr:
 
 
 RULES = {exp.Cast: _cast}
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {exp.Cast: {"to"}}

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from sqlglot import Token, TokenType
 
 from ddcore.sql.source import Source
-from ddcore.sql.tokens import is_kind, word, written
+from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, word, written
 
 __all__ = ["check_commas"]
 
-_NO_ITEM = {
-    ")", "]", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "PARTITION BY",
-    "LIMIT", "OFFSET", "FETCH", "QUALIFY", "WINDOW", "UNION",
-    "INTERSECT", "EXCEPT", "ON", "USING", "AS", "SELECT", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "ASC", "DESC",
-    "INTO", "JOIN", "INNER", "CROSS", "NATURAL", "FULL",
+_NO_ITEM = CLAUSES | INSIDE | {
+    ")", "]", "PARTITION BY", "WINDOW", "SELECT", "THEN", "WHEN", "ELSE", "END", "ASC", "DESC", "INTO", "FULL",
 }  # fmt: skip
 """What cannot be the begin of an item of a list. All of them are reserved in PostgreSQL, but QUALIFY."""
 _BEFORE_LISTS = {"SELECT", "DISTINCT", "WITH", "FROM", "GROUP BY", "ORDER BY", "PARTITION BY", "(", "["}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from functools import partial, reduce
+from functools import reduce
 
 import polars as pl
 from sqlglot import exp
@@ -15,7 +15,7 @@ from sqlglot import exp
 from ddcore.sql import arrays
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
-__all__ = ["ARGUMENTS", "RULES", "compared"]
+__all__ = ["RULES", "compared"]
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
@@ -37,28 +37,12 @@ def _literal(values: Values, node: exp.Literal) -> Value:
     return constant(number, node)
 
 
-def _boolean(values: Values, node: exp.Boolean) -> Value:
-    return constant(bool(node.this), node)
-
-
-def _null(values: Values, node: exp.Null) -> Value:
-    return Value(pl.lit(None), None, node)
-
-
-def _paren(values: Values, node: exp.Paren) -> Value:
-    return values.of(node.this)
-
-
 def _logic(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Connector) -> Value:
         where = node.key.upper()
         return Value(combine(values.truth(node.left, where), values.truth(node.right, where)), BOOL, node)
 
     return rule
-
-
-def _not(values: Values, node: exp.Not) -> Value:
-    return Value(~values.truth(node.this, "NOT"), BOOL, node)
 
 
 def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -202,21 +186,16 @@ def _case(values: Values, node: exp.Case) -> Value:
     return Value(shared([values.of(node.this)], of_subject), kind, node)
 
 
-def _if(values: Values, node: exp.If) -> Value:
-    return _case(values, exp.Case(ifs=[node], default=node.args.get("false")))
-
-
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:
     parts = [values.of(each) for each in [node.this, *node.expressions]]
     exprs, kind = aligned(values.source, parts, "COALESCE")
     choice = exprs[-1]
     for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
-        choice = shared([replace(part, expr=expr)], partial(_first, otherwise=choice))
+        choice = shared(
+            [replace(part, expr=expr)],
+            lambda value, rest=choice: pl.when(value.expr.is_not_null()).then(value.expr).otherwise(rest),
+        )
     return Value(choice, kind, node)
-
-
-def _first(value: Value, otherwise: pl.Expr) -> pl.Expr:
-    return pl.when(value.expr.is_not_null()).then(value.expr).otherwise(otherwise)
 
 
 def _nullif(values: Values, node: exp.Nullif) -> Value:
@@ -244,13 +223,13 @@ def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
-    exp.Boolean: _boolean,
-    exp.Null: _null,
+    exp.Boolean: lambda values, node: constant(bool(node.this), node),
+    exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,
-    exp.Paren: _paren,
+    exp.Paren: lambda values, node: values.of(node.this),
     exp.And: _logic(lambda a, b: a & b),
     exp.Or: _logic(lambda a, b: a | b),
-    exp.Not: _not,
+    exp.Not: lambda values, node: Value(~values.truth(node.this, "NOT"), BOOL, node),
     exp.EQ: _comparison(pl.Expr.eq),
     exp.NEQ: _comparison(pl.Expr.ne),
     exp.LT: _comparison(pl.Expr.lt),
@@ -266,15 +245,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ILike: _like(small=True),
     exp.Escape: _escape,
     exp.Case: _case,
-    exp.If: _if,
+    exp.If: lambda values, node: _case(values, exp.Case(ifs=[node], default=node.args.get("false"))),
     exp.Coalesce: _coalesce,
     exp.Nullif: _nullif,
     exp.Greatest: _extreme(pl.max_horizontal),
     exp.Least: _extreme(pl.min_horizontal),
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Literal: {"is_string"}, exp.Column: {"table", "db", "catalog"}, exp.Is: {"negate"}, exp.Like: {"negate"},
-    exp.ILike: {"negate"}, exp.Case: {"ifs", "default"}, exp.If: {"true", "false"}, exp.Between: {"low", "high"},
-    exp.In: {"query", "unnest"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
-}  # fmt: skip

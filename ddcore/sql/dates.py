@@ -16,7 +16,7 @@ from ddcore.base.schema import Type
 from ddcore.sql.source import shown
 from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
 
-__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "Interval", "interval", "is_day", "on_days"]
+__all__ = ["NAMED", "RULES", "Interval", "interval", "is_day", "on_days"]
 
 
 class Interval:
@@ -189,21 +189,11 @@ def _pattern(values: Values, node: exp.Func) -> str:
     return text
 
 
-def _to_text(values: Values, node: exp.TimeToStr) -> Value:
-    moment = values.require(values.of(node.this), "timestamp", "date")
-    return Value(moment.expr.dt.strftime(_pattern(values, node)), TEXT, node)
+def _by_pattern(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type, *types: str) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return Value(compute(values.require(values.of(node.this), *types).expr, _pattern(values, node)), kind, node)
 
-
-def _to_date(values: Values, node: exp.StrToDate) -> Value:
-    text = values.require(values.of(node.this), "string")
-    return Value(text.expr.str.to_date(_pattern(values, node)), DATE, node)
-
-
-def _to_timestamp(values: Values, node: exp.StrToTime) -> Value:
-    text = values.require(values.of(node.this), "string")
-    pattern = _pattern(values, node)
-    moment = text.expr.str.to_datetime(pattern, time_unit="us", time_zone="UTC")
-    return Value(moment, TIMESTAMP, node)
+    return rule
 
 
 def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
@@ -262,23 +252,14 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateBin: _binned,
-    exp.TimeToStr: _to_text,
-    exp.StrToDate: _to_date,
-    exp.StrToTime: _to_timestamp,
+    exp.TimeToStr: _by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),
+    exp.StrToDate: _by_pattern(lambda x, form: x.str.to_date(form), DATE, "string"),
+    exp.StrToTime: _by_pattern(
+        lambda x, form: x.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, "string"
+    ),
     exp.UnixToTime: _of_epoch,
     exp.TimestampFromParts: _timestamp_of,
     exp.LastDay: _last_day,
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Interval: {"unit"}, exp.TimestampTrunc: {"unit"}, exp.DateTrunc: {"unit"},
-    exp.DateBin: {"unit", "origin", "zone"}, exp.TimeToStr: {"format"}, exp.StrToDate: {"format"},
-    exp.StrToTime: {"format"}, exp.TimestampFromParts: {"year", "month", "day", "hour", "min", "sec"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.TimeToStr: ("format",), exp.StrToDate: ("format",), exp.StrToTime: ("format",),
-    exp.TimestampFromParts: ("year", "month", "day", "hour", "min", "sec"),
-}  # fmt: skip
 
 NAMED: dict[str, Named] = {"make_date": (3, function(pl.date, DATE, "int64", "int64", "int64"))}

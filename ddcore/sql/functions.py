@@ -7,11 +7,11 @@ import difflib
 from sqlglot import exp
 
 from ddcore.sql import arrays, casts, conditions, dates, numbers, patterns, texts
-from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
+from ddcore.sql.rules import RULES
 from ddcore.sql.source import shown
 from ddcore.sql.values import INT, Named, Rule, Value, Values
 
-__all__ = ["ARGUMENTS", "NEEDED", "RULES"]
+__all__ = ["RULES"]
 
 _ROOMS = (conditions, numbers, texts, patterns, casts, dates, arrays)
 
@@ -49,9 +49,8 @@ def _nulls(*, there: bool) -> Rule:
     return rule
 
 
-_CLOCK = _refused(
-    "a program may not read the clock", "a program must mean the same in every run: give times in columns"
-)
+_SAME = "a program must mean the same in every run"
+_CLOCKS = exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.Localtime
 
 RULES.update(
     {
@@ -60,26 +59,8 @@ RULES.update(
         exp.TryCast: _refused("TRY_CAST is not supported", "use CAST: what does not fit is an error of its row"),
         exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
         exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
-        exp.CurrentTimestamp: _CLOCK,
-        exp.CurrentDate: _CLOCK,
-        exp.CurrentTime: _CLOCK,
-        exp.Localtimestamp: _CLOCK,
-        exp.Localtime: _CLOCK,
-        exp.Rand: _refused("a program may not draw random numbers", "a program must mean the same in every run"),
-    }
-)
-
-ARGUMENTS.update(
-    {
-        **{kind: names for room in _ROOMS for kind, names in room.ARGUMENTS.items()},
-        exp.Count: {"big_int"},
-    }
-)
-
-NEEDED.update(
-    {
-        **{kind: names for room in (numbers, texts, patterns, dates) for kind, names in room.NEEDED.items()},
-        exp.Count: ("this",),
+        **dict.fromkeys(_CLOCKS, _refused("a program may not read the clock", f"{_SAME}: give times in columns")),
+        exp.Rand: _refused("a program may not draw random numbers", _SAME),
     }
 )
 

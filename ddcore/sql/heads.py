@@ -10,7 +10,7 @@ from sqlglot import Token, TokenType
 from ddcore.base.errors import ProgramError
 from ddcore.sql.brackets import closing
 from ddcore.sql.source import Source
-from ddcore.sql.tokens import is_kind, nearly, word, written
+from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 __all__ = ["Head", "head_of"]
 
@@ -19,10 +19,6 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 _OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")
 _KINDS = ("VIEW", "TABLE")
 _DROPPED = ("OR", "REPLACE", "LOCAL", "RECURSIVE", "IF", "NOT", "EXISTS")
-_CLAUSES = (
-    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
-    "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "INNER", "ON", "USING", "AND", "OR", "AS",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,9 +49,9 @@ def head_of(tokens: Sequence[Token], source: Source) -> Head:
         return Head(kept, None, recursive, local)
     name = written(source, tokens[name_at])
     if word(tokens, place) != "AS":
-        raise _without_as(tokens, place, name, source)
+        raise _without_query(tokens, place, name, source, behind_as=False)
     if word(tokens, place + 1) not in _QUERIES:
-        raise _without_query(tokens, place + 1, name, source)
+        raise _without_query(tokens, place + 1, name, source, behind_as=True)
     for number in range(place + 1, len(tokens)):
         if word(tokens, number) == "CREATE" and word(tokens, number + 1) in (*_OPTIONS, *_KINDS):
             raise source.error_at(
@@ -86,7 +82,7 @@ def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
         raise source.error_at(tokens[0].start, "a query without a view", "write CREATE VIEW name AS before it")
     if first != "CREATE":
         hint = nearly(first, ["CREATE"]) or _FORM
-        if first in _CLAUSES:
+        if first in CLAUSES | INSIDE | {"LEFT", "RIGHT", "FULL"}:
             hint = "is the semicolon before it one too many?"
         text = written(source, tokens[0])
         raise source.error_at(tokens[0].start, f"a statement begins with CREATE VIEW, not with {text}", hint)
@@ -109,23 +105,13 @@ def _no_view(tokens: Sequence[Token], place: int, source: Source) -> ProgramErro
     return source.error_at(tokens[place].start, f"CREATE makes views and declares tables, not {text}", hint)
 
 
-def _without_as(tokens: Sequence[Token], place: int, name: str, source: Source) -> ProgramError:
+def _without_query(tokens: Sequence[Token], place: int, name: str, source: Source, *, behind_as: bool) -> ProgramError:
     if place >= len(tokens):
         return source.error_at(tokens[-1].start, f"the view {name} has no query", f"write CREATE VIEW {name} AS ...")
-    text = written(source, tokens[place])
-    return source.error_at(
-        tokens[place].start,
-        f"AS is missing before {text}" if word(tokens, place) in _QUERIES else f"{text} is not AS",
-        f"write CREATE VIEW {name} AS SELECT ...",
-    )
-
-
-def _without_query(tokens: Sequence[Token], place: int, name: str, source: Source) -> ProgramError:
-    if place >= len(tokens):
-        return source.error_at(tokens[-1].start, f"the view {name} has no query", f"write CREATE VIEW {name} AS ...")
-    text = written(source, tokens[place])
-    hint = nearly(word(tokens, place), [each for each in _QUERIES if each != "("])
-    return source.error_at(
-        tokens[place].start, f"a query begins with SELECT, WITH or VALUES, not with {text}",
-        hint or f"write CREATE VIEW {name} AS SELECT ...",
-    )  # fmt: skip
+    text, hint = written(source, tokens[place]), f"write CREATE VIEW {name} AS SELECT ..."
+    if behind_as:
+        hint = nearly(word(tokens, place), [each for each in _QUERIES if each != "("]) or hint
+        what = f"a query begins with SELECT, WITH or VALUES, not with {text}"
+    else:
+        what = f"AS is missing before {text}" if word(tokens, place) in _QUERIES else f"{text} is not AS"
+    return source.error_at(tokens[place].start, what, hint)

@@ -278,7 +278,9 @@ class _From:
         pairs = [(mine, theirs, True) for mine, theirs, _ in correlation.pairs]
         joined = paired(before.rows, rows, pairs, "left" if side else "inner")
         self.fused = bool(self.earlier)
-        self.pool, self.columns = [_without(joined, relation.carried)], self.columns + columns
+        if relation.carried:
+            joined = joined.select(*(name for name in types(joined) if name not in relation.carried))
+        self.pool, self.columns = [joined], self.columns + columns
         if not side:
             self._inner(conjuncts(on), shared, join)
             self._merge(shared, side)
@@ -442,11 +444,6 @@ def _unused(name: str, table: str, taken: Container[str]) -> str:
         key = f"{table}.{name}" if number == 1 else f"{table}.{name} {number}"
         number += 1
     return key
-
-
-def _without(rows: Any, keys: Iterable[str]) -> Any:
-    gone = set(keys)
-    return rows.select(*(name for name in types(rows) if name not in gone)) if gone else rows
 
 
 def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:

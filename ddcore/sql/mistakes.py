@@ -10,7 +10,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source
-from ddcore.sql.tokens import is_kind, nearly, word, written
+from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 __all__ = ["check_ends", "check_joins", "mistake"]
 
@@ -19,15 +19,8 @@ _KEYWORDS = (
     "JOIN", "LEFT", "RIGHT", "INNER", "CROSS", "NATURAL", "OUTER", "USING", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",
     "DISTINCT", "LATERAL", "PARTITION", "OVER", "FILTER", "VALUES", "RECURSIVE", "MUTUALLY", "LIKE", "EXISTS", "CAST",
 )  # fmt: skip
-_CLAUSES = {
-    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
-    "EXCEPT", "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "THEN", "WHEN", "ELSE", "END", "AS", ")",
-    ",",
-}  # fmt: skip
-_ENDS_OF_FROM = {
-    ",", ")", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "WINDOW", "UNION",
-    "INTERSECT", "EXCEPT", "SELECT",
-}  # fmt: skip
+_CLAUSES = CLAUSES | INSIDE | {"THEN", "WHEN", "ELSE", "END", ")", ","}
+_ENDS_OF_FROM = CLAUSES - {"FROM"} | {",", ")", "WINDOW", "SELECT"}
 _NOT_ALONE = ("SELECT", "FROM", "WHERE", "ON", "HAVING", "QUALIFY", "AND", "OR", "GROUP BY", "ORDER BY", "PARTITION BY")
 _BEFORE_NAMES = ("FROM", "JOIN", "AS", "VIEW", ".", ",")
 _WANTED = {

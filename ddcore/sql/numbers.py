@@ -14,9 +14,9 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.expressions import polars_json
 from ddcore.sql import dates
-from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, null, shared
+from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
 
-__all__ = ["ARGUMENTS", "NEEDED", "RULES"]
+__all__ = ["RULES"]
 
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -38,11 +38,7 @@ def _divided(values: Values, node: exp.Div) -> Value:
         return Value(left.expr.truncdiv(right.expr), INT, node)
     mine, theirs = (as_type(values.source, each, FLOAT) for each in (left, right))
     divisor = replace(right, expr=theirs, type=FLOAT)
-    return Value(mine / shared([divisor], _null_for_zero), FLOAT, node)
-
-
-def _null_for_zero(value: Value) -> pl.Expr:
-    return pl.when(value.expr != 0).then(value.expr).otherwise(null(FLOAT))
+    return Value(mine / shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr)), FLOAT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:
@@ -50,10 +46,6 @@ def _negative(values: Values, node: exp.Neg) -> Value:
     if isinstance(value.literal, int | float | Decimal):
         return constant(-value.literal, node)
     return values.typed(operator.neg, [value], node)
-
-
-def _absolute(values: Values, node: exp.Abs) -> Value:
-    return values.typed(pl.Expr.abs, [values.number(values.of(node.this))], node)
 
 
 def _to_digits(name: str) -> Rule:
@@ -84,10 +76,6 @@ def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
         return Value(compute(as_type(values.source, value, FLOAT)), FLOAT, node)
 
     return rule
-
-
-def _pi(values: Values, node: exp.Pi) -> Value:
-    return constant(math.pi, node)
 
 
 def _shifted_right(values: Values, node: exp.BitwiseRightShift) -> Value:
@@ -121,7 +109,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Div: _divided,
     exp.Mod: function(lambda a, b: polars_json.called("Sql.Rem", [a, b]), INT, "int64", "int64"),
     exp.Neg: _negative,
-    exp.Abs: _absolute,
+    exp.Abs: lambda values, node: values.typed(pl.Expr.abs, values.arguments(node, "number"), node),
     exp.Sign: _of_float(pl.Expr.sign),
     exp.Round: _to_digits("round"),
     exp.Trunc: _to_digits("trunc"),
@@ -141,7 +129,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Atan2: function(pl.arctan2, FLOAT, "float64", "float64"),
     exp.Degrees: _of_float(pl.Expr.degrees),
     exp.Radians: _of_float(pl.Expr.radians),
-    exp.Pi: _pi,
+    exp.Pi: lambda _, node: constant(math.pi, node),
     exp.WidthBucket: _bucket,
     exp.BitwiseAnd: function(lambda a, b: a & b, INT, "int64", "int64"),
     exp.BitwiseOr: function(lambda a, b: a | b, INT, "int64", "int64"),
@@ -149,10 +137,3 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseNot: function(lambda x: -1 - x, INT, "int64"),
     exp.BitwiseRightShift: _shifted_right,
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Round: {"decimals"}, exp.Trunc: {"decimals"}, exp.Div: {"typed", "safe"},
-    exp.WidthBucket: {"min_value", "max_value", "num_buckets"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {exp.Floor: ("this",), exp.Ceil: ("this",)}

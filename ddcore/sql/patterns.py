@@ -7,14 +7,16 @@ the same; where a part of it is taken or replaced, alternatives and parts that t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import Type
 from ddcore.sql.values import BOOL, INT, TEXT, Rule, Value, Values
 
-__all__ = ["ARGUMENTS", "NEEDED", "RULES", "substring"]
+__all__ = ["RULES", "substring"]
 
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""
@@ -104,9 +106,14 @@ def _reference(found: re.Match[str]) -> str:
     return f"${{{found[1]}}}" if found[1].isdigit() else found[1]
 
 
-def _taken(values: Values, node: exp.RegexpSubstr) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    return Value(text.str.extract(_pattern(values, node, node.expression, part=True), 0), TEXT, node)
+def _part(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type) -> Rule:
+    """What is computed of the parts of a text that match."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        text, pattern = values.arguments(node, "string")[0].expr, _pattern(values, node, node.expression, part=True)
+        return Value(compute(text, pattern), kind, node)
+
+    return rule
 
 
 def substring(values: Values, node: exp.Expr, text: Value, pattern: exp.Expr) -> Value:
@@ -115,23 +122,11 @@ def substring(values: Values, node: exp.Expr, text: Value, pattern: exp.Expr) ->
     return Value(text.expr.str.extract(regex, 1 if _GROUP.search(regex[4:]) else 0), TEXT, node)
 
 
-def _counted(values: Values, node: exp.RegexpCount) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    pattern = _pattern(values, node, node.expression, part=True)
-    return Value(text.str.count_matches(pattern).cast(pl.Int64), INT, node)
-
-
 RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpLike: _matches(""),
     exp.RegexpILike: _matches("i"),
     exp.SimilarTo: _similar,
     exp.RegexpReplace: _replaced,
-    exp.RegexpSubstr: _taken,
-    exp.RegexpCount: _counted,
+    exp.RegexpSubstr: _part(lambda text, pattern: text.str.extract(pattern, 0), TEXT),
+    exp.RegexpCount: _part(lambda text, pattern: text.str.count_matches(pattern).cast(pl.Int64), INT),
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.RegexpLike: {"flag"}, exp.RegexpReplace: {"replacement", "modifiers", "single_replace"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {exp.RegexpReplace: ("replacement",)}

@@ -31,7 +31,9 @@ class QueryPlanner(Queries):
 
     def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
-        self.tables = {name: _relation(rows) for name, rows in inputs.items()}
+        self.tables = {
+            name: Relation(rows, tuple(Column("", each, each) for each in types(rows))) for name, rows in inputs.items()
+        }
         self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
 
     def table(self, node: exp.Table, env: Env) -> Relation:
@@ -161,7 +163,8 @@ class QueryPlanner(Queries):
 
     def _combined(self, node: exp.SetOperation, env: Env) -> Relation:
         chain = [node]
-        while isinstance(chain[-1].this, exp.SetOperation) and not _has_more(chain[-1].this):
+        more = ("with_", "order", "limit", "offset")  # than two sides
+        while isinstance(chain[-1].this, exp.SetOperation) and not any(map(chain[-1].this.args.get, more)):
             chain.append(chain[-1].this)  # as deeply nested on its left side as it is long
         left = self.query(chain[-1].this, env)
         for each in reversed(chain):
@@ -205,11 +208,6 @@ class QueryPlanner(Queries):
         return selected(left.rows, mine), selected(right.rows, theirs)
 
 
-def _has_more(node: exp.SetOperation) -> bool:
-    """Whether there is more to a set operation than its two sides."""
-    return any(node.args.get(key) for key in ("with_", "order", "limit", "offset"))
-
-
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:
     """A column that a star stands for, at the place of the star."""
     node = exp.column(exp.to_identifier(column.name), exp.to_identifier(column.table) if column.table else None)
@@ -217,7 +215,3 @@ def _of_star(column: Column, star: exp.Expr) -> exp.Column:
     node.meta.update(key=column.key, star=shown(star), **({"start": min(starts)} if starts else {}))
     node.parent = star.parent
     return node
-
-
-def _relation(rows: Any) -> Relation:
-    return Relation(rows, tuple(Column("", name, name) for name in types(rows)))

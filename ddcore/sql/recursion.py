@@ -29,7 +29,8 @@ _MUTUAL = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which
 
 def bound(queries: Queries, node: exp.With, env: Env) -> Env:
     """What is known behind a WITH."""
-    declared = [_declared(queries, each) for each in node.expressions]
+    names = [each.args["alias"].this for each in node.expressions]
+    declared = [queries.source.declared.get(name.meta.get("start", -1)) for name in names]
     if any(declared):
         return _mutual(queries, node.expressions, declared, env)
     for binding in node.expressions:
@@ -53,11 +54,6 @@ def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: ex
     own = relation.own
     new = tuple(Column("", text, each.key) for text, each in zip(texts, own, strict=False)) + tuple(own[len(texts) :])
     return replace(relation, columns=new)
-
-
-def _declared(queries: Queries, binding: exp.CTE) -> Declared | None:
-    name = binding.args["alias"].this
-    return queries.source.declared.get(name.meta.get("start", -1))
 
 
 def _names(node: exp.Expr, name: str) -> list[exp.Table]:

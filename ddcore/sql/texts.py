@@ -12,7 +12,7 @@ from ddcore.sql.casts import cast
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
-__all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES"]
+__all__ = ["NAMED", "RULES"]
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
@@ -81,7 +81,6 @@ def _trim(values: Values, node: exp.Trim) -> Value:
 
 
 def _position(values: Values, node: exp.StrPosition) -> Value:
-
     def found(text: Value, part: Value) -> pl.Expr:
         before = text.expr.str.splitn(part.expr, 2).struct.field("field_0").str.len_chars().cast(pl.Int64)
         there = text.expr.str.contains(part.expr, literal=True)
@@ -226,17 +225,5 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.EndsWith: function(lambda x, part: x.str.ends_with(part), BOOL, "string", "string"),
     exp.Contains: function(lambda x, part: x.str.contains(part, literal=True), BOOL, "string", "string"),
 }
-
-ARGUMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Substring: {"start", "length"}, exp.Trim: {"position"}, exp.StrPosition: {"substr"},
-    exp.Replace: {"replacement"}, exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"},
-    exp.ConcatWs: {"safe", "coalesce"}, exp.Pad: {"fill_pattern", "is_left"}, exp.Repeat: {"times"},
-    exp.SplitPart: {"delimiter", "part_index"}, exp.Translate: {"from_", "to"}, exp.Overlay: {"from_", "for_"},
-}  # fmt: skip
-
-NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Substring: ("this", "start"), exp.SplitPart: ("delimiter", "part_index"), exp.Pad: ("expression",),
-    exp.Overlay: ("from_", "expression"), exp.Translate: ("from_", "to"), exp.ConcatWs: ("expressions",),
-}  # fmt: skip
 
 NAMED: dict[str, Named] = {"octet_length": (1, function(_bytes, INT, "string"))}

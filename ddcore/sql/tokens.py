@@ -13,8 +13,14 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
 from ddcore.sql.source import DIALECT, Source, cut
 
-__all__ = ["is_kind", "nearly", "statements", "word", "written"]
+__all__ = ["CLAUSES", "INSIDE", "is_kind", "nearly", "statements", "word", "written"]
 
+CLAUSES = {
+    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
+    "EXCEPT",
+}  # fmt: skip
+INSIDE = {"JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "AS"}
+"""What stands inside of clauses, and begins nothing that could be a name or a value."""
 _CLOSE = 0.75
 """How near a word is to the keyword that it may mean: FORM for FROM. Less would take names of columns for keywords."""
 _NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)

@@ -19,7 +19,7 @@ from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve, types
-from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
+from ddcore.sql.rules import READ, RULES
 from ddcore.sql.source import Source, called, shown
 
 __all__ = [
@@ -76,7 +76,7 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
     if isinstance(value, int):
         return Value(pl.lit(value, dtype=pl.Int64), INT, node, value)
     if isinstance(value, Decimal):
-        scale = _scale(value)
+        scale = max(-int(value.as_tuple().exponent), 0)
         return Value(pl.lit(value, dtype=pl.Decimal(18, scale)), Type("decimal", 18, scale), node, value)
     if isinstance(value, float):
         finite = pl.lit(value, dtype=pl.Float64) if math.isfinite(value) else pl.lit(str(value)).cast(pl.Float64)
@@ -86,11 +86,6 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
     if isinstance(value, date):
         return Value(pl.lit(value), DATE, node, value)
     return Value(pl.lit(value), TEXT, node, value)
-
-
-def _scale(value: Decimal) -> int:
-    exponent = value.as_tuple().exponent
-    return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def declared_type(source: Source, kind: exp.DataType) -> Type:
@@ -249,11 +244,12 @@ class Values:
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
         """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""
-        if not all(node.args.get(name) for name in NEEDED.get(kind, ())):
+        read = READ.get(kind, "").split()
+        if not all(node.args.get(name[:-1]) for name in read if name[-1] == "!"):
             raise self.source.error(node, f"{shown(node)} lacks an argument", "docs/sql.md lists what is supported")
-        read = {"this", "expression", "expressions"} | ARGUMENTS.get(kind, set())
+        known = {"this", "expression", "expressions", *(name.rstrip("!") for name in read)}
         for name, value in node.args.items():
-            if value and name not in read:
+            if value and name not in known:
                 self.source.refuse(node, "this form" if isinstance(node, exp.Binary | exp.In) else "this option")
 
     def truth(self, node: exp.Expr, where: str) -> pl.Expr:

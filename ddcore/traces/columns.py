@@ -11,68 +11,60 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import HALF_BITS, Field, lower_half
 
 __all__ = ["Columns", "Compressed", "CompressedColumn", "Plain"]
 
-_LONG = 1 << 15  # values of a column that is worth a thread
 _KINDS = ("uint8", "uint16", "uint32")
 
 
 class Columns(ABC):
-    """Updates as columns. ``high`` has the upper words of diffs that int64 does not hold; None where it holds all."""
+    """Updates as ``count`` columns of ``rows`` rows. ``high`` has the upper words of diffs that int64 does not hold;
+    None where it holds all. The columns have numbers from 0 on, the diffs also -1.
+    """
 
-    __slots__ = ()
+    __slots__ = ("count", "rows")
+    count: int
+    rows: int
     high: np.ndarray | None = None
 
-    @abstractmethod
     def __len__(self) -> int:
-        """How many updates these are."""
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """How many columns these are."""
+        return self.rows
 
     @abstractmethod
     def __iter__(self) -> Iterator[np.ndarray]:
         """The columns at full width, one at a time: int64[n]."""
 
     @abstractmethod
-    def part(self, start: int, stop: int) -> Columns:
-        """Updates number ``start`` to ``stop``. Not a copy."""
+    def column(self, number: int) -> np.ndarray:
+        """One column at full width: int64[n]."""
 
     @abstractmethod
-    def bounds(self) -> list[tuple[int, int]]:
-        """The least and the greatest value of each column, or bounds of them."""
+    def limits(self, number: int) -> tuple[int, int]:
+        """The least and the greatest value of a column, or bounds of them."""
+
+    @abstractmethod
+    def part(self, start: int, stop: int) -> Columns:
+        """Updates number ``start`` to ``stop``. Not a copy."""
 
     @abstractmethod
     def memory(self) -> int:
         """The bytes that the updates take."""
 
-    @abstractmethod
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """These updates in few bytes, as nothing looks them up for now; in a file where memory is nearly used up."""
-
-    @abstractmethod
-    def column(self, number: int) -> np.ndarray:
-        """One column at full width; the diffs have the number -1."""
+        return self
 
     def compressed(self, number: int) -> CompressedColumn:
         """One column in few bytes."""
         return CompressedColumn.of(self.column(number))
 
-    def least(self, number: int) -> int:
-        """The least value of a column, or less."""
-        return int(self.column(number).min())
-
-    def most(self, number: int) -> int:
-        """The greatest value of a column, or more."""
-        return int(self.column(number).max())
+    def values(self, number: int) -> tuple[np.ndarray, int]:
+        """The values of a column without a number that is to be added to each: of any type of integers."""
+        return self.column(number), 0
 
     def table(self) -> np.ndarray:
         """All columns: int64 (columns, n)."""
@@ -81,6 +73,24 @@ class Columns(ABC):
     def upper(self) -> np.ndarray:
         """The upper words of the diffs: int64[n]."""
         return self.column(-1) >> 63 if self.high is None else self.high
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """The limits of all columns."""
+        return [self.limits(number) for number in range(self.count)]
+
+    def halves(self, number: int) -> list[tuple[int, int]]:
+        """The limits of the upper and of the lower half of a column."""
+        column = self.column(number)
+        lower = lower_half(column)
+        upper = int(column.min()) >> HALF_BITS, int(column.max()) >> HALF_BITS
+        return [upper, (int(lower.min()), int(lower.max()))]
+
+    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
+        """Write the rows, each as one integer with these fields, to zeros: uint64[n]."""
+        for number, column in enumerate(self):
+            for field in fields:
+                if field.column == number and field.bits:
+                    kernels.sorting.pack(into, np.ascontiguousarray(field.of(column)), field.least, field.bits)
 
     def advanced(self, first: int, frontier: np.ndarray) -> Columns:
         """These updates with their times, which begin with column ``first``, at their representatives beyond a frontier
@@ -94,32 +104,6 @@ class Columns(ABC):
             times = [*map(_at_least, times, frontier[:, 0])]
         return Plain([*columns[:first], *times, diffs], self.high)
 
-    def halves(self, number: int) -> list[tuple[int, int]]:
-        """The bounds of the upper and of the lower half of a column."""
-        column = self.column(number)
-        lower = lower_half(column)
-        upper = int(column.min()) >> HALF_BITS, int(column.max()) >> HALF_BITS
-        return [upper, (int(lower.min()), int(lower.max()))]
-
-    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
-        """Write the rows, each as one integer with these fields, to zeros: uint64[n]."""
-        for number, column in enumerate(self):
-            for field in fields:
-                if field.column == number and field.bits:
-                    kernels.sorting.pack(into, np.ascontiguousarray(field.of(column)), field.least, field.bits)
-
-    def searchable(self) -> Columns:
-        """These updates in an encoding that has :meth:`value` and :meth:`bound`."""
-        return Plain(list(self))
-
-    def value(self, number: int, row: int) -> int:
-        """A value of a column."""
-        raise NotImplementedError
-
-    def bound(self, number: int, value: int, lo: int, hi: int, side: str) -> int:
-        """Where a value belongs among the rows ``lo`` to ``hi`` of a column, which ascend there."""
-        raise NotImplementedError
-
 
 class Plain(Columns):
     """Columns that are arrays: a list of int64[n], or one array (columns, n)."""
@@ -128,63 +112,45 @@ class Plain(Columns):
 
     def __init__(self, arrays: Sequence[np.ndarray] | np.ndarray, high: np.ndarray | None = None) -> None:
         self.arrays, self.high = arrays, high
-
-    def __len__(self) -> int:
-        return len(self.arrays[-1])
-
-    @property
-    def count(self) -> int:
-        """How many columns these are."""
-        return len(self.arrays)
+        self.count, self.rows = len(arrays), len(arrays[-1])
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter(self.arrays)
+
+    def column(self, number: int) -> np.ndarray:
+        """One array."""
+        column: np.ndarray = self.arrays[number]
+        return column
+
+    def limits(self, number: int) -> tuple[int, int]:
+        """The least and the greatest value of a column: O(n)."""
+        column = self.arrays[number]
+        return int(column.min()), int(column.max())
 
     def part(self, start: int, stop: int) -> Plain:
         """Updates number ``start`` to ``stop``."""
         high = None if self.high is None else self.high[start:stop]
         return Plain([column[start:stop] for column in self.arrays], high)
 
-    def bounds(self) -> list[tuple[int, int]]:
-        """The least and the greatest value of each column: O(n)."""
-        return [(int(column.min()), int(column.max())) for column in self.arrays]
-
     def memory(self) -> int:
         """The bytes of the arrays."""
-        return sum(int(column.nbytes) for column in self.arrays)
+        return 8 * self.count * self.rows
 
-    def compress(self) -> Columns:
+    def compress(self, budget: Budget = ALONE) -> Columns:
         """A copy; long columns are divided between threads. Columns that need 8 bytes are not copied."""
         if self.high is not None:
             return self
-        work = threads.each if len(self) >= _LONG else map
+        work = budget.each if self.rows >= budget.tuning.column_rows else map
         compressed = list(work(CompressedColumn.of, self.arrays))
         long = [column for column in compressed if column.distances is not None]
-        resting = spilling.current().rest([column.distances for column in long])  # type: ignore[misc]
+        resting = budget.memory.rest([column.distances for column in long])  # type: ignore[misc]
         for column, distances in zip(long, resting, strict=True):
             column.distances = distances
         return Compressed(compressed)
 
-    def column(self, number: int) -> np.ndarray:
-        """One column."""
-        column: np.ndarray = self.arrays[number]
-        return column
-
     def table(self) -> np.ndarray:
         """All columns; not a copy, if they lie in one array."""
         return np.asarray(self.arrays)
-
-    def searchable(self) -> Plain:
-        """These."""
-        return self
-
-    def value(self, number: int, row: int) -> int:
-        """A value of a column."""
-        return int(self.arrays[number][row])
-
-    def bound(self, number: int, value: int, lo: int, hi: int, side: str) -> int:
-        """Where a value belongs among the rows ``lo`` to ``hi`` of a column."""
-        return lo + int(np.searchsorted(self.arrays[number][lo:hi], value, side=side))  # type: ignore[call-overload]
 
 
 @dataclass(slots=True)
@@ -208,34 +174,21 @@ class CompressedColumn:
                 return cls(least, most, distances, len(column))
         return cls(least, most, column, len(column))
 
-    @property
-    def base(self) -> int:
-        """What is to be added to the distances."""
-        return 0 if self.is_wide else self.least
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the distances are the values."""
-        return self.distances is not None and self.distances.dtype == np.int64
-
     def part(self, start: int, stop: int) -> CompressedColumn:
         """Values number ``start`` to ``stop``. Not a copy."""
         distances = None if self.distances is None else self.distances[start:stop]
         return CompressedColumn(self.least, self.most, distances, stop - start)
 
+    def values(self) -> tuple[np.ndarray, int]:
+        """The values without a number that is to be added to each."""
+        if self.distances is None:
+            return np.broadcast_to(np.uint8(0), self.rows), self.least
+        return self.distances, 0 if self.distances.dtype == np.int64 else self.least
+
     def decompress(self) -> np.ndarray:
         """The values: int64[n]."""
-        if self.distances is None:
-            return np.full(self.rows, self.least, dtype=np.int64)
-        return self.distances if self.is_wide else np.add(self.distances, self.least, dtype=np.int64)
-
-    def bound(self, value: int, lo: int, hi: int, side: str) -> int:
-        """Where a value belongs among the rows ``lo`` to ``hi``."""
-        if self.distances is None or value < self.least or value > self.most:
-            return hi if value > self.least or (side == "right" and value == self.least) else lo
-        # Of the array's own type: numpy would convert the array to another one.
-        distance = self.distances.dtype.type(value - self.base)
-        return lo + int(np.searchsorted(self.distances[lo:hi], distance, side=side))  # type: ignore[call-overload]
+        distances, least = self.values()
+        return distances if distances.dtype == np.int64 else np.add(distances, least, dtype=np.int64)
 
 
 class Compressed(Columns):
@@ -245,62 +198,34 @@ class Compressed(Columns):
 
     def __init__(self, columns: Sequence[CompressedColumn]) -> None:
         self.columns = columns
-
-    def __len__(self) -> int:
-        return self.columns[-1].rows
-
-    @property
-    def count(self) -> int:
-        """How many columns these are."""
-        return len(self.columns)
+        self.count, self.rows = len(columns), columns[-1].rows
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (column.decompress() for column in self.columns)
-
-    def part(self, start: int, stop: int) -> Compressed:
-        """Updates number ``start`` to ``stop``."""
-        return Compressed([column.part(start, stop) for column in self.columns])
-
-    def bounds(self) -> list[tuple[int, int]]:
-        """Bounds of the values of each column: O(columns)."""
-        return [(column.least, column.most) for column in self.columns]
-
-    def memory(self) -> int:
-        """The bytes of the distances."""
-        return sum(0 if column.distances is None else int(column.distances.nbytes) for column in self.columns)
-
-    def compress(self) -> Compressed:
-        """These."""
-        return self
 
     def column(self, number: int) -> np.ndarray:
         """One column at full width."""
         return self.columns[number].decompress()
 
+    def limits(self, number: int) -> tuple[int, int]:
+        """Bounds of the values of a column: O(1)."""
+        return self.columns[number].least, self.columns[number].most
+
+    def part(self, start: int, stop: int) -> Compressed:
+        """Updates number ``start`` to ``stop``."""
+        return Compressed([column.part(start, stop) for column in self.columns])
+
+    def memory(self) -> int:
+        """The bytes of the distances."""
+        return sum(0 if column.distances is None else int(column.distances.nbytes) for column in self.columns)
+
     def compressed(self, number: int) -> CompressedColumn:
         """One column."""
         return self.columns[number]
 
-    def least(self, number: int) -> int:
-        """The least value of a column, or less: O(1)."""
-        return self.columns[number].least
-
-    def most(self, number: int) -> int:
-        """The greatest value of a column: O(1)."""
-        return self.columns[number].most
-
-    def searchable(self) -> Compressed:
-        """These."""
-        return self
-
-    def value(self, number: int, row: int) -> int:
-        """A value of a column."""
-        column = self.columns[number]
-        return column.base if column.distances is None else int(column.distances[row]) + column.base
-
-    def bound(self, number: int, value: int, lo: int, hi: int, side: str) -> int:
-        """Where a value belongs among the rows ``lo`` to ``hi`` of a column."""
-        return self.columns[number].bound(value, lo, hi, side)
+    def values(self, number: int) -> tuple[np.ndarray, int]:
+        """The distances of a column, and its least value."""
+        return self.columns[number].values()
 
 
 def _at_least(column: np.ndarray, least: np.int64) -> np.ndarray:

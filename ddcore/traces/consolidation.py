@@ -15,17 +15,17 @@ from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import key_codes
-from ddcore.traces import packed_batch, packing, ranges, sorts, spilling
+from ddcore.traces import packing, ranges, sorts
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.fields import Field
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.packing import Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-FEW = packed_batch.LEAST_ROWS
-"""Fewer updates than these are consolidated by kernels that are made for few."""
-
 __all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
+
+_SEVERAL = 4  # pieces of few rows that are copied together before they are packed
 
 
 def arrange(
@@ -34,12 +34,16 @@ def arrange(
     times: Sequence[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
+    *,
+    budget: Budget = ALONE,
 ) -> ColumnBatch:
     """Sort and consolidate updates into a batch of columns: :func:`arrange_all`."""
-    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words)).widen()
+    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words), budget=budget).widen()
 
 
-def arrange_all(pieces: Sequence[Columns], width: int, key: Sequence[Type] | None = None) -> SortedBatch:
+def arrange_all(
+    pieces: Sequence[Columns], width: int, key: Sequence[Type] | None = None, *, budget: Budget = ALONE
+) -> SortedBatch:
     """Consolidate and sort updates that come in one or more pieces: code, ``width`` words, times and diffs.
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes. If the ranges of
@@ -47,77 +51,84 @@ def arrange_all(pieces: Sequence[Columns], width: int, key: Sequence[Type] | Non
     rows are sorted by code, with small sorts inside. Sums are exact: if int64 does not hold all of them, the batch has
     upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
     """
-    pieces = [piece for piece in pieces if len(piece)] or pieces[:1]
+    pieces, few_rows = [piece for piece in pieces if len(piece)] or pieces[:1], budget.tuning.few_rows
     rows, fits = sum(map(len, pieces)), all(piece.high is None for piece in pieces)
     if rows == 0:
         return _nothing(pieces[0].count + (1 if key else 0), width)
-    if rows < FEW and fits:
+    if rows < few_rows and fits:
         few = _few(pieces)
         if few is not None:
             return _coded(few, width, key) if key else ColumnBatch.of(few, width)
-    pieces = gathered(pieces)
-    fields = packing.layout(pieces) if rows >= FEW and fits else None
+    pieces = gathered(pieces, few_rows)
+    fields = packing.layout(pieces) if rows >= few_rows and fits else None
     if fields is not None:
-        summed = packing.consolidated(pieces, fields)
-        return _coded(summed.table(), width, key) if key else _batch(summed, width)
+        summed = packing.consolidated(pieces, fields, budget)
+        return _coded(summed.table(), width, key) if key else _batch(summed, width, budget)
     piece = _one(pieces)
     *columns, diffs = piece
     codes = key_codes(columns[: len(key)], key, rows) if key else columns.pop(0)
     return _arrange_wide(codes, columns[:width], columns[width:], diffs, piece.high)
 
 
-def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) -> SortedBatch:
+def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None, budget: Budget = ALONE) -> SortedBatch:
     """One batch with the updates of two. Updates whose diffs add up to more than int64 holds stay apart.
 
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
-    return ranges.combined([a.columns(), b.columns()], a.width, partial(_united, frontier=frontier))
+    return ranges.combined(
+        [a.columns(), b.columns()], a.width, partial(_united, frontier=frontier, budget=budget), budget
+    )
 
 
-def union(pieces: Sequence[Columns], width: int) -> SortedBatch:
+def union(pieces: Sequence[Columns], width: int, budget: Budget = ALONE) -> SortedBatch:
     """The updates of one or more pieces, each sorted and consolidated, as one batch; as :func:`merge` does it."""
-    return ranges.combined(pieces, width, _united)
+    return ranges.combined(pieces, width, partial(_united, budget=budget), budget)
 
 
-def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
+def concatenated(batches: Sequence[SortedBatch], budget: Budget = ALONE) -> SortedBatch:
     """Batches whose keys ascend from one to the next, as one batch; in a file where they are many for the memory."""
     if len(batches) == 1:
         return batches[0]
     pieces, width, rows = [batch.columns() for batch in batches], batches[0].width, sum(map(len, batches))
-    if rows > spilling.current().rows:
-        batch = ranges.one_after_another(iter(batches), pieces[0].count, rows)
+    if rows > budget.memory.rows:
+        batch = ranges.one_after_another(iter(batches), pieces[0].count, rows, budget)
         if batch is not None:
             return batch
     some = [piece for piece in pieces if len(piece)]
-    if rows >= packed_batch.LEAST_ROWS and all(piece.high is None for piece in some):
-        return _sorted(some, packing.layout(some), width)
+    if rows >= budget.tuning.packed_rows and all(piece.high is None for piece in some):
+        return _sorted(some, packing.layout(some), width, budget)
     return _batch_of(_one(pieces), width)
 
 
-def _sorted(pieces: Sequence[Columns], fields: Sequence[Field] | None, width: int) -> SortedBatch:
+def _sorted(pieces: Sequence[Columns], fields: Sequence[Field] | None, width: int, budget: Budget) -> SortedBatch:
     """Pieces whose rows ascend from one to the next as one batch, packed if that is how it is kept."""
-    if fields is None or not _is_kept_packed(sum(map(len, pieces)), fields):
+    if fields is None or not _is_kept_packed(sum(map(len, pieces)), fields, budget):
         return _batch_of(_one(pieces), width)
-    return PackedBatch(packing.concatenated(pieces, fields), width)
+    return PackedBatch(packing.concatenated(pieces, fields, budget), width)
 
 
-def _united(pieces: Sequence[Columns], width: int, frontier: np.ndarray | None = None) -> SortedBatch:
+def _united(
+    pieces: Sequence[Columns], width: int, frontier: np.ndarray | None = None, *, budget: Budget
+) -> SortedBatch:
     """As :func:`union`, at the representatives of times beyond a frontier."""
     some = [piece for piece in pieces if len(piece)]
     if not some:
         return _nothing(pieces[0].count, width)
-    if sum(map(len, some)) < FEW:
+    few_rows = budget.tuning.few_rows
+    if sum(map(len, some)) < few_rows:
         few = _few(some, 1 + width, frontier)
         if few is not None:
             return ColumnBatch.of(few, width)
     else:
-        advanced = gathered(some if frontier is None else [piece.advanced(1 + width, frontier) for piece in some])
+        advanced = gathered(
+            some if frontier is None else [piece.advanced(1 + width, frontier) for piece in some], few_rows
+        )
         fields = packing.layout(advanced)
         if len(some) == 1 and frontier is None:
-            return _sorted(some, fields, width)
+            return _sorted(some, fields, width, budget)
         if fields is not None:
-            return _batch(packing.consolidated(advanced, fields), width)
+            return _batch(packing.consolidated(advanced, fields, budget), width, budget)
     queue = sorted((_batch_of(piece, width) for piece in some), key=len, reverse=True)
     while len(queue) > 1:  # the two smallest first
         queue.append(_merged(queue.pop(), queue.pop()))
@@ -125,13 +136,13 @@ def _united(pieces: Sequence[Columns], width: int, frontier: np.ndarray | None =
     return queue[0] if frontier is None else _advanced(queue[0], frontier)
 
 
-def gathered(pieces: Sequence[Columns]) -> Sequence[Columns]:
-    """The pieces, those with few rows as one: there may be many."""
-    small = [piece for piece in pieces if len(piece) < FEW and piece.high is None]
-    if len(small) < 2:
+def gathered(pieces: Sequence[Columns], few: int) -> Sequence[Columns]:
+    """The pieces, those with fewer rows than these as one, if they are several."""
+    small = [piece for piece in pieces if piece.rows < few and piece.high is None]
+    if len(small) < _SEVERAL:
         return pieces
     together = Plain(np.concatenate([piece.table() for piece in small], axis=1))
-    return [together, *(piece for piece in pieces if len(piece) >= FEW or piece.high is not None)]
+    return [together, *(piece for piece in pieces if piece.rows >= few or piece.high is not None)]
 
 
 def _one(pieces: Sequence[Columns]) -> Columns:
@@ -152,16 +163,16 @@ def _batch_of(piece: Columns, width: int) -> ColumnBatch:
     return ColumnBatch.of(piece.table(), width, piece.high)
 
 
-def _is_kept_packed(rows: int, fields: Sequence[Field]) -> bool:
+def _is_kept_packed(rows: int, fields: Sequence[Field], budget: Budget) -> bool:
     """Whether a batch of so many rows stays packed: not where memory is limited, as columns go to files, nor where the
     code is packed in halves, which no look-up reads.
     """
-    return rows >= packed_batch.LEAST_ROWS and not fields[0].half and not spilling.current().is_limited
+    return rows >= budget.tuning.packed_rows and not fields[0].half and not budget.memory.is_limited
 
 
-def _batch(summed: Summed, width: int) -> SortedBatch:
+def _batch(summed: Summed, width: int, budget: Budget) -> SortedBatch:
     """A batch of columns code, words, times."""
-    packed = summed.packed() if _is_kept_packed(len(summed), summed.fields) else None
+    packed = summed.packed() if _is_kept_packed(len(summed), summed.fields, budget) else None
     return ColumnBatch.of(summed.table(), width) if packed is None else PackedBatch(packed, width)
 
 

@@ -11,6 +11,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, type_of
 from ddcore.data import encoding
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.consolidation import arrange
 
 __all__ = ["batch_of", "check_column", "output_frame", "values_of"]
@@ -94,14 +95,14 @@ def _is_alike(actual: Type, kind: Type) -> bool:
     return actual == kind or (actual.name == kind.name == "decimal" and actual.scale == kind.scale)
 
 
-def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
+def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str], budget: Budget = ALONE) -> pl.DataFrame:
     """Consolidated output updates as a frame, sorted by time and row."""
     nothing = np.empty(0, dtype=np.int64)
     batch = concatenate(batches) if batches else Batch([nothing] * len(schema), [nothing] * len(dims), nothing)
     if any(kind.is_pooled for kind in schema.values()):
         return _frame(batch, schema, dims).sort([*dims, *schema])
     first, *rest = [*batch.times, *batch.words]  # words of fixed width have the order of their values
-    ordered = arrange(first, rest, [], batch.diffs)
+    ordered = arrange(first, rest, [], batch.diffs, budget=budget)
     columns = [ordered.codes, *ordered.words]
     return _frame(Batch(columns[len(dims) :], columns[: len(dims)], ordered.diffs), schema, dims)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import packing
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import Field
 from ddcore.traces.packing import Packed, Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans, bucket_starts
 
 __all__ = ["PackedBatch"]
-
-LEAST_ROWS = 1 << 12  # of a batch that is kept like this; the cost of a look-up in a smaller one is that of its start
 
 
 class PackedBatch(SortedBatch):
@@ -48,14 +47,16 @@ class PackedBatch(SortedBatch):
 
     def widen(self) -> ColumnBatch:
         """These updates as columns: O(n)."""
-        return self._of(self.packed.rows)
+        return self._of(self.packed.packed)
 
     def _of(self, rows: np.ndarray) -> ColumnBatch:
-        return ColumnBatch.of(packing.unpacked([rows], self.packed.fields, range(self._diff + 1)), self._width)
+        return ColumnBatch.of(
+            packing.unpacked([rows], self.packed.fields, range(self._diff + 1), self.packed.budget), self._width
+        )
 
     def take(self, rows: np.ndarray) -> ColumnBatch:
         """The updates at these positions."""
-        return self._of(self.packed.rows[rows])
+        return self._of(self.packed.packed[rows])
 
     def part(self, start: int, stop: int) -> PackedBatch:
         """Updates number ``start`` to ``stop``. Not a copy."""
@@ -67,16 +68,16 @@ class PackedBatch(SortedBatch):
 
     def code(self, row: int) -> int:
         """The code of a row."""
-        return (int(self.packed.rows[row]) >> self._down) + self._least
+        return (int(self.packed.packed[row]) >> self._down) + self._least
 
     def sample(self, step: int) -> np.ndarray:
         """The code of every ``step``-th update."""
-        codes: np.ndarray = (self.packed.rows[::step] >> np.uint64(self._down)).astype(np.int64)
+        codes: np.ndarray = (self.packed.packed[::step] >> np.uint64(self._down)).astype(np.int64)
         return codes + self._least
 
     def span(self, code: int) -> tuple[int, int]:
         """The rows with a code."""
-        field, rows = self.packed.fields[0], self.packed.rows
+        field, rows = self.packed.fields[0], self.packed.packed
         if not field.least <= code <= field.most:
             return (0, 0) if code < field.least else (len(rows), len(rows))
         place = code - field.least
@@ -87,11 +88,11 @@ class PackedBatch(SortedBatch):
         """The bytes of the integers."""
         return self.packed.memory()
 
-    def find(self, codes: np.ndarray, keys: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+    def find(self, codes: np.ndarray, keys: np.ndarray, budget: Budget = ALONE) -> tuple[SortedBatch, Spans] | None:
         """This batch, for direct keys. Of hashed ones words are compared, so those of their rows are unpacked."""
         if len(keys):
-            return super().find(codes, keys)
-        lo, hi = self.locate(codes)
+            return super().find(codes, keys, budget)
+        lo, hi = self.locate(codes, budget)
         return (self, (lo, hi)) if np.count_nonzero(hi > lo) else None
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
@@ -102,7 +103,7 @@ class PackedBatch(SortedBatch):
         stops = np.cumsum(hi - lo)
         starts = stops - (hi - lo)
         columns = np.empty((self._diff + 1, int(stops[-1]) if len(stops) else 0), dtype=np.int64)
-        kernels.packed.scatter(starts.copy(), columns, self.packed.rows, lo, hi, self._whole_table)
+        kernels.packed.scatter(starts.copy(), columns, self.packed.packed, lo, hi, self._whole_table)
         return ColumnBatch.of(columns, self._width), starts, stops
 
     def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[PackedBatch, Spans] | None:
@@ -120,8 +121,10 @@ class PackedBatch(SortedBatch):
             if field.bits and floor > field.least:
                 table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
         places = np.array(table, dtype=np.int64).reshape(len(table), 3)
-        rows, sums, starts = kernels.packed.collapse(self.packed.rows, *spans, diff.bits, diff.least, places)
-        packed = Summed([(rows, sums)], fields).packed() if len(rows) else Packed(rows, tuple(fields))
+        rows, sums, starts = kernels.packed.collapse(self.packed.packed, *spans, diff.bits, diff.least, places)
+        packed = (
+            Summed([(rows, sums)], fields, self.packed.budget).packed() if len(rows) else Packed(rows, tuple(fields))
+        )
         return None if packed is None else (PackedBatch(packed, self._width), (starts[:-1], starts[1:]))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
@@ -129,7 +132,7 @@ class PackedBatch(SortedBatch):
         depth = len(out) - values - 1
         if self._table is None or self._table[0] != depth:
             self._table = depth, self._table_of(depth)
-        kernels.packed.scatter(at, out, self.packed.rows, *spans, self._table[1])
+        kernels.packed.scatter(at, out, self.packed.packed, *spans, self._table[1])
 
     def _table_of(self, depth: int) -> np.ndarray:
         """The table of :func:`ddcore.kernels.packed.scatter`."""
@@ -141,11 +144,11 @@ class PackedBatch(SortedBatch):
                 table.append(_moved(field, shift, column))
         return np.array(table, dtype=np.int64)
 
-    def locate(self, probes: np.ndarray) -> Spans:
+    def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code, through buckets."""
-        self.index()
+        self.index(budget)
         spans: Spans = kernels.packed.locate(
-            self.packed.rows, self._starts, self._down, self._least, self._shift, probes
+            self.packed.packed, self._starts, self._down, self._least, self._shift, probes
         )
         return spans
 
@@ -160,16 +163,16 @@ class PackedBatch(SortedBatch):
     def _between(self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray) -> Spans:
         places = [each for each in self.packed.places() if each[0].column == column]
         table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
-        first = kernels.packed.beyond(self.packed.rows, lo, hi, after, table)
-        return first, kernels.packed.beyond(self.packed.rows, first, hi, to, table)
+        first = kernels.packed.beyond(self.packed.packed, lo, hi, after, table)
+        return first, kernels.packed.beyond(self.packed.packed, first, hi, to, table)
 
-    def index(self) -> None:
+    def index(self, budget: Budget = ALONE) -> None:
         """Find the buckets of codes; the first one begins with the first code."""
         if self._starts is None:
-            rows, down = self.packed.rows, self._down
+            rows, down = self.packed.packed, self._down
             spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
             self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-            self._starts = bucket_starts(rows, down, spread, self._shift)
+            self._starts = bucket_starts(rows, down, spread, self._shift, budget)
 
 
 def _moved(field: Field, shift: int, column: int) -> list[int]:

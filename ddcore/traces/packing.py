@@ -12,9 +12,9 @@ from functools import partial
 from itertools import accumulate
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import sorts
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.fields import HALF_BITS, Field, places
 
@@ -22,101 +22,82 @@ __all__ = ["NO_FLOOR", "Packed", "Summed", "concatenated", "consolidated", "layo
 
 _PACKED_BITS = 63
 NO_FLOOR = -(2**63)  # of columns that are no times
-_LEAST_ROWS = 1 << 16  # of a range that is worth a thread
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken
 
 
 class Packed(Columns):
     """Updates as integers: uint64[n], of which ``fields`` hold the columns side by side, the diffs in the lowest bits.
 
-    With ``floors``, one per column, smaller values count as these: for times.
+    With ``floors``, one per column, smaller values count as these: for times. ``budget``: of whoever unpacks many.
     """
 
-    __slots__ = ("fields", "floors", "rows")
+    __slots__ = ("budget", "fields", "floors", "packed")
 
-    def __init__(self, rows: np.ndarray, fields: Sequence[Field], floors: Sequence[int] = ()) -> None:
-        self.rows, self.fields = rows, tuple(fields)
-        self.floors = floors or [NO_FLOOR] * (fields[-1].column + 1)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def count(self) -> int:
-        """How many columns these are."""
-        return len(self.floors)
+    def __init__(
+        self, packed: np.ndarray, fields: Sequence[Field], floors: Sequence[int] = (), budget: Budget = ALONE
+    ) -> None:
+        self.packed, self.fields, self.budget = packed, tuple(fields), budget
+        self.count, self.rows = fields[-1].column + 1, len(packed)
+        self.floors = floors or [NO_FLOOR] * self.count
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return map(self.column, range(len(self.floors)))
+        return map(self.column, range(self.count))
 
     def column(self, number: int) -> np.ndarray:
         """One column: O(n)."""
-        number %= len(self.floors)
-        column: np.ndarray = unpacked([self.rows], self.fields, [number])[0]
+        number %= self.count
+        column: np.ndarray = unpacked([self.packed], self.fields, [number], self.budget)[0]
         floor = self.floors[number]
         return column if floor == NO_FLOOR else np.maximum(column, floor)
 
-    def advanced(self, first: int, frontier: np.ndarray) -> Columns:
-        """These updates at the representatives of their times; for one element of a frontier by floors."""
-        if frontier.shape[1] > 1:
-            return super().advanced(first, frontier)
-        return Packed(self.rows, self.fields, [*(NO_FLOOR for _ in range(first)), *frontier[:, 0].tolist(), NO_FLOOR])
+    def limits(self, number: int) -> tuple[int, int]:
+        """Bounds of the values of a column: O(columns)."""
+        number %= self.count
+        fields = [(field, HALF_BITS if field.half == "upper" else 0) for field in self.fields if field.column == number]
+        least, most = (sum(getattr(field, name) << up for field, up in fields) for name in ("least", "most"))
+        return max(least, self.floors[number]), max(most, self.floors[number])
 
     def part(self, start: int, stop: int) -> Packed:
         """Updates number ``start`` to ``stop``."""
-        return Packed(self.rows[start:stop], self.fields, self.floors)
+        return Packed(self.packed[start:stop], self.fields, self.floors, self.budget)
 
     def memory(self) -> int:
         """The bytes of the integers."""
-        return int(self.rows.nbytes)
-
-    def compress(self) -> Packed:
-        """These."""
-        return self
+        return int(self.packed.nbytes)
 
     def places(self) -> list[tuple[Field, int]]:
         """The fields and by how many bits each is shifted up; the lowest first."""
         return places(self.fields)
 
-    def bounds(self) -> list[tuple[int, int]]:
-        """Bounds of the values of each column: O(columns)."""
-        bounds: list[tuple[int, int]] = []
-        for field in self.fields:
-            if field.half == "lower":
-                least, most = bounds.pop()
-                bounds.append(((least << HALF_BITS) + field.least, (most << HALF_BITS) + field.most))
-            else:
-                bounds.append((field.least, field.most))
-        return [(max(least, floor), max(most, floor)) for (least, most), floor in zip(bounds, self.floors, strict=True)]
-
-    def least(self, number: int) -> int:
-        """The least value of a column, or less: O(columns)."""
-        return self.bounds()[number][0]
-
-    def most(self, number: int) -> int:
-        """The greatest value of a column, or more: O(columns)."""
-        return self.bounds()[number][1]
-
     def halves(self, number: int) -> list[tuple[int, int]]:
-        """The bounds of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
+        """The limits of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
         halves = [(field.least, field.most) for field in self.fields if field.column == number and field.half]
         return halves if halves and self.floors[number] == NO_FLOOR else super().halves(number)
 
     def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
         """Write the rows with other fields to zeros: uint64[n]. One pass, if no column is in halves in one only."""
-        mine, theirs = self.places(), places(fields)
-        alike = [(each.column, each.half) for each, _ in mine] == [(each.column, each.half) for each, _ in theirs]
-        if alike and all(not each.half or self.floors[each.column] == NO_FLOOR for each in self.fields):
-            kernels.packed.repack(into, self.rows, _moves(mine, theirs, self.floors))
+        old, new = self.places(), places(fields)
+        alike = [(field.column, field.half) for field, _ in old] == [(field.column, field.half) for field, _ in new]
+        if alike and all(not field.half or self.floors[field.column] == NO_FLOOR for field in self.fields):
+            kernels.packed.repack(into, self.packed, _moves(old, new, self.floors))
         else:
             super().pack(into, fields)
 
+    def advanced(self, first: int, frontier: np.ndarray) -> Columns:
+        """These updates at the representatives of their times; for one element of a frontier by floors."""
+        if frontier.shape[1] > 1:
+            return super().advanced(first, frontier)
+        floors = [*(NO_FLOOR for _ in range(first)), *frontier[:, 0].tolist(), NO_FLOOR]
+        return Packed(self.packed, self.fields, floors, self.budget)
 
-def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]], floors: Sequence[int]) -> np.ndarray:
+
+def _moves(
+    before: Sequence[tuple[Field, int]], after: Sequence[tuple[Field, int]], floors: Sequence[int]
+) -> np.ndarray:
     """The table of :func:`ddcore.kernels.packed.repack`: neighbours that move together are one field."""
     moves: list[list[int]] = []
     joins = False  # whether the next field goes with the one below it
-    for (old, down), (new, up) in zip(mine, theirs, strict=True):
+    for (old, down), (new, up) in zip(before, after, strict=True):
         floor = floors[old.column]
         if old.least == new.least and floor <= old.least:
             if joins:
@@ -156,28 +137,30 @@ class Summed:
 
     parts: Sequence[tuple[np.ndarray, np.ndarray]]
     fields: Sequence[Field]
+    budget: Budget
 
     def __len__(self) -> int:
         return sum(len(sums) for _, sums in self.parts)
 
     def table(self) -> np.ndarray:
         """The columns, the sums last: int64 (columns, n)."""
-        table = unpacked([rows for rows, _ in self.parts], self.fields[:-1], range(self.fields[-1].column + 1))
+        columns = range(self.fields[-1].column + 1)
+        table = unpacked([rows for rows, _ in self.parts], self.fields[:-1], columns, self.budget)
         np.concatenate([sums for _, sums in self.parts], out=table[-1])
         return table
 
     def packed(self) -> Packed | None:
         """The rows with their sums; None if these do not fit. Afterwards the parts are of no use."""
-        bounds = [each for each in threads.each(_bounds_of_sums, self.parts) if each]
+        bounds = [each for each in self.budget.each(_bounds_of_sums, self.parts) if each]
         last = Field(self.fields[-1].column, min(low for low, _ in bounds), max(high for _, high in bounds))
         fields = (*self.fields[:-1], last)
         if sum(field.bits for field in fields) > _PACKED_BITS:
             return None
         starts = list(accumulate((len(sums) for _, sums in self.parts), initial=0))
         rows = self.parts[0][0] if len(self.parts) == 1 else np.empty(starts[-1], dtype=np.uint64)
-        for _ in threads.each(partial(_with_sums, rows, last), zip(starts, self.parts, strict=False)):
+        for _ in self.budget.each(partial(_with_sums, rows, last), zip(starts, self.parts, strict=False)):
             pass
-        return Packed(rows, fields)
+        return Packed(rows, fields, budget=self.budget)
 
 
 def _bounds_of_sums(part: tuple[np.ndarray, np.ndarray]) -> tuple[int, int] | None:
@@ -195,44 +178,48 @@ def _with_sums(into: np.ndarray, field: Field, place: tuple[int, tuple[np.ndarra
         kernels.packed.add_diffs(target, sums, field.bits, field.least)
 
 
-def consolidated(pieces: Sequence[Columns], fields: Sequence[Field]) -> Summed:
+def consolidated(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget = ALONE) -> Summed:
     """The rows of all pieces, added up."""
-    packed, last = _packed(pieces, fields), fields[-1]
-    parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
+    packed, last = _packed(pieces, fields, budget), fields[-1]
+    ranges = _ranges(packed, last.bits, budget)
+    parts = list(budget.each(partial(_sorted, bits=last.bits, least=last.least), ranges))
     if len(parts) == 1 and 4 * len(parts[0][0]) < 3 * len(packed):
         parts = [(parts[0][0].copy(), parts[0][1])]  # the rest of its memory may go
-    return Summed(parts, fields)
+    return Summed(parts, fields, budget)
 
 
-def concatenated(pieces: Sequence[Columns], fields: Sequence[Field]) -> Packed:
+def concatenated(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget = ALONE) -> Packed:
     """All rows of pieces whose rows ascend from one to the next."""
-    return Packed(_packed(pieces, fields), tuple(fields))
+    return Packed(_packed(pieces, fields, budget), tuple(fields), budget=budget)
 
 
-def unpacked(parts: Sequence[np.ndarray], fields: Sequence[Field], columns: Sequence[int]) -> np.ndarray:
+def unpacked(
+    parts: Sequence[np.ndarray], fields: Sequence[Field], columns: Sequence[int], budget: Budget = ALONE
+) -> np.ndarray:
     """Some columns of packed rows, those of one part after those of another: int64 (columns, n). A column without a
     field is not written.
     """
     starts = list(accumulate(map(len, parts), initial=0))
     out, table = np.empty((len(columns), starts[-1]), dtype=np.int64), places(fields)
+    size = budget.tuning.packing_rows
     portions = (
-        (rows[at : at + _LEAST_ROWS], out[:, start + at : start + min(at + _LEAST_ROWS, len(rows))])
+        (rows[at : at + size], out[:, start + at : start + min(at + size, len(rows))])
         for start, rows in zip(starts, parts, strict=False)
-        for at in range(0, len(rows), _LEAST_ROWS)
+        for at in range(0, len(rows), size)
     )
-    for _ in threads.each(partial(_unpack, table, columns), portions):
+    for _ in budget.each(partial(_unpack, table, columns), portions):
         pass
     return out
 
 
-def _packed(pieces: Sequence[Columns], fields: Sequence[Field]) -> np.ndarray:
-    starts = list(accumulate(map(len, pieces), initial=0))
+def _packed(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget) -> np.ndarray:
+    starts, size = list(accumulate(map(len, pieces), initial=0)), budget.tuning.packing_rows
     packed = np.zeros(starts[-1], dtype=np.uint64)
-    if starts[-1] < _LEAST_ROWS:  # of a few pieces, too: to hand one over costs more than to pack it
+    if starts[-1] < size:  # of a few pieces, too: to hand one over costs more than to pack it
         for portion in zip(starts, pieces, strict=False):
             _pack(packed, fields, portion)
         return packed
-    for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
+    for _ in budget.each(partial(_pack, packed, fields), _cut(pieces, starts, size)):
         pass
     return packed
 
@@ -242,11 +229,11 @@ def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     return [(min(low for low, _ in each), max(high for _, high in each)) for each in zip(*bounds, strict=True)]
 
 
-def _cut(pieces: Sequence[Columns], starts: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+def _cut(pieces: Sequence[Columns], starts: Sequence[int], size: int) -> Iterator[tuple[int, Columns]]:
     """The pieces with their places in the packed column; those of many rows in portions."""
     for piece, start in zip(pieces, starts, strict=False):
-        for at in range(0, len(piece), _LEAST_ROWS):
-            yield start + at, piece.part(at, min(at + _LEAST_ROWS, len(piece)))
+        for at in range(0, len(piece), size):
+            yield start + at, piece.part(at, min(at + size, len(piece)))
 
 
 def _pack(packed: np.ndarray, fields: Sequence[Field], portion: tuple[int, Columns]) -> None:
@@ -255,20 +242,21 @@ def _pack(packed: np.ndarray, fields: Sequence[Field], portion: tuple[int, Colum
     piece.pack(packed[start : start + len(piece)], fields)
 
 
-def _ranges(packed: np.ndarray, diff_bits: int) -> list[np.ndarray]:
+def _ranges(packed: np.ndarray, diff_bits: int, budget: Budget) -> list[np.ndarray]:
     """The integers cut into ranges of similar sizes, one per thread; all updates of a row are in one."""
-    number = min(threads.number(), len(packed) // _LEAST_ROWS)
+    size = budget.tuning.packing_rows
+    number = min(budget.free_threads, len(packed) // size)
     if number < 2:
         return [packed]
     sample = np.sort(packed[:: max(1, len(packed) // (_SAMPLE * number))])
     bounds = sample[(np.arange(1, number) * len(sample)) // number] >> np.uint64(diff_bits) << np.uint64(diff_bits)
-    portions = [packed[at : at + _LEAST_ROWS] for at in range(0, len(packed), _LEAST_ROWS)]
-    counts = np.stack(list(threads.each(partial(kernels.sorting.range_sizes, bounds), portions)))
+    portions = [packed[at : at + size] for at in range(0, len(packed), size)]
+    counts = np.stack(list(budget.each(partial(kernels.sorting.range_sizes, bounds), portions)))
     ends = np.cumsum(counts.sum(axis=0))
     places = np.cumsum(counts, axis=0) - counts + (ends - counts.sum(axis=0))
     divided = np.empty_like(packed)
     moves = zip(portions, places, strict=True)
-    for _ in threads.each(lambda move: kernels.sorting.divide(bounds, move[0], divided, move[1]), moves):
+    for _ in budget.each(lambda move: kernels.sorting.divide(bounds, move[0], divided, move[1]), moves):
         pass
     return np.split(divided, ends[:-1])
 

@@ -10,15 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from ddcore import kernels
-from ddcore.base import threads
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 
 __all__ = ["ColumnBatch", "SortedBatch", "Spans", "bucket_starts"]
 
-_PORTION = 1 << 18  # rows of which one thread finds the buckets
-_ONE_BUCKET = 1 << 8  # rows that are searched without an index
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 Spans = tuple["np.ndarray", "np.ndarray"]
@@ -64,7 +61,7 @@ class SortedBatch(ABC):
     # -- finding rows --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def locate(self, probes: np.ndarray) -> Spans:
+    def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code (int64[m], ascending): O(1) each if codes are spread evenly."""
 
     @abstractmethod
@@ -80,16 +77,16 @@ class SortedBatch(ABC):
         """
 
     @abstractmethod
-    def index(self) -> None:
+    def index(self, budget: Budget = ALONE) -> None:
         """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
         calls this before, so that they divide this work too.
         """
 
-    def find(self, codes: np.ndarray, keys: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+    def find(self, codes: np.ndarray, keys: np.ndarray, budget: Budget = ALONE) -> tuple[SortedBatch, Spans] | None:
         """A batch that has at least the rows of these keys (codes ascending, words (K, m), K is 0 for direct keys), in
         memory, for :meth:`count` and :meth:`scatter`; and their spans there. None where there is no row.
         """
-        lo, hi = self.locate(codes)
+        lo, hi = self.locate(codes, budget)
         if not np.count_nonzero(hi > lo):
             return None
         some, lo, hi = self.located(lo, hi)
@@ -223,9 +220,9 @@ class ColumnBatch(SortedBatch):
         """These."""
         return self
 
-    def locate(self, probes: np.ndarray) -> Spans:
+    def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code, through buckets."""
-        self.index()
+        self.index(budget)
         spans: Spans = kernels.look_up.locate(self.codes, self._starts, self._least, self._shift, probes)
         return spans
 
@@ -239,10 +236,10 @@ class ColumnBatch(SortedBatch):
         first = kernels.look_up.beyond(values, lo, hi, after)
         return first, kernels.look_up.beyond(values, first, hi, to)
 
-    def index(self) -> None:
+    def index(self, budget: Budget = ALONE) -> None:
         """Find the buckets of codes."""
         if self._starts is None:
-            self._starts = self._bucket_starts()
+            self._starts = self._bucket_starts(budget)
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key."""
@@ -285,7 +282,7 @@ class ColumnBatch(SortedBatch):
         """The bytes that its rows take."""
         return int(self.codes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
 
-    def _bucket_starts(self) -> np.ndarray:
+    def _bucket_starts(self, budget: Budget) -> np.ndarray:
         """The first row of each bucket, and one past the end: about one bucket per row; dense integer keys get a bucket
         each. Where memory is limited, there is one for some ten rows.
         """
@@ -294,26 +291,26 @@ class ColumnBatch(SortedBatch):
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
-        if n <= _ONE_BUCKET and spread < 2**63:
+        if n <= budget.tuning.unindexed_rows and spread < 2**63:
             self._shift = spread.bit_length()
             return np.array([0, n])
-        fewer = _FEWER if spilling.current().is_limited else 0
+        fewer = _FEWER if budget.memory.is_limited else 0
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
-        return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)
+        return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift, budget)
 
 
-def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int) -> np.ndarray:
+def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int, budget: Budget) -> np.ndarray:
     """The first row of each bucket of ``2**shift`` codes, and one past the end: int64[buckets + 1].
 
     ``rows`` ascend: uint64[n], each with its code in the bits from ``down`` on. The greatest code is the least plus
     ``spread``. Many rows are divided between threads. O(n + buckets).
     """
-    starts = np.empty((spread >> shift) + 2, dtype=np.int64)
+    starts, portion = np.empty((spread >> shift) + 2, dtype=np.int64), budget.tuning.indexed_rows
 
     def fill(first: int) -> None:
-        kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + _PORTION, len(rows)))
+        kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + portion, len(rows)))
 
-    for _ in threads.each(fill, range(0, len(rows), _PORTION)):
+    for _ in budget.each(fill, range(0, len(rows), portion)):
         pass
     starts[-1] = len(rows)
     return starts

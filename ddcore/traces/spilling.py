@@ -13,25 +13,18 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from ddcore.base.errors import FoldError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.memory import returned_memory
+from ddcore.base.tuning import DEFAULT, Tuning
 
-__all__ = ["Memory", "Spilling", "Table", "current", "rows_within", "using"]
+__all__ = ["UNLIMITED", "Memory", "Spilling", "Table", "rows_within"]
 
-_RESTING = 0.5  # of the memory: when a process has more, arrays that come to rest go to files
-_PER_ROW = 1024  # bytes of the memory for each row that is worked on at once
-_LEAST_ROWS = 1 << 14  # that are worked on at once
-_WORTH = 1 << 15  # bytes of arrays that are worth a place in a file
 _PER_FILE = 64  # files of many small arrays are this part of the memory
 _LEAST_FILE, _MOST_FILE = 1 << 22, 1 << 28
-_COPIED = 1 << 22  # bytes that are moved at once inside of a file
-_WORTH_TABLE = 1 << 24  # bytes of a table that is worth a file of its own
 
 
 class Memory:
@@ -60,9 +53,9 @@ class Spilling(Memory):
 
     is_limited = True
 
-    def __init__(self, memory: int, folder: str | os.PathLike[str] | None = None) -> None:
-        self.memory, self.folder = memory, os.fspath(folder or tempfile.gettempdir())
-        self.rows = rows_within(memory)
+    def __init__(self, memory: int, folder: str | os.PathLike[str] | None = None, tuning: Tuning = DEFAULT) -> None:
+        self.memory, self.folder, self.tuning = memory, os.fspath(folder or tempfile.gettempdir()), tuning
+        self.rows = rows_within(memory, tuning)
         self.spilled = 0  # bytes that went to files
         self._lock = Lock()
         self._shared: _File | None = None  # takes small arrays, one after the other
@@ -71,7 +64,7 @@ class Spilling(Memory):
     def rest(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """These arrays, in a file if they are large and memory is nearly used up. They are not written to again."""
         size = sum(_padded(array.nbytes) for array in arrays)
-        if size < _WORTH or all(map(_is_mapped, arrays)) or not self._is_short():
+        if size < self.tuning.spilled_bytes or all(map(_is_mapped, arrays)) or not self._is_short():
             return list(arrays)
         capacity = min(max(_LEAST_FILE, self.memory // _PER_FILE), _MOST_FILE)
         if 4 * size > capacity:
@@ -85,7 +78,7 @@ class Spilling(Memory):
 
     def table(self, columns: int, rows: int) -> Table:
         """Room for so many rows of int64 columns, in a file if it is large."""
-        is_large = rows > self.rows or 8 * columns * rows >= _WORTH_TABLE
+        is_large = rows > self.rows or 8 * columns * rows >= self.tuning.table_bytes
         return _FileTable(self, columns, rows) if is_large else Table(columns, rows)
 
     def _is_short(self) -> bool:
@@ -95,7 +88,7 @@ class Spilling(Memory):
                 _, resident, shared, *_ = file.read().split()
         except OSError:
             return True
-        return (int(resident) - int(shared)) * mmap.PAGESIZE > self.memory * _RESTING
+        return (int(resident) - int(shared)) * mmap.PAGESIZE > self.memory * self.tuning.resting_share
 
 
 class _File:
@@ -127,9 +120,10 @@ class _File:
 
     def move(self, source: int, target: int, size: int) -> None:
         """Copy bytes to an earlier place in the file."""
+        copied = self.spilling.tuning.copied_bytes
         with self._reporting():
-            for at in range(0, size, _COPIED):
-                data = os.pread(self._descriptor, min(_COPIED, size - at), source + at)
+            for at in range(0, size, copied):
+                data = os.pread(self._descriptor, min(copied, size - at), source + at)
                 self._write(target + at, memoryview(data))
 
     def cut(self, size: int) -> None:
@@ -199,9 +193,9 @@ class _FileTable(Table):
         return self._file.array(0, (self.count, rows))
 
 
-def rows_within(memory: int) -> int:
+def rows_within(memory: int, tuning: Tuning = DEFAULT) -> int:
     """The number of rows that are worked on at once in so many bytes."""
-    return max(_LEAST_ROWS, memory // _PER_ROW)
+    return max(tuning.least_rows, memory // tuning.row_bytes)
 
 
 def _is_mapped(array: np.ndarray) -> bool:
@@ -217,20 +211,3 @@ def _padded(size: int) -> int:
 
 
 UNLIMITED = Memory()
-_current: ContextVar[Memory] = ContextVar("spilling", default=UNLIMITED)
-
-
-def current() -> Memory:
-    """Where arrays that come to rest lie here."""
-    return _current.get()
-
-
-@contextmanager
-def using(spilling: Spilling | None) -> Iterator[None]:
-    """Inside, arrays that come to rest may go to files; so in all threads of a step. None: they do not."""
-    token = _current.set(spilling or UNLIMITED)
-    try:
-        with nullcontext() if spilling is None else returned_memory():
-            yield
-    finally:
-        _current.reset(token)

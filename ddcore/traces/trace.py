@@ -11,15 +11,10 @@ from dataclasses import dataclass
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import merge, union
 from ddcore.traces.sorted_batch import SortedBatch, Spans
-
-_LONG = 16  # rows of a key
-_FEW = 1 << 9  # rows of batches that are merged whatever their sizes
-_MANY = 1 << 12  # rows of an original that is kept by itself
-_ENOUGH = 1 << 14  # rows of originals with fewer that become one together
 
 
 @dataclass(slots=True)
@@ -62,7 +57,8 @@ class Trace:
     ``apart``: readers tell the newest batch from those before it, which is then not merged yet.
     """
 
-    def __init__(self, stored: Sequence[SortedBatch] = (), *, apart: bool = True) -> None:
+    def __init__(self, stored: Sequence[SortedBatch] = (), budget: Budget = ALONE, *, apart: bool = True) -> None:
+        self._budget = budget
         self.stored = list(stored)  # of earlier folds; those in files are never merged here
         self.apart = apart
         self._index: list[SortedBatch] = []
@@ -84,24 +80,25 @@ class Trace:
         self._keep(batch)
         if not self.apart:
             self._index.append(batch)
-        while len(self._index) > 1 and _are_alike(self._index[-2], self._index[-1]):
+        while len(self._index) > 1 and self._are_alike(self._index[-2], self._index[-1]):
             last, before = self._index.pop(), self._index.pop()
-            self._index.append(merge(before, last, frontier))
+            self._index.append(merge(before, last, frontier, self._budget))
             for original in (last, before):
                 if self._indexed.pop(id(original), None) is not None:
-                    self._merged.append(_compressed(original))
+                    self._merged.append(self._compressed(original))
         if self.apart:
             self._index.append(batch)
 
     def _keep(self, batch: SortedBatch) -> None:
         """Add an original."""
-        if len(batch) >= _MANY:
+        if len(batch) >= self._budget.tuning.original_rows:
             self._indexed[id(batch)] = batch
             return
         self._recent.append(batch)
         self._recent_rows += len(batch)
-        if self._recent_rows >= _ENOUGH:
-            self._merged.append(_compressed(union([each.columns() for each in self._recent], batch.width)))
+        if self._recent_rows >= self._budget.tuning.recent_rows:
+            recent = union([each.columns() for each in self._recent], batch.width, self._budget)
+            self._merged.append(self._compressed(recent))
             self._recent, self._recent_rows = [], 0
 
     def settle(self) -> SortedBatch | None:
@@ -114,14 +111,15 @@ class Trace:
         if len(whole) == 1 and not self._merged:
             gained = whole[0]
         else:
-            gained = union([*self._merged, *(batch.columns() for batch in whole)], self._index[0].width)
+            pieces = [*self._merged, *(batch.columns() for batch in whole)]
+            gained = union(pieces, self._index[0].width, self._budget)
         self._index, self._merged, self._recent, self._recent_rows = [], [], [], 0
         self._indexed.clear()
         if len(gained) == 0:
             return None
         stored, merged = self.stored, gained
-        while stored and not stored[-1].is_stored and _are_alike(stored[-1], merged):
-            merged = merge(stored.pop(), merged)
+        while stored and not stored[-1].is_stored and self._are_alike(stored[-1], merged):
+            merged = merge(stored.pop(), merged, None, self._budget)
         stored.append(merged)
         return gained
 
@@ -134,16 +132,14 @@ class Trace:
         """All batches but ``newest``, for readers that tell it ``apart``."""
         return [batch for batch in self.batches if batch is not newest]
 
+    def _are_alike(self, older: SortedBatch, newer: SortedBatch) -> bool:
+        """Whether two batches are merged: of similar sizes, or both of so few rows that one search costs more."""
+        return 2 * len(newer) >= len(older) or len(older) + len(newer) <= self._budget.tuning.merged_rows
 
-def _are_alike(older: SortedBatch, newer: SortedBatch) -> bool:
-    """Whether two batches are merged: of similar sizes, or both of so few rows that one search costs more than that."""
-    return 2 * len(newer) >= len(older) or len(older) + len(newer) <= _FEW
-
-
-def _compressed(batch: SortedBatch) -> Columns:
-    """The columns of a batch in few bytes; those of many rows, where memory is limited, are in a file already."""
-    columns = batch.columns()
-    return columns if len(batch) > spilling.current().rows else columns.compress()
+    def _compressed(self, batch: SortedBatch) -> Columns:
+        """The columns of a batch in few bytes; those of many rows, where memory is limited, are in a file already."""
+        columns = batch.columns()
+        return columns if len(batch) > self._budget.memory.rows else columns.compress(self._budget)
 
 
 def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
@@ -162,17 +158,19 @@ def chosen(offsets: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def gather(
-    batches: Sequence[SortedBatch], keys: Keys, values: int, depth: int, frontier: np.ndarray | None = None
-) -> Rows:
+    batches: Sequence[SortedBatch], keys: Keys, values: int, depth: int, frontier: np.ndarray | None = None,
+    *, budget: Budget = ALONE,
+) -> Rows:  # fmt: skip
     """All rows of the keys in all batches: ``values`` words and ``depth`` time coordinates each.
 
     A batch with fewer coordinates (an arrangement of an outer scope) reads as if at round 0. With a ``frontier``
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    found = [some for batch in batches if (some := batch.find(keys.codes, keys.words)) is not None]
+    found = [some for batch in batches if (some := batch.find(keys.codes, keys.words, budget)) is not None]
+    long = budget.tuning.long_history
     counts = _counts(found, keys)
-    if frontier is not None and not _has_long_histories(counts):
+    if frontier is not None and not _has_long_histories(counts, long):
         frontier = None
     if frontier is not None and frontier.shape[1] == 1:
         found, whole = _collapsed(found, frontier[:, 0])
@@ -183,7 +181,7 @@ def gather(
     for batch, spans in found:
         batch.scatter(at, columns, values, keys.words, spans)
     rows = Rows(offsets, columns[:values], columns[values:-1], columns[-1])
-    if frontier is None or len(found) < 2 or not _has_long_histories(counts):
+    if frontier is None or len(found) < 2 or not _has_long_histories(counts, long):
         return rows
     return Rows(*kernels.look_up.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
 
@@ -207,8 +205,8 @@ def _collapsed(
     return some, all(each is not None for each in collapsed)
 
 
-def _has_long_histories(counts: np.ndarray) -> bool:
+def _has_long_histories(counts: np.ndarray, long: int) -> bool:
     """Whether adding rows up pays: a quarter of all rows belongs to keys with many. Of few rows hardly any meet."""
-    if len(counts) == 0 or counts.max() < _LONG:
+    if len(counts) == 0 or counts.max() < long:
         return False
-    return 4 * int(counts[counts >= _LONG].sum()) > int(counts.sum())
+    return 4 * int(counts[counts >= long].sum()) > int(counts.sum())

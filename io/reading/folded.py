@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.lazy import polars as pl
 from ddcore.base.schema import Schema
 from ddcore.io.delta.column_types import row_type
 from ddcore.io.delta.open_tables import reading
@@ -23,8 +24,6 @@ from ddcore.io.reading.published import check_output, finished_run
 from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ddcore.io.delta.table_files import TableState
     from ddcore.io.project.project import Project
     from ddcore.io.reading.sorted_rows import SortedRows
@@ -118,8 +117,6 @@ class FoldedLog:
         The updates between ``start`` and ``end`` are those that count at one of them only. Those that count at
         ``start`` are taken back.
         """
-        import polars as pl
-
         dims, weight = list(self.log.dims), self.log.counts_at(end)
         window = Window(nothing_closed(dims), up_to(end if start is None else greatest([start, end])))
         if start is not None:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
+from ddcore.base.lazy import polars as pl
 from ddcore.text.cells import cell, count
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ddcore.io.reading.sorted_rows import SortedRows
 
 __all__ = ["Change", "cells_of", "changes_of", "first_changes", "number_of_changes", "paired", "sign"]
@@ -64,8 +63,6 @@ def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows:
     Lay the deletes of a key one after another, each as long as its count, and the inserts beside them: a change ends
     where a row of either ends.
     """
-    import polars as pl
-
     if not keys:
         return rows
     number = 0

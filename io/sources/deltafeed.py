@@ -78,7 +78,8 @@ class DeltaFeed(DeltaTable):
         """Batches of delta-rs. DataError for commits that it does not support."""
         own = (CHANGE, COMMIT, TIME, DIFF)
         if self.first is None:
-            for batch in super().batches([name for name in columns if name not in own] or self._any_column()):
+            wanted = [name for name in columns if name not in own] or [super().fields()[0][0]]
+            for batch in super().batches(wanted):
                 rows = len(batch)
                 yield self._selected(
                     batch, pa.repeat(pa.scalar("insert"), rows), pa.repeat(pa.scalar(self.version), rows), columns
@@ -113,9 +114,6 @@ class DeltaFeed(DeltaTable):
         diff = F.when(F.col(CHANGE).isin("insert", "update_postimage"), 1).otherwise(-1).cast("long")
         time = F.timestamp_millis(F.element_at(F.lit(np.array(self.times, np.int64)), number))
         return frame.withColumns({DIFF: diff, TIME: time})
-
-    def _any_column(self) -> list[str]:
-        return [super().fields()[0][0]]
 
     def _selected(
         self, batch: pa.RecordBatch, changes: pa.Array, commits: pa.Array, columns: Sequence[str]

@@ -128,7 +128,6 @@ class DeltaTable(Source):
         return int(sum(values(table.get_add_actions().column("size_bytes"))))
 
     def _table(self) -> deltalake.DeltaTable:
-
         return opened_table(self.path, self.version)
 
 
@@ -138,7 +137,6 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
     DataError for a log that cannot be read, and for a version that is not there or no longer; StorageError where an
     object store denies access.
     """
-
     try:
         table = opened_table(path, version)
         version, files = table.version(), values(table.get_add_actions().column("path"))
@@ -181,7 +179,6 @@ def _versions(path: str) -> list[int]:
 
 
 def _newest(path: str) -> int | None:
-
     try:
         return opened_table(path).version()
     except Exception:  # whatever makes it unreadable

@@ -95,7 +95,6 @@ class Events:
         ``PLACE`` ascends from source to source and from row to row; all rows of a source without an order, whose
         ``first_row`` is None, are at one place.
         """
-
         rows = rows_of(frame, layout, self.rules, first_row)
         return self.placed(
             rows, self._operations(frame, rows, layout.where, first_row), layout.where, number, first_row

@@ -90,7 +90,8 @@ def _check(sources: Sequence[Source]) -> None:
 
 def _matches(place: str) -> list[tuple[str, list[Source]]]:
     """What a place names: a file, a folder or a table with its sources, or each match of a pattern with its."""
-    if not _GLOB & set(place) or _is_there(_place(place)):
+    at = _place(place)
+    if not _GLOB & set(place) or (os.path.exists(at) if isinstance(at, Path) else store.exists(at)):
         return [(place, _sources_at(place))]
     found = matching(place) if _is_remote(place) else _matching_paths(_local_path(place))
     matches = [(str(each), _sources_at(str(each))) for each in found if _kind_by_suffix(each) or store.is_folder(each)]
@@ -100,10 +101,6 @@ def _matches(place: str) -> list[tuple[str, list[Source]]]:
             "quote the pattern, and list what it matches with: ls; of a URL check the bucket and the folder",
         )
     return matches
-
-
-def _is_there(place: Place) -> bool:
-    return os.path.exists(place) if isinstance(place, Path) else store.exists(place)
 
 
 def _is_remote(place: str) -> bool:

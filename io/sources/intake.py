@@ -208,7 +208,7 @@ class Intake:
         for name in layout.tallies:
             part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
         # Rows without a time of their own are the same rows at whatever version they come in.
-        has_times = self._has_times(layout)
+        has_times = self.rules.fallback is None or not {*layout.source_columns, *layout.folders}.isdisjoint(self.dims)
         own = updates if has_times else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
         hashes = row_hashes(own, self.dims, self.key)
         if not has_times:
@@ -231,11 +231,6 @@ class Intake:
             begun = rows.head(max(0, self.grown[where] + 1 - first_row))
             digest = sum(digests(begun, self.dims, hashes[:, : len(begun)]).values(), Digest())
             part.beginnings[where] = part.beginnings.get(where, Digest()) + digest
-
-    def _has_times(self, layout: Layout) -> bool:
-        """Whether the rows of a source have times, also those of an option, or else the next version."""
-        own = {*layout.source_columns, *layout.folders}
-        return self.rules.fallback is None or not own.isdisjoint(self.dims)
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
         if self.upper is None:

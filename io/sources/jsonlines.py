@@ -68,7 +68,7 @@ class JsonLines(Source):
             table = self._parse_block(block, first_line_number, tree)
             for name in columns:
                 if name not in tree:  # any column, for the number of rows
-                    table = table.append_column(name, _nulls(table.num_rows))
+                    table = table.append_column(name, pa.nulls(table.num_rows))
             yield table.select(list(columns))
 
     def first_objects(self, most: int) -> list[Object]:
@@ -283,10 +283,6 @@ def _arrow(node: Type | Tree) -> pa.DataType:
     if node.fields:
         return pa.struct([(name, _arrow(inner)) for name, inner in node.fields])
     return pa.string() if node.name in TEXTS else node.arrow
-
-
-def _nulls(rows: int) -> pa.Array:
-    return pa.nulls(rows)
 
 
 def _parse(block: bytes, schema: pa.Schema) -> pa.Table:

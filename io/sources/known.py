@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import polars as pl
 
@@ -22,9 +22,10 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.times import Time
+from ddcore.io.sources.source import Located
 
 __all__ = [
-    "AlreadyIngested", "IngestHistory", "Located", "Part", "Rows", "SourceIdentity", "digest_key", "find_earlier",
+    "AlreadyIngested", "IngestHistory", "Part", "Rows", "SourceIdentity", "digest_key", "find_earlier",
     "identity", "names_at", "stored", "without",
 ]  # fmt: skip
 
@@ -89,15 +90,6 @@ def without(updates: pl.DataFrame, part: Part, dims: Sequence[str], first_row: i
 
 
 # --- names and digests in the ledger ----------------------------------------------------------------------------------
-
-
-class Located(Protocol):
-    """Something at a place: its absolute path, as the user named it and with all symbolic links resolved."""
-
-    @property
-    def path(self) -> str: ...  # noqa: D102
-    @property
-    def real(self) -> str: ...  # noqa: D102
 
 
 def identity(source: Located, root: Path) -> str:

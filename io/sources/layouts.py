@@ -107,7 +107,8 @@ def fit(
     read: dict[str, pl.DataType] = {}
     for name in rules.columns:
         source_name = rules.rename.get(name, name)
-        by_option, actual = _is_given_by_option(name, rules), type_at(types, source_name)
+        by_option = rules.time is not None if name in rules.dims else name == DIFF and rules.diff is not None
+        actual = type_at(types, source_name)
         if actual is not None and not by_option:
             source_columns[name] = source_name
             read[source_name] = actual
@@ -145,10 +146,6 @@ def check_complete(layout: Layout) -> None:
             f"{layout.where}: the column {name!r} is missing, which was added to the input after its first ingest",
             f"add it at the source, with nulls where it has no value; or say: --column {name}=COLUMN",
         )
-
-
-def _is_given_by_option(name: str, rules: Rules) -> bool:
-    return (name in rules.dims and rules.time is not None) or (name == DIFF and rules.diff is not None)
 
 
 def _flag(name: str) -> str:

@@ -30,7 +30,7 @@ def without_pairs(
     if name is None:
         return one, other
     if len(one) == len(other) and one[name].equals(other[name]):  # most snapshots: rows changed, none came or went
-        differs = pl.any_horizontal(_unequal(one, other, columns))
+        differs = pl.any_horizontal(one[column].ne_missing(other[column]) for column in columns)
         return one.filter(differs), other.filter(differs)
     mine, theirs = (frame[name].to_physical().to_numpy() for frame in (one, other))
     left, right = _aligned(mine, theirs)
@@ -38,11 +38,6 @@ def without_pairs(
     for column in columns:
         equal &= _taken(one[column], left).eq_missing(_taken(other[column], right)).to_numpy()
     return _without(one, left[equal]), _without(other, right[equal])
-
-
-def _unequal(one: pl.DataFrame, other: pl.DataFrame, columns: Sequence[str]) -> list[pl.Series]:
-    """For each column whether the values in the same place are different: nulls are equal."""
-    return [one[name].ne_missing(other[name]) for name in columns]
 
 
 def _aligned(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

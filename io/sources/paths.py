@@ -11,7 +11,7 @@ import polars as pl
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["fields_below", "named_again", "picked", "roots", "spark_columns", "steps", "type_at"]
+__all__ = ["fields_below", "named_again", "picked", "quoted", "roots", "spark_columns", "steps", "type_at"]
 
 Types = Mapping[str, "pl.DataType"]
 Steps = tuple[str, ...]
@@ -66,7 +66,7 @@ def spark_columns(frame: DataFrame, paths: Iterable[str]) -> list[Column]:
         return kind.names if isinstance(kind, StructType) else []
 
     found = [_steps(path, names) or (path,) for path in paths]
-    return [F.col(".".join(map(_quoted, each))).alias(str(number)) for number, each in enumerate(found)]
+    return [F.col(".".join(map(quoted, each))).alias(str(number)) for number, each in enumerate(found)]
 
 
 def named_again(frame: pl.DataFrame, paths: Iterable[str]) -> pl.DataFrame:
@@ -103,5 +103,6 @@ def _field(types: Types, path: str) -> pl.Expr:
     return reduce(lambda value, name: value.struct.field(name), fields, pl.col(root)).alias(path)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in an expression of Spark."""
     return "`" + name.replace("`", "``") + "`"

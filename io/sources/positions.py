@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.times import Time
-from ddcore.io.sources.known import Located, identity, names_at
+from ddcore.io.sources.known import identity, names_at
+from ddcore.io.sources.source import Located
 
-__all__ = ["Position", "Stamped", "last_positions", "position"]
+__all__ = ["Position", "last_positions", "position"]
 
 
 class Position(NamedTuple):
@@ -28,17 +29,7 @@ class Position(NamedTuple):
     last: Time
 
 
-class Stamped(Located, Protocol):
-    """A source that can be compared with its position: see :class:`ddcore.io.sources.source.Source`."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    def stamp(self) -> str: ...  # noqa: D102
-    def fingerprint(self) -> str: ...  # noqa: D102
-    def is_at(self, position: str) -> bool: ...  # noqa: D102
-
-
-def position(source: Stamped) -> str:
+def position(source: Located) -> str:
     """The position of a source for the ledger. Reads all bytes of a file."""
     return f"{source.stamp()}/{source.fingerprint()}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -83,11 +83,8 @@ def _fits(steps: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not steps
     if pattern[0] == "**":
-        return any(_fits(steps[skipped:], pattern[1:]) for skipped in range(len(steps) + 1) if _plain(steps[:skipped]))
+        hidden = next((place for place, step in enumerate(steps) if step[0] in "._"), len(steps))
+        return any(_fits(steps[skipped:], pattern[1:]) for skipped in range(hidden + 1))
     if not steps or (steps[0][0] in "._" and pattern[0] != steps[0]):
         return False
     return fnmatchcase(steps[0], pattern[0]) and _fits(steps[1:], pattern[1:])
-
-
-def _plain(steps: Iterable[str]) -> bool:
-    return all(step[0] not in "._" for step in steps)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -22,11 +22,10 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 from ddcore.io.sources.layouts import Layout, Rules
-from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.row_checks import rows_of
-from ddcore.io.sources.source import Batches, Source, is_at
+from ddcore.io.sources.source import Batches, Located, Source
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
-from ddcore.io.storage.address import is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,17 +41,10 @@ How = tuple[Layout, Time, Time | None]
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """One snapshot: a file, a table at one version, or all files of a folder. ``path`` is its place."""
+class Snapshot(Located):
+    """One snapshot: a file, a table at one version, or all files of a folder."""
 
-    name: str
-    path: str
     parts: tuple[Source, ...]
-
-    @property
-    def real(self) -> str:
-        """The path with all symbolic links resolved."""
-        return self.path if is_url(self.path) else os.path.realpath(self.path)
 
     def stamp(self) -> str:
         """The stamps of all parts, as one."""
@@ -68,9 +60,7 @@ class Snapshot:
 
     def is_at(self, position: str) -> bool:
         """Whether all parts are as at this position."""
-        if len(self.parts) == 1:
-            return self.parts[0].is_at(position)
-        return is_at(self, position)
+        return self.parts[0].is_at(position) if len(self.parts) == 1 else super().is_at(position)
 
     def _over_parts(self, text: Callable[[Source], str]) -> str:
         if len(self.parts) == 1:
@@ -115,7 +105,7 @@ class Series(Source):
 
         O(rows of all snapshots and of the log).
         """
-        before = list(self._held())
+        before = [frame for file in self._files() for frame in self._held_of(file)]
         window: list[tuple[Time, pl.DataFrame]] = []
         row, many = 1, 0
         for place, (time, parts) in enumerate(self.snapshots):
@@ -155,19 +145,20 @@ class Series(Source):
 
         from ddcore.io.sources.spark import ERROR
 
+        there = replace(self, log=replace(self.log, writer=None))  # as tasks have it
         schema = pa.schema(self.fields())
-        frames = [in_tasks(session, self._files(), self._held_of, schema)] if self._files() else []
+        frames = [in_tasks(session, self._files(), there._held_of, schema)] if self._files() else []
         for source, how in self._work():
             if source.by_spark:
                 whole = source.spark_frame(session)
                 columns = whole.select(*spark_columns(whole, how[0].read))
-                frames.append(through(columns, partial(self._changed, how), schema, source.name))
+                frames.append(through(columns, partial(there._changed, how), schema, source.name))
         if work := shares(self._work(), cores(session)):
-            frames.append(in_tasks(session, work, self._updates_of, schema))
+            frames.append(in_tasks(session, work, there._updates_of, schema))
         union = frames[0]
         for frame in frames[1:]:
             union = union.unionByName(frame)
-        keys = [F.col(_quoted(name)) for name in (*self.rules.schema, *self.rules.dims, ERROR)]
+        keys = [F.col(quoted(name)) for name in (*self.rules.schema, *self.rules.dims, ERROR)]
         sums = union.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF))
         return sums.where((F.col(DIFF) != 0) | F.col(ERROR).isNotNull())
 
@@ -180,10 +171,6 @@ class Series(Source):
             for file in (self.log.files(self.state) if self.state is not None else [])
             if all(file.lower.get(dim, 0) <= last for dim, last in zip(self.rules.dims, self.until, strict=True))
         ]
-
-    def _held(self) -> Frames:
-        for file in self._files():
-            yield from self._held_of(file)
 
     def _held_of(self, file: LiveFile) -> Frames:
         """What one file of the log holds, as updates that take it away at the first snapshot."""
@@ -243,7 +230,3 @@ def _at(rows: pl.DataFrame, diff: int | pl.Expr, dims: Sequence[str], time: Time
     times = [pl.lit(coordinate, pl.Int64).alias(dim) for dim, coordinate in zip(dims, time, strict=True)]
     diffs = (pl.lit(diff, pl.Int64) if isinstance(diff, int) else diff).alias(DIFF)
     return rows.select(pl.exclude(*dims, DIFF), *times, diffs)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

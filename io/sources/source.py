@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.base.schema import Type
-    from ddcore.io.sources.positions import Stamped
 
-__all__ = ["Batches", "Source", "date_of", "first_line", "is_at"]
+__all__ = ["Batches", "Located", "Source", "date_of", "first_line"]
 
 Batches = Iterator["pa.RecordBatch | pa.Table"]
 
@@ -36,11 +35,40 @@ _WRITE_AGAIN = "write it again at its origin, or leave it out"
 
 
 @dataclass(frozen=True)
-class Source(ABC):
+class Located(ABC):
+    """Something at a place: ``name`` is its name in messages; ``path`` is absolute and without ``..``."""
+
+    name: str
+    path: str
+
+    @property
+    def real(self) -> str:
+        """The path with all symbolic links resolved: the same for every spelling of this path."""
+        return self.path if is_url(self.path) else os.path.realpath(self.path)
+
+    @abstractmethod
+    def stamp(self) -> str:
+        """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short text that only equal contents share. Reads all bytes of a file."""
+
+    def is_at(self, position: str) -> bool:
+        """Whether all of its content was taken in at a position, which is a stamp, ``/`` and a fingerprint.
+
+        Reads a file only if its stamp differs.
+        """
+        stamp, _, fingerprint = position.partition("/")
+        return bool(position) and (self.stamp() == stamp or self.fingerprint() == fingerprint)
+
+
+@dataclass(frozen=True)
+class Source(Located):
     """One thing that is read by itself: a file, or a table as of one version.
 
-    ``name`` is its name in messages; ``path`` is absolute and without ``..``. ``folders`` holds the columns, as text,
-    from folder names of the form ``name=value``. ``member``: the file was found in a folder that the user named.
+    ``folders`` holds the columns, as text, from folder names of the form ``name=value``. ``member``: the file was found
+    in a folder that the user named.
     """
 
     kind: ClassVar[str]  # in messages: "CSV file"
@@ -50,8 +78,6 @@ class Source(ABC):
     is_table: ClassVar[bool] = False  # whether it is no file, and its rows have no order
     own: ClassVar[tuple[str, ...]] = ()  # columns that say something about its rows: nobody misses them in an input
 
-    name: str
-    path: str
     folders: tuple[tuple[str, str | None], ...] = ()
     member: bool = False
 
@@ -64,11 +90,6 @@ class Source(ABC):
     def by_spark(self) -> bool:
         """Whether Spark reads it itself, by :meth:`spark_frame`, where the engine is Spark."""
         return False
-
-    @property
-    def real(self) -> str:
-        """The path with all symbolic links resolved: the same for every spelling of this path."""
-        return self.path if is_url(self.path) else os.path.realpath(self.path)
 
     @property
     def file(self) -> str:
@@ -136,13 +157,6 @@ class Source(ABC):
         """A short text that only equal contents share. Reads all bytes of a file."""
         with open(self.file, "rb") as file:
             return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
-
-    def is_at(self, position: str) -> bool:
-        """Whether all of its content was taken in at a position, which is a stamp, ``/`` and a fingerprint.
-
-        Reads a file only if its stamp differs.
-        """
-        return is_at(self, position)
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The rows as a frame of Spark, where ``by_spark``."""
@@ -227,12 +241,6 @@ def date_of(seconds: float) -> datetime | None:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def is_at(source: Stamped, position: str) -> bool:
-    """Whether a source has the stamp or the fingerprint of a position."""
-    stamp, _, fingerprint = position.partition("/")
-    return bool(position) and (source.stamp() == stamp or source.fingerprint() == fingerprint)
 
 
 def first_line(error: BaseException) -> str:

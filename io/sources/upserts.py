@@ -10,7 +10,7 @@ Events without a key are updates by themselves: a row inserted or a row retracte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
 from ddcore.io.sources.layouts import Layout
-from ddcore.io.sources.paths import named_again, spark_columns
+from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.text.wording import shown_value
@@ -100,24 +100,25 @@ class EventLog(Source):
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The updates: all that concerns a key goes to one task."""
+        there = replace(self, log=replace(self.log, writer=None))  # as tasks have it
         schema, given = pa.schema(self.fields()), self._schema()
         frames = []
         for source, (layout, number) in self._work():
             if source.by_spark:
                 names, whole = self.events.columns(source, layout), source.spark_frame(session)
                 columns = whole.select(*spark_columns(whole, names))
-                frames.append(through(columns, partial(self._read, names, layout, number), given, source.name))
+                frames.append(through(columns, partial(there._read, names, layout, number), given, source.name))
         if work := shares(self._work(), cores(session)):
-            frames.append(in_tasks(session, work, self._events_of, given))
+            frames.append(in_tasks(session, work, there._events_of, given))
         if self.events.key and self._files():
-            frames.append(in_tasks(session, [[file] for file in self._files()], self._held_in, given))
+            frames.append(in_tasks(session, [[file] for file in self._files()], there._held_in, given))
         union = frames[0]
         for frame in frames[1:]:
             union = union.unionByName(frame)
         if self.events.key:
-            keyed = union.repartition(*map(_quoted, self.events.key))
-            return through(keyed, self._merged, schema, self.name)
-        return through(union.select(*map(_quoted, [*given.names, ERROR])), self._alone, schema, self.name)
+            keyed = union.repartition(*map(quoted, self.events.key))
+            return through(keyed, there._merged, schema, self.name)
+        return through(union.select(*map(quoted, [*given.names, ERROR])), there._alone, schema, self.name)
 
     # --- what tasks and this process read ---
 
@@ -363,7 +364,3 @@ def _points(held: pl.DataFrame) -> pl.DataFrame:
     """The values of keys where they change: ``_PRESENT``, and the row; where there is none any more, the last one."""
     points = held.sort(_KEY, _AT, DIFF).unique([_KEY, _AT], keep="last", maintain_order=True)
     return points.with_columns((pl.col(DIFF) > 0).alias(_PRESENT)).drop(DIFF)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

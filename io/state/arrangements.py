@@ -15,6 +15,7 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.encoding import NULL, encode
 from ddcore.io.delta import commits, new_files, tables
 from ddcore.io.delta.new_files import Unsynced
@@ -27,7 +28,7 @@ from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_reader import RunFile, load_texts
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import REFRESH, reporting
-from ddcore.traces import spilling
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans
@@ -47,10 +48,6 @@ __all__ = [
 
 MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
-SMALL = 1024  # a file of at most so many rows is read whole
-_FILES = 4  # small files that a run of few rows takes up into its own
-_NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and found in memory from then on
-_READ = 1 << 18  # rows that are read at once where memory is limited
 
 _NARROW = 1 << 31
 _INT64 = Type("int64")
@@ -66,18 +63,19 @@ def is_exact(file: Place) -> bool:
 
 
 def write_run(
-    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *, unsynced: Unsynced | None = None
-) -> AddedFile:
+    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *,
+    unsynced: Unsynced | None = None, budget: Budget = ALONE,
+) -> AddedFile:  # fmt: skip
     """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
     ``part`` is different for each writer of a run. Runs in tasks, on any machine. Where memory is limited, some rows
     are widened at once.
     """
-    size = spilling.current().rows
+    size = budget.memory.rows
     pieces = (batch.part(start, min(start + size, len(batch))) for start in range(0, len(batch), size))
     return write_pieces(
         folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout),
-        unsynced=unsynced,
+        unsynced=unsynced, group=budget.tuning.run_group_rows,
     )  # fmt: skip
 
 
@@ -94,7 +92,7 @@ def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
 
 def _is_narrow(columns: Columns, number: int) -> bool:
     """Whether the values of a column that are not null fit into 32 bits."""
-    least, most = columns.least(number), columns.most(number)
+    least, most = columns.limits(number)
     if least == NULL and most < _NARROW:
         column = columns.column(number)
         least = int(column.min(where=column != NULL, initial=most))
@@ -103,15 +101,15 @@ def _is_narrow(columns: Columns, number: int) -> bool:
 
 def write_pieces(
     folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *,
-    narrow: Collection[str], unsynced: Unsynced | None = None,
+    narrow: Collection[str], unsynced: Unsynced | None = None, group: int = DEFAULT.run_group_rows,
 ) -> AddedFile:  # fmt: skip
     """Write a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
-    all fit into 32 bits.
+    all fit into 32 bits. ``group``: rows of a row group.
     """
     written: list[run_writer.Written] = []
 
     def write(path: Path, synced: bool) -> tuple[int, str]:
-        written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
+        written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced, group=group))
         return written[-1].size, written[-1].digest
 
     path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)}, unsynced)
@@ -140,7 +138,9 @@ def commit(
     return commits.commit(writer, folder, files, run, base=base, overwrite=overwrite)
 
 
-def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
+def open_runs(
+    folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None), budget: Budget = ALONE
+) -> list[SortedBatch]:
     """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
 
     Many runs of few rows leave many small files. These are read whole, into one run in memory; and so are files that
@@ -148,31 +148,39 @@ def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Sp
     """
     overlapping = [file for file in files if _overlaps(file, span)]
     foreign = [file for file in overlapping if not has_digests(folder / file.path)]
-    small = [file for file in overlapping if file.rows <= SMALL and file not in foreign]
+    small = [file for file in overlapping if file.rows <= budget.tuning.small_file_rows and file not in foreign]
     if len(small) == 1 and not foreign:
         small = []
     runs: list[SortedBatch] = [
-        FileBatch(folder / file.path, layout, span) for file in overlapping if file not in foreign and file not in small
+        FileBatch(folder / file.path, layout, span, budget)
+        for file in overlapping
+        if file not in foreign and file not in small
     ]
-    whole = [FileBatch(folder / file.path, layout, span) for file in small]
+    whole = [FileBatch(folder / file.path, layout, span, budget) for file in small]
     if foreign or whole:
-        runs.append(_in_memory(whole, [_read_foreign(folder, foreign, layout, span)] if foreign else [], layout))
+        runs.append(
+            _in_memory(whole, [_read_foreign(folder, foreign, layout, span)] if foreign else [], layout, budget)
+        )
     return [run for run in runs if len(run)]
 
 
-def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch) -> list[LiveFile]:
+def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch, tuning: Tuning = DEFAULT) -> list[LiveFile]:
     """The small files of a table that a run of few rows is written together with, so that they are merged before they
     are many; none while they are few. Only those that have every update at its own time.
     """
-    small = [file for file in files if file.rows <= SMALL] if len(run) <= SMALL else []
-    if len(small) >= _FILES:
+    most, many = tuning.small_file_rows, tuning.small_files
+    small = [file for file in files if file.rows <= most] if len(run) <= most else []
+    if len(small) >= many:
         small = [file for file in small if is_exact(folder / file.path)]
-    return small if len(small) >= _FILES else []
+    return small if len(small) >= many else []
 
 
-def merged_with(folder: Place, files: Sequence[LiveFile], run: SortedBatch, layout: Layout) -> SortedBatch:
+def merged_with(
+    folder: Place, files: Sequence[LiveFile], run: SortedBatch, layout: Layout, budget: Budget = ALONE
+) -> SortedBatch:
     """A run and the rows of some small files, with their own times."""
-    return _in_memory([FileBatch(folder / file.path, layout) for file in files], [run.columns().table()], layout)
+    whole = [FileBatch(folder / file.path, layout, budget=budget) for file in files]
+    return _in_memory(whole, [run.columns().table()], layout, budget)
 
 
 def _overlaps(file: LiveFile, span: Span) -> bool:
@@ -181,12 +189,13 @@ def _overlaps(file: LiveFile, span: Span) -> bool:
     return (lo is None or greatest is None or greatest >= lo) and (hi is None or least is None or least < hi)
 
 
-def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout) -> SortedBatch:
+def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout: Layout, budget: Budget) -> SortedBatch:
     """Several small files, and columns of other rows, as one run in memory."""
     load_texts([file.file for file in small])
     columns = np.concatenate([*(file.read_columns() for file in small), *others], axis=1)
     words = len(layout.stored)
-    batch = arrange(columns[0], list(columns[1 : 1 + words]), list(columns[1 + words : -1]), columns[-1])
+    values, times = list(columns[1 : 1 + words]), list(columns[1 + words : -1])
+    batch = arrange(columns[0], values, times, columns[-1], budget=budget)
     reads = [file.take_reads() for file in small]
     return _Gathered(batch, sum(rows for rows, _ in reads), sum(size for _, size in reads))
 
@@ -228,11 +237,13 @@ class FileBatch(SortedBatch):
     """
 
     __slots__ = (
-        "_bytes_taken", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole", "file", "path",
+        "_budget", "_bytes_taken", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole", "file",
+        "path",
     )  # fmt: skip
     is_stored = True
 
-    def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
+    def __init__(self, path: Place, layout: Layout, span: Span = (None, None), budget: Budget = ALONE) -> None:
+        self._budget = budget
         self.path, self._layout, self._lock = path, layout, RLock()
         self.file = RunFile(path, layout, REFRESH)
         self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
@@ -273,12 +284,13 @@ class FileBatch(SortedBatch):
 
     def _read_all(self) -> np.ndarray:
         """The columns of all rows; in a file, where they are many and memory is limited."""
-        memory, stop = spilling.current(), self._first + self._rows
+        memory, stop = self._budget.memory, self._first + self._rows
         if not memory.is_limited:
             return self.file.columns(slice(self._first, stop))
         table = memory.table(self.width + len(self._layout.times) + 2, self._rows)
-        for start in range(self._first, stop, _READ):
-            some = self.file.columns(slice(start, min(start + _READ, stop)))
+        size = self._budget.tuning.read_rows
+        for start in range(self._first, stop, size):
+            some = self.file.columns(slice(start, min(start + size, stop)))
             for line, values in enumerate(some):
                 table.write(line, start - self._first, values)
         return table.first(self._rows)
@@ -293,12 +305,12 @@ class FileBatch(SortedBatch):
         """The bytes of the rows that are in memory."""
         return 0 if self._whole is None else self._whole.memory()
 
-    def locate(self, probes: np.ndarray) -> Spans:
+    def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code. Reads pages of codes."""
-        if self._whole is None and len(probes) < _NEARLY_ALL * self._rows:
+        if self._whole is None and len(probes) < self._budget.tuning.whole_share * self._rows:
             lo, hi = self.file.locate(probes)
             return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
-        return self.widen().locate(probes)
+        return self.widen().locate(probes, budget)
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
         """The updates in the spans, decoded, and their spans there; all rows, once many were looked up."""
@@ -306,7 +318,7 @@ class FileBatch(SortedBatch):
         if whole is None:
             with self._lock:
                 self._looked_up += rows
-                if self._looked_up > _NEARLY_ALL * self._rows:
+                if self._looked_up > self._budget.tuning.whole_share * self._rows:
                     whole = self.widen()
         if whole is not None:
             return whole, lo, hi
@@ -314,10 +326,10 @@ class FileBatch(SortedBatch):
         starts = stops - (hi - lo)
         return self.take(np.arange(rows) + np.repeat(lo - starts, hi - lo)), starts, stops
 
-    def index(self) -> None:
+    def index(self, budget: Budget = ALONE) -> None:
         """Only of rows in memory: others are found by the index of the file."""
         if self._whole is not None:
-            self._whole.index()
+            self._whole.index(budget)
 
     def take(self, rows: np.ndarray) -> ColumnBatch:
         """The updates at these positions, which may come in any order: int64[m]."""

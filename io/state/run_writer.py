@@ -18,6 +18,7 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
+from ddcore.base.tuning import DEFAULT
 from ddcore.data.encoding import NULL, decode, floats_of, pool_of
 from ddcore.io.delta import new_files
 from ddcore.io.parquet import pages
@@ -29,9 +30,8 @@ from ddcore.io.storage import store
 from ddcore.kernels.blocks import copy_texts
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["GROUP", "PAGE", "PIECE", "TOP", "WORD", "Written", "write"]
+__all__ = ["PAGE", "PIECE", "TOP", "WORD", "Written", "write"]
 
-GROUP = 1 << 20  # the most rows of a row group
 PAGE = BLOCK // 8  # rows of which the first code is in the index
 TOP = 64  # pages of which the first code is in the footer
 WORD = 64  # rows of which one word says which are null
@@ -58,17 +58,18 @@ class _TooLong(Exception):
 
 
 def write(
-    batches: Iterable[SortedBatch], layout: Layout, path: Path, *, narrow: Collection[str] = (), synced: bool = True
-) -> Written:
+    batches: Iterable[SortedBatch], layout: Layout, path: Path, *, narrow: Collection[str] = (), synced: bool = True,
+    group: int = DEFAULT.run_group_rows, longest: int = _LONGEST,
+) -> Written:  # fmt: skip
     """Write a run, which comes in one or more batches, to a new file and sync it to the disk. ``synced``: False where
-    the caller syncs it. ``narrow``: columns of int64 whose values all fit into 32 bits. Memory: a few columns of a row
-    group. Equal batches give the same bytes.
+    the caller syncs it. ``narrow``: columns of int64 whose values all fit into 32 bits. ``group``: rows of a row
+    group; ``longest``: bytes of its texts. Memory: a few columns of a row group. Equal batches give the same bytes.
     """
     with path.open("wb") as file:
-        writer = _Writer(file, path, layout, narrow)
+        writer = _Writer(file, path, layout, narrow, longest)
         for batch in batches:
-            for start in range(0, len(batch), GROUP):
-                writer.add(batch.part(start, min(start + GROUP, len(batch))))
+            for start in range(0, len(batch), group):
+                writer.add(batch.part(start, min(start + group, len(batch))))
         written = writer.finish()
     if synced:
         store.sync(path)
@@ -78,7 +79,8 @@ def write(
 class _Writer:
     """A file that is being written, row group by row group."""
 
-    def __init__(self, file: BinaryIO, path: Path, layout: Layout, narrow: Collection[str]) -> None:
+    def __init__(self, file: BinaryIO, path: Path, layout: Layout, narrow: Collection[str], longest: int) -> None:
+        self._longest = longest
         self._columns = {name: pages.INT32 if name in narrow else kind for name, kind in layout.columns.items()}
         self._file, self._path, self._layout, self._out = file, path, layout, Output(file)
         self._groups: list[tuple[int, dict[tuple[str, ...], Chunk]]] = []
@@ -157,7 +159,7 @@ class _Writer:
 
     def _texts(self, present: np.ndarray, valid: np.ndarray | None, kind: Type) -> tuple[Chunk, dict[str, Any]]:
         ids, entries = _entries(present, kind)
-        payload, ends = _payload(decode(entries, kind))
+        payload, ends = _payload(decode(entries, kind), self._longest)
         chunk = pages.texts(self._out, _packed(ids, len(entries)), valid, payload, len(entries))
         return chunk, {"texts": chunk.values, "ends": self._put(ends), "ids": chunk.ids, "of": len(entries)}
 
@@ -267,14 +269,14 @@ def _entries(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray]:
     return firsts[words], entries
 
 
-def _payload(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:
+def _payload(values: pl.Series, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Texts or bytes as Parquet's dictionary has them, each after its length; and where each begins and the last ends.
 
     Raises _TooLong.
     """
     lengths = (values.str.len_bytes() if values.dtype == pl.String else values.bin.size()).cast(pl.Int64).to_numpy()
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 4)])
-    if ends[-1] > _LONGEST and len(values) > 1:
+    if ends[-1] > longest and len(values) > 1:
         raise _TooLong
     payload = np.empty(int(ends[-1]), np.uint8)
     heads = ends[:-1, None] + np.arange(4)

@@ -6,6 +6,7 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 
@@ -23,8 +24,8 @@ from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
-from ddcore.traces import spilling
 from ddcore.traces.batch import Batch, concatenate
+from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
@@ -33,7 +34,9 @@ __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "w
 Spans = Mapping[int, Span]
 
 
-def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiting: bool = True) -> Worker:
+def open_worker(
+    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, waiting: bool = True
+) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
     Rows are read when they are needed. Without ``waiting`` the worker starts without what earlier runs left: pending
@@ -42,18 +45,19 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiti
     """
     runs = {
         arrangement.index: _open(
-            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, arrangement.index)
+            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, arrangement.index), budget
         )
         for arrangement in plan.arrangements
         if not arrangement.transient
     }
     groups = stored.groups.copy() if waiting else stored.groups.all_grown()
-    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()), groups=groups)
+    left = waiting_of(plan, stored, spans, budget) if waiting else ()
+    return Worker(plan, runs, *left, budget=budget, groups=groups)
 
 
-def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding) -> Worker:
+def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding, budget: Budget = ALONE) -> Worker:
     """A worker over nothing, for the fold of a part of a plan over whole history."""
-    worker = Worker(plan, groups=stored.groups.copy())
+    worker = Worker(plan, budget=budget, groups=stored.groups.copy())
     worker.rebuild(part)
     worker.begin()
     return worker
@@ -63,12 +67,14 @@ def replay(worker: Worker, stored: Stored, part: Rebuilding, spans: Spans | None
     """Give a rebuild the whole history of the stored arrangements that it reads; with ``spans``, the codes in them."""
     for index in sorted(part.replayed):
         arrangement = worker.plan.arrangements[index]
-        for run in _load_all(stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, index)):
+        for run in _load_all(
+            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, index), worker.budget
+        ):
             worker.replay(arrangement, arrangement.batch_of(run))
 
 
 def waiting_of(
-    plan: Plan, stored: Stored, spans: Spans | None = None
+    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE
 ) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
     """The pending times of earlier runs by block index, and their held updates by arrangement index.
 
@@ -77,14 +83,14 @@ def waiting_of(
     pending: dict[int, SortedBatch] = {}
     held: dict[int, Batch] = {}
     for arrangement in plan.arrangements:
-        loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index))
+        loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index), budget)
         if loaded:
             held[arrangement.index] = concatenate([arrangement.keyed.batch_of(run) for run in loaded])
     for block in plan.blocks:
         if block.output is not None:
-            times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]))
+            times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]), budget)
             if times:
-                pending[block.index] = joined(times)
+                pending[block.index] = joined(times, budget)
     return pending, held
 
 
@@ -92,16 +98,16 @@ def _span(spans: Spans | None, arrangement: int) -> Span:
     return (spans or {}).get(arrangement, (None, None))
 
 
-def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
-    runs = _open(stored, table, layout, span)
+def _load_all(stored: Stored, table: str, layout: Layout, span: Span, budget: Budget) -> list[SortedBatch]:
+    runs = _open(stored, table, layout, span, budget)
     for run in runs:
         run.widen()
     return runs
 
 
-def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
+def _open(stored: Stored, table: str, layout: Layout, span: Span, budget: Budget) -> list[SortedBatch]:
     files = stored.files.get(table, ())
-    return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
+    return arrangements.open_runs(stored.warehouse.table(table), files, layout, span, budget) if files else []
 
 
 def write_result(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> FoldResult:
@@ -120,45 +126,30 @@ def _write_gains(
     state = worker.state
     gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
-    logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
+    files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
+    logs, part = part, name_of if worker.is_advanced else part
     for arrangement, run in worker.new_updates():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
-        gained.files |= _measured(
-            owner(arrangement), partial(_write_run, stored, place, run, part, unsynced, merged=merged)
-        )
+        gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part, merged))
     for index, run in state.pending.items():
         block = plan.blocks[index]
         place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
-        gained.files |= _measured(cost, partial(_write_run, stored, place, run, part, unsynced))
+        gained.files |= _measured(cost, partial(files.of_run, place, run, part))
     for index, batch in state.held.items():
         arrangement = plan.arrangements[index]
         run = state.keyed(arrangement, batch)
         state.require_int64(arrangement.keyed, run)
         place = held_table(arrangement)
-        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, unsynced))
+        gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part))
     for name in plan.outputs:
-        log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
+        log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims, tuning=worker.budget.tuning)
         stem = f"run-{stored.run:06d}-{logs}"
-        write = partial(_write_output, log, state.outputs[name], stem, gained.outputs, unsynced)
+        write = partial(files.of_output, log, state.outputs[name], stem, gained.outputs)
         gained.files |= _measured(worker.meter.profile.of(name), write)
         state.outputs[name] = []
     gained.profile = worker.meter.take(state.traces)
     return gained
-
-
-def _write_output(
-    log: ChangeLog, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]], unsynced: Unsynced
-) -> dict[str, list[AddedFile]]:
-    """Write the updates that an output gained, and add their counts to ``counted``."""
-    counts, files, name = [], list[AddedFile](), log.folder.name
-    for number, batches in enumerate(_portions(updates)):
-        frame = output_frame(batches, log.schema, log.dims)
-        counts.append(accumulate_counts(frame, log.dims))
-        if len(frame):
-            files.append(log.write(stem + (f"-{number}" if number else ""), frame, unsynced))
-    counted[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
-    return {f"outputs/{name}": files} if files else {}
 
 
 def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> dict[str, list[AddedFile]]:
@@ -172,29 +163,49 @@ def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> di
     return files
 
 
-def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
-    """All updates of an output; where memory is limited in portions, of which each becomes a file."""
-    rows = spilling.current().rows
-    if sum(map(len, batches)) <= rows:
-        yield batches
-        return
-    for batch in batches:
-        for start in range(0, len(batch), rows):
-            yield [batch.take(slice(start, start + rows))]
+@dataclass(frozen=True)
+class _Files:
+    """Writes files of a fold, which are synced together."""
 
+    stored: Stored
+    unsynced: Unsynced
+    budget: Budget
 
-def _write_run(
-    stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str, unsynced: Unsynced, *,
-    merged: dict[str, list[str]] | None = None,
-) -> dict[str, list[AddedFile]]:  # fmt: skip
-    """Write a run; with the small files that are taken up into it, which are noted in ``merged``."""
-    table, layout = place
-    folder = stored.warehouse.table(table)
-    small = [] if merged is None else arrangements.small_files(folder, stored.files.get(table, ()), run)
-    if merged is not None and small:
-        merged[table] = [file.path for file in small]
-        run = arrangements.merged_with(folder, small, run, layout)
-    return {table: [arrangements.write_run(folder, stored.run, part, run, layout, unsynced=unsynced)]}
+    def of_run(
+        self, place: tuple[str, Layout], run: SortedBatch, part: str, merged: dict[str, list[str]] | None = None
+    ) -> dict[str, list[AddedFile]]:
+        """A run; with the small files that are taken up into it, which are noted in ``merged``."""
+        stored, (table, layout), budget = self.stored, place, self.budget
+        folder, present = stored.warehouse.table(table), stored.files.get(table, ())
+        small = [] if merged is None else arrangements.small_files(folder, present, run, budget.tuning)
+        if merged is not None and small:
+            merged[table] = [file.path for file in small]
+            run = arrangements.merged_with(folder, small, run, layout, budget)
+        file = arrangements.write_run(folder, stored.run, part, run, layout, unsynced=self.unsynced, budget=budget)
+        return {table: [file]}
+
+    def of_output(
+        self, log: ChangeLog, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]]
+    ) -> dict[str, list[AddedFile]]:
+        """The updates that an output gained; their counts are added to ``counted``."""
+        counts, files, name = [], list[AddedFile](), log.folder.name
+        for number, batches in enumerate(self._portions(updates)):
+            frame = output_frame(batches, log.schema, log.dims, self.budget)
+            counts.append(accumulate_counts(frame, log.dims))
+            if len(frame):
+                files.append(log.write(stem + (f"-{number}" if number else ""), frame, self.unsynced))
+        counted[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
+        return {f"outputs/{name}": files} if files else {}
+
+    def _portions(self, batches: list[Batch]) -> Iterator[list[Batch]]:
+        """All updates of an output; where memory is limited in portions, of which each becomes a file."""
+        rows = self.budget.memory.rows
+        if sum(map(len, batches)) <= rows:
+            yield batches
+            return
+        for batch in batches:
+            for start in range(0, len(batch), rows):
+                yield [batch.take(slice(start, start + rows))]
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

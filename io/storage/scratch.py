@@ -14,12 +14,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["folder", "limited", "remove_left"]
+from ddcore.base.tuning import DEFAULT, Tuning
+
+if TYPE_CHECKING:
+    from ddcore.traces.budget import Budget
+
+__all__ = ["budget", "folder", "remove_left"]
 
 _PREFIX, _LOCK = "dd-scratch-", ".lock"
 _SHORT = "/tmp"  # where the system's own temporary directory has a long path
@@ -32,13 +37,14 @@ def folder(*, short: bool = False) -> Path:
     return _folder(os.getpid(), _SHORT if short else tempfile.gettempdir())
 
 
-@contextmanager
-def limited(memory: int | None) -> Iterator[None]:
-    """Inside, a fold spills to this process's folder, so that the process stays below so many bytes; None: no limit."""
-    from ddcore.traces import spilling
+def budget(memory: int | None, threads: int = 1, tuning: Tuning = DEFAULT) -> Budget:
+    """The budget of a fold that spills to this process's folder, so that the process stays below so many bytes; None:
+    no limit.
+    """
+    from ddcore.traces.budget import Budget
+    from ddcore.traces.spilling import UNLIMITED, Spilling
 
-    with spilling.using(None if memory is None else spilling.Spilling(memory, folder())):
-        yield
+    return Budget(UNLIMITED if memory is None else Spilling(memory, folder(), tuning), threads, tuning)
 
 
 def remove_left() -> None:

@@ -28,7 +28,7 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Frontier, is_open
-from ddcore.io.state.arrangements import MERGED, SMALL, write_pieces
+from ddcore.io.state.arrangements import MERGED, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.storage.store import Place
@@ -228,7 +228,7 @@ def _similar(files: Sequence[LiveFile], least: int) -> list[LiveFile]:
     """The files to merge, smallest first; none where they are fewer than ``least``."""
     chosen, rows = list[LiveFile](), 0
     for file in sorted(files, key=lambda file: (file.rows, file.path)):
-        if chosen and file.rows > max(2 * rows, SMALL):
+        if chosen and file.rows > max(2 * rows, DEFAULT.small_file_rows):
             break
         chosen.append(file)
         rows += file.rows

@@ -101,6 +101,7 @@ class _Exchange:
             _resumes(fold),
             fold.rebuilding,
             fold.settings.memory,
+            fold.settings.tuning,
         )
 
     def run(self, splits: list[Split | Waiting | Constants]) -> FoldResult:
@@ -167,10 +168,9 @@ def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator
 
 
 def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
-    from ddcore.io.storage.scratch import limited
     from ddcore.jobs.engines import tasks
 
-    with limited(arguments[0].memory):
+    with tasks.budget(arguments[0]).held():
         yield from getattr(tasks, name)(*arguments, partition, incoming)
 
 

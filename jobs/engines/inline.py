@@ -11,11 +11,11 @@ from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.io.state.state import open_rebuild, open_worker, replay, write_result
-from ddcore.io.storage.scratch import limited
+from ddcore.io.storage import scratch
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, doing
-from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import Budget
 from ddcore.traces.frames import batch_of
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
 
     It works in ``fold.parallelism`` threads, by default in as many as there are processors.
     """
-    with fold_errors(), limited(fold.settings.memory):
-        worker = _open(fold)
-        worker.threads = fold.parallelism or available()
+    settings = fold.settings
+    budget = scratch.budget(settings.memory, fold.parallelism or available(), settings.tuning)
+    with fold_errors(), budget.held():
+        worker = _open(fold, budget)
         if fold.begin is not None:
             worker.feed_constants(fold.begin)
         fed = 0
-        for name, batch in worker.meter.reading(updates(fold)):
+        for name, batch in worker.meter.reading(updates(fold, budget)):
             fed += len(batch)
             if listener:
                 listener("read", fed, fold.rows, f"updates of inputs; now {name}")
@@ -56,28 +57,30 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
             return write_result(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
 
 
-def _open(fold: Fold) -> Worker:
+def _open(fold: Fold, budget: Budget) -> Worker:
     if fold.rebuilding is not None:
-        worker = open_rebuild(fold.plan, fold.stored, fold.rebuilding)
+        worker = open_rebuild(fold.plan, fold.stored, fold.rebuilding, budget)
         replay(worker, fold.stored, fold.rebuilding)
     else:
-        worker = open_worker(fold.plan, fold.stored)
+        worker = open_worker(fold.plan, fold.stored, budget=budget)
         worker.begin(fold.upper)
     return worker
 
 
-def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
+def updates(fold: Fold, budget: Budget) -> Iterator[tuple[str, Batch]]:
     """Each input's updates in the window; many in portions. Files that cannot have any are not opened."""
     for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         read = [column for column in schema if column in fold.plan.read[name]]
-        for rows in _frames(fold, log, fold.inputs[name], [*read, *fold.plan.dims, "diff"]):
+        for rows in _frames(fold, budget, log, fold.inputs[name], [*read, *fold.plan.dims, "diff"]):
             yield name, batch_of(rows, schema, fold.plan.dims, name, read)
 
 
-def _frames(fold: Fold, log: ChangeLog, state: TableState | None, columns: list[str]) -> Iterator[pl.DataFrame]:
+def _frames(
+    fold: Fold, budget: Budget, log: ChangeLog, state: TableState | None, columns: list[str]
+) -> Iterator[pl.DataFrame]:
     """These columns of an input's updates in the window."""
-    memory = spilling.current()
+    memory = budget.memory
     if memory.is_limited:
         for frame in _portions(fold, log, state, memory.rows):
             yield log.collect(frame.select(columns))

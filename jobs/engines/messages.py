@@ -106,7 +106,7 @@ def _divided(queue: Queue, rounds: Rounds, division: Division) -> Iterator[Messa
     """
     arrangement = queue.arrangement
     by_key = replace(arrangement, transient=False, key=division.keys.get(arrangement.index, arrangement.key))
-    run = sorted_by_key(by_key, queue.batch())
+    run = sorted_by_key(by_key, queue.batch(), queue.budget)
     for dest, mine in _split(run, division.boundaries[arrangement.index]):
         for portion in _portions(mine):
             body = _body_of_rows(arrangement, arrangement.queued(by_key.batch_of(portion)))

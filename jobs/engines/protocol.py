@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DdError, Diverged
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import LiveFile
@@ -34,7 +35,7 @@ class Task:
     ``division`` gives the key codes to ``parallelism`` workers. The times in ``window`` are folded; ``upper`` is
     the frontier for the workers, as in :class:`Fold`. ``resumes``: for each worker there is a :class:`Waiting`, with
     what earlier runs left. ``rebuilding``: as in :class:`Fold`. ``memory``: the bytes that each process that
-    works on tasks should stay below.
+    works on tasks should stay below. ``tuning``: as for :class:`Worker`.
     """
 
     token: str
@@ -48,6 +49,7 @@ class Task:
     resumes: bool
     rebuilding: Rebuilding | None = None
     memory: int | None = None
+    tuning: Tuning = DEFAULT
 
 
 @dataclass(frozen=True)

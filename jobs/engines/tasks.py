@@ -16,7 +16,7 @@ from ddcore.base.errors import DdError
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, waiting_of, write_result
-from ddcore.io.storage import store
+from ddcore.io.storage import scratch, store
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import reporting
 from ddcore.jobs.engines import messages
@@ -25,12 +25,13 @@ from ddcore.jobs.engines.protocol import Constants, Report, Split, Superstep, Ta
 from ddcore.jobs.failures import fold_errors
 from ddcore.operators.block import Position, Rounds
 from ddcore.planning.plan import Plan
+from ddcore.traces.budget import Budget
 from ddcore.traces.frames import batch_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-__all__ = ["Sent", "feed", "finish", "harvest", "step"]
+__all__ = ["Sent", "budget", "feed", "finish", "harvest", "step"]
 
 Sent = tuple[int, Message]  # with its destination
 
@@ -60,27 +61,32 @@ class _Kept:
 
 @dataclass
 class _Memory:
-    """The workers of the fold that this process worked on last."""
+    """A fold's plan and budget, and the workers that this process kept of it."""
 
-    token: str = ""
-    plan: Plan | None = None
+    plan: Plan
+    budget: Budget
     workers: dict[int, _Kept] = field(default_factory=dict)
 
 
-_memory = _Memory()
+# By the token of the fold; of the last one only, since a Python process of Spark serves one at a time. It is a cache:
+# Spark hands a task nothing that outlives it, and a task that finds nothing here reads what the steps wrote.
+_memories: dict[str, _Memory] = {}
 
 
 def _remember(task: Task) -> _Memory:
-    global _memory  # noqa: PLW0603  (a Python worker serves one fold at a time; older memories are dropped)
-    if _memory.token != task.token:
-        _memory = _Memory(task.token, pickle.loads(task.plan))
-    return _memory
+    if task.token not in _memories:
+        _memories.clear()
+        _memories[task.token] = _Memory(pickle.loads(task.plan), scratch.budget(task.memory, tuning=task.tuning))
+    return _memories[task.token]
 
 
 def _plan(task: Task) -> Plan:
-    plan = _remember(task).plan
-    assert plan is not None
-    return plan
+    return _remember(task).plan
+
+
+def budget(task: Task) -> Budget:
+    """The budget of the workers of a fold in this process."""
+    return _remember(task).budget
 
 
 def feed(
@@ -123,13 +129,14 @@ def _resume(task: Task, owner: int, staged: list[int]) -> Worker:
     plan = _plan(task)
     spans = spans_of(plan, task.division.boundaries, owner)
     if task.rebuilding is not None:
-        worker = open_rebuild(plan, task.stored, task.rebuilding)
+        worker = open_rebuild(plan, task.stored, task.rebuilding, budget(task))
         replay(worker, task.stored, task.rebuilding, spans)
         return worker
     if task.stored.groups.noted:
-        worker = open_worker(plan, task.stored, spans)
+        worker = open_worker(plan, task.stored, spans, budget(task))
     else:
-        worker = Worker(plan, None, *waiting_of(plan, task.stored, spans), groups=task.stored.groups.copy())
+        left = waiting_of(plan, task.stored, spans, budget(task))
+        worker = Worker(plan, None, *left, budget=budget(task), groups=task.stored.groups.copy())
     worker.begin(task.upper)
     staged += _write(task, 0, owner, list(messages.to_late_messages(worker.state, owner)))
     return worker
@@ -139,12 +146,12 @@ def _open(task: Task, partition: int | None = None, *, stored: bool = False) -> 
     """A worker without work; with ``stored``, over the state of earlier runs, in one range or in all."""
     plan = _plan(task)
     if task.rebuilding is not None:
-        return open_rebuild(plan, task.stored, task.rebuilding)
+        return open_rebuild(plan, task.stored, task.rebuilding, budget(task))
     spans = None if partition is None else spans_of(plan, task.division.boundaries, partition)
     if stored:
-        worker = open_worker(plan, task.stored, spans, waiting=False)
+        worker = open_worker(plan, task.stored, spans, budget(task), waiting=False)
     else:
-        worker = Worker(plan, groups=task.stored.groups.all_grown())
+        worker = Worker(plan, budget=budget(task), groups=task.stored.groups.all_grown())
     worker.begin(task.upper)
     return worker
 

@@ -24,7 +24,8 @@ from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
 from ddcore.io.sources.known import digest_key, identity, stored
 from ddcore.io.sources.layouts import Rules
-from ddcore.io.sources.positions import Stamped, position
+from ddcore.io.sources.positions import position
+from ddcore.io.sources.source import Located
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
@@ -144,7 +145,7 @@ class Work:
             written, ledger.next_ingest(), self.rules, digest_key(newest), upper, settings.late == "move",
             former=self.former,
         )  # fmt: skip
-        self.notes, self.layouts, self.positions = list[str](), Layouts(), list[tuple[Stamped, str]]()
+        self.notes, self.layouts, self.positions = list[str](), Layouts(), list[tuple[Located, str]]()
         self._labels: Labels = ()
         self._left_out: tuple[str, ...] = ()
 
@@ -171,7 +172,7 @@ class Work:
         self._commit(part, taken)
         return self._report(part, self.intake.number, nothing_new=False)
 
-    def take(self, layouts: Layouts, stamped: Sequence[Stamped] = ()) -> Part:
+    def take(self, layouts: Layouts, stamped: Sequence[Located] = ()) -> Part:
         """Read sources and write their rows. DataError for one of ``stamped`` that changes meanwhile: what was read may
         be half of each.
         """

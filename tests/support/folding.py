@@ -13,6 +13,7 @@ from notation import dims_of
 import ddcore as dd
 from ddcore import reference
 from ddcore.base import lattice
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.traces.consolidation import arrange
 
 __all__ = [
@@ -29,40 +30,50 @@ def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
     return reference.replay(program, dims_of(frames), **frames)
 
 
-def whole(program: Any, **frames: pl.DataFrame) -> Logs:
+def whole(program: Any, *, tuning: Any = None, **frames: pl.DataFrame) -> Logs:
     dims = dims_of(frames)
+    if tuning is not None:
+        session = dd.Session(program, _schemas(frames), dims, tuning=tuning)
+        return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
     return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
 
 
-def in_threads(program: Any, *, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
+def in_threads(program: Any, *, nonnegative: Any = False, tuning: Any = DEFAULT, **frames: pl.DataFrame) -> Logs:
     """Whole, in three threads. Tests make the parts small, so that there is more than one."""
     dims = dims_of(frames)
-    session = dd.Session(program, _schemas(frames), dims, threads=3, nonnegative=nonnegative)
+    session = dd.Session(program, _schemas(frames), dims, threads=3, nonnegative=nonnegative, tuning=tuning)
     return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
 
 
-def one_time_each(program: Any, **frames: pl.DataFrame) -> Logs:
+def one_time_each(program: Any, *, tuning: Any = DEFAULT, **frames: pl.DataFrame) -> Logs:
     """A run for every time of the grid, also for those no update lies at: they may owe something all the same."""
     times = grid(frames)
-    return in_runs(program, frames, [times[:end] for end in range(1, len(times))])
+    return in_runs(program, frames, [times[:end] for end in range(1, len(times))], tuning=tuning)
 
 
-def randomly_cut(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
+def randomly_cut(
+    program: Any, *, seed: Any = 0, nonnegative: Any = False, tuning: Any = DEFAULT, **frames: pl.DataFrame
+) -> Logs:
     """Up to four runs, cut anywhere in any order that goes forward."""
-    return in_runs(program, frames, random_cuts(random.Random(str(seed)), grid(frames)), nonnegative=nonnegative)
+    cuts = random_cuts(random.Random(str(seed)), grid(frames))
+    return in_runs(program, frames, cuts, nonnegative=nonnegative, tuning=tuning)
 
 
-def compacted(program: Any, *, seed: Any = None, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
+def compacted(
+    program: Any, *, seed: Any = None, nonnegative: Any = False, tuning: Any = DEFAULT, **frames: pl.DataFrame
+) -> Logs:
     """A run for every time, or cut at random, and after each the times in state are advanced to what is still open."""
     times = grid(frames)
     cuts = [times[:end] for end in range(1, len(times))] if seed is None else random_cuts(random.Random(seed), times)
-    return in_runs(program, frames, cuts, compact=True, nonnegative=nonnegative)
+    return in_runs(program, frames, cuts, compact=True, nonnegative=nonnegative, tuning=tuning)
 
 
-def fed_early(program: Any, *, seed: Any = 0, nonnegative: Any = False, **frames: pl.DataFrame) -> Logs:
+def fed_early(
+    program: Any, *, seed: Any = 0, nonnegative: Any = False, tuning: Any = DEFAULT, **frames: pl.DataFrame
+) -> Logs:
     """Cut at random, and some updates are given in runs that do not close their times yet."""
     rng = random.Random(str(seed))
-    return in_runs(program, frames, random_cuts(rng, grid(frames)), rng, nonnegative=nonnegative)
+    return in_runs(program, frames, random_cuts(rng, grid(frames)), rng, nonnegative=nonnegative, tuning=tuning)
 
 
 def _schemas(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, str]]:
@@ -103,6 +114,7 @@ def in_runs(
     *,
     compact: bool = False,
     nonnegative: bool = False,
+    tuning: Tuning = DEFAULT,
 ) -> Logs:
     """One session, one fold for each cut and one for the rest; the logs of all folds together.
 
@@ -115,7 +127,7 @@ def in_runs(
         name: [early.randint(0, run_of[time]) if early else run_of[time] for time in frame.select(dims).iter_rows()]
         for name, frame in frames.items()
     }
-    session = dd.Session(program, schemas=_schemas(frames), dims=dims, nonnegative=nonnegative)
+    session = dd.Session(program, schemas=_schemas(frames), dims=dims, nonnegative=nonnegative, tuning=tuning)
     parts: list[dict[str, pl.DataFrame]] = []
     for i in range(len(cuts) + 1):
         upper = upper_of(cuts[i], times) if i < len(cuts) else None

@@ -11,5 +11,8 @@ __all__ = ["nightly"]
 
 
 def nightly(seeds: Sequence[Any], most: int) -> list[Any]:
-    """The seeds as parameters of a test; those after the first ``most`` are for ``make test-all``."""
-    return [*seeds[:most], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[most:])]
+    """The seeds as parameters of a test; those after the first ``most`` are for ``make test-all``. A tuple has a value
+    for each of several parameters.
+    """
+    late = (seed if isinstance(seed, tuple) else (seed,) for seed in seeds[most:])
+    return [*seeds[:most], *(pytest.param(*values, marks=pytest.mark.long) for values in late)]

@@ -11,16 +11,15 @@ import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from ddcore.io.state import arrangements
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.jobs.engines import exchange, tasks
-from ddcore.operators import join
-from ddcore.traces import packed_batch, packing
 
 
 class Rows:
@@ -94,7 +93,7 @@ class Context:
     def attempts(self) -> int:
         """How often the next task runs; before that its process may lose its memory."""
         if self.rng.random() < self.unrest:
-            tasks._memory = tasks._Memory()
+            tasks._memories.clear()
         return 2 if self.rng.random() < self.unrest else 1
 
     def parallelize(self, rows: list[Any], parts: int) -> Rows:
@@ -118,9 +117,11 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) ->
     patch.setattr(exchange, "write_shuffle", lambda context, divided: divided.write())
     patch.setattr(exchange, "_CUT_EVERY", 1 + seed % 4)
     patch.setattr(exchange, "SPLIT_ROWS", 4)
-    if seed % 3:
-        patch.setattr(arrangements, "SMALL", 0)
-    if seed % 2:  # updates of a window are packed, and only those that a stored batch has partners of are joined
-        patch.setattr(packed_batch, "LEAST_ROWS", 1)
-        patch.setattr(packing, "_LEAST_ROWS", 1)
-        patch.setattr(join, "_FEWER", 0)
+
+
+def tuning_of(seed: int) -> Tuning:
+    """A tuning for the project of a seed: files are looked into; updates of a window are packed, and only those that a
+    stored batch has partners of are joined.
+    """
+    tuning = Tuning(small_file_rows=0) if seed % 3 else DEFAULT
+    return replace(tuning, packed_rows=1, packing_rows=1, partner_ratio=0) if seed % 2 else tuning

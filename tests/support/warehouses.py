@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from programs import Case
 
 from ddcore import reference
 from ddcore.base.lattice import frontier
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source
@@ -23,7 +25,7 @@ from ddcore.io.project.times import greatest, is_open, least
 from ddcore.io.storage.warehouse import Warehouse
 
 
-def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:
+def project_of(folder: Path, drawn: Case, *, ingested: bool = True, tuning: Tuning = DEFAULT) -> Project:
     """A project of a drawn case; unless told otherwise, its inputs' whole history is in the warehouse."""
     dims = dims_of(drawn.frames)
     lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"']
@@ -34,7 +36,7 @@ def project_of(folder: Path, drawn: Case, *, ingested: bool = True) -> Project:
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(drawn.source)
     (folder / "dd.toml").write_text("\n".join(lines) + "\n")
-    project = find_project(folder, {})
+    project = replace(find_project(folder, {}), tuning=tuning)
     for name, frame in drawn.frames.items() if ingested else ():
         take_in(project, name, frame)
     return project
