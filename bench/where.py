@@ -1,12 +1,14 @@
 """`dd show --where` and the first rows of a large output, against DuckDB on the same Parquet files.
 
 What is compared is processor time beyond the start: of either side, that of the same command on an output of ten rows
-is subtracted. ``DDCORE_BENCH_ROWS`` sets another number of rows than 4,000,000.
+is subtracted. One row by the log's order costs less than starts differ by: it is measured in one process, too.
+``DDCORE_BENCH_ROWS`` sets another number of rows than 4,000,000.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from bench.measure import Failed, Figures, Result, Side, Skipped, in_turn, polar
 from bench.project import DDCORE, REPOSITORY
 
 ROWS = int(os.environ.get("DDCORE_BENCH_ROWS", "4_000_000"))
+QUESTIONS = 40  # in one process
 SETTINGS = """\
 [project]
 program   = "program.py:program"
@@ -59,13 +62,22 @@ def run(rounds: int) -> Iterator[Result]:
                 sides[f"{name}: DuckDB: {table}"] = partial(peer, folder, table, condition, limit)
         for condition, limit in questions.values():
             agree(folder, condition, limit)
-        figures = {name: each["cpu_s"] for name, each in in_turn(sides, rounds).items()}
+        for side in ("ours", "duckdb"):
+            sides[f"in one process: {side}"] = partial(in_one_process, folder, side, rows)
+        runs = in_turn(sides, rounds)
+        one, other = (runs[f"in one process: {side}"]["rows"] for side in ("ours", "duckdb"))
+        if one != other:
+            raise Failed(f"in one process: {one} rows, DuckDB has {other}")
+        figures = {name: each["cpu_s"] for name, each in runs.items()}
     for name in questions:
         ours, theirs = (
             figures[f"{name}: {who}all_trips"] - figures[f"{name}: {who}ten_trips"] for who in ("", "DuckDB: ")
         )
         what = f"dd show of {rows:,} rows, {name}, processor time beyond the start"
         yield Result(what, max(ours, 0.001), "DuckDB", max(theirs, 0.001), rounds)
+    ours, theirs = (figures[f"in one process: {side}"] for side in ("ours", "duckdb"))
+    what = f"at(where=) of {rows:,} rows in one process, one row by a column in the log's order, processor time"
+    yield Result(what, ours, "DuckDB", theirs, rounds)
     start = figures["one row by a column in the log's order: ten_trips"]
     yield Result(
         "dd show --where of ten rows, processor time", start, "Python importing Polars", figures["Polars"], rounds
@@ -105,6 +117,13 @@ def shown(folder: Path, output: str, condition: str, limit: int) -> Figures:
 def peer(folder: Path, output: str, condition: str, limit: int) -> Figures:
     """The cost of DuckDB's answer."""
     return prompt_costs(_query(folder, output, condition, limit), REPOSITORY)
+
+
+def in_one_process(folder: Path, side: str, rows: int) -> Figures:
+    """The cost of one row, of many that one process asks for: no start is in it."""
+    words = [sys.executable, "-m", "bench.where_engine", side, folder, rows, QUESTIONS]
+    figures: Figures = json.loads(prompt_to_prompt(words, REPOSITORY)[1])
+    return figures
 
 
 def first_changes(folder: Path) -> Figures:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.options import Call, command, flag, option, whole_number
 from ddcore.cli.output import SCHEMA_VERSION, Output
-from ddcore.cli.text import aligned, count
+from ddcore.cli.text import aligned
 from ddcore.io.ledger.history import entries, folded_versions, history_table, run_entry, selected, spelled
 from ddcore.io.project.times import span
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["log"]
 
 ON_TERMINAL = 20  # entries that a terminal shows unless --limit says otherwise
+_LINES = 1_000  # lines that are aligned with each other
 
 
 @command("json project")
@@ -51,37 +53,50 @@ def log(
             other = "--versions" if versions else "--where"
             raise UsageError(f"--operators: it does not go with {other}", "leave one of the two out")
         return _tell_operators(out, ledger, ledger.version_names(dims), 1 if limit is None else limit)
-    records, names = folded_versions(ledger) if versions else entries(ledger), ledger.version_names(dims)
+    records = folded_versions(ledger) if versions else entries(ledger)
     if where is not None:
         records = selected(records, dims, where, versions=versions)
     limit = (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit
-    part = records[: limit or None]
+    names, shown = ledger.version_names(dims), islice(records, limit or None)
     if out.json:
-        for record in part:
+        for record in shown:
             if out.unread:
                 break
             out.record(schema_version=SCHEMA_VERSION, **spelled(record, names))
         return 0
-    if not records and where is None:
+    if not _tell(out, shown, names):
         waits = versions and ledger.newest() is not None
         begin = "no ingest and no run yet; begin with: ddcore ingest INPUT SOURCE"
-        out.say("nothing is folded yet; fold the waiting versions with: ddcore run" if waits else begin)
-        return 0
-    if not records:
-        out.say("no entry meets the condition")
-        return 0
-    table, right = history_table(part, names)
-    for place, line in enumerate(aligned(table, right, out.width, header=True)):
-        out.data((line, "" if place else "dim"))
-    if len(records) > len(part):
-        out.rest(f"{count(len(records) - len(part))} more")
+        empty = "nothing is folded yet; fold the waiting versions with: ddcore run" if waits else begin
+        out.say(empty if where is None else "no entry meets the condition")
+    elif not out.unread and next(records, None) is not None:
+        out.rest("more")
     return 0
+
+
+def _tell(out: Output, records: Iterator[dict[str, Any]], names: VersionNames) -> bool:
+    """Entries as a table, aligned by parts, so that a long history takes no memory; whether there are any."""
+    labelled, is_first = None, True
+    while not out.unread and (part := list(islice(records, _LINES))):
+        if is_first and len(part) == _LINES:  # more may follow: no more than this part is known
+            labelled = any(names.labels(place) for place in range(len(names.dims)))
+        table, right = history_table(part, names, labelled=labelled)
+        labelled = "label" in table[0]
+        lines = aligned(table, right, out.width, header=True)
+        if is_first:
+            out.data((lines[0], "dim"))
+        for line in lines[1:]:
+            out.data(line)
+        is_first = False
+    return not is_first
 
 
 def _tell_operators(out: Output, ledger: Ledger, names: VersionNames, limit: int) -> int:
     from ddcore.cli.operators import listing, operators_json
+    from ddcore.io.ledger.records import RunRecord
 
-    for place, run in enumerate(islice(sorted(ledger.runs(), key=lambda run: -run.run), limit or None)):
+    runs = (record for record in ledger.newest_first() if isinstance(record, RunRecord))
+    for place, run in enumerate(islice(runs, limit or None)):
         if out.unread:
             break
         if out.json:

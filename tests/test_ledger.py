@@ -7,9 +7,12 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +22,8 @@ from places import local
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
+from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger.history import entries, folded_versions
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
     FailureRecord,
@@ -415,6 +420,19 @@ def test_the_summary_says_what_all_records_say(tmp_path: Path) -> None:
         check_summary(Ledger.load(Warehouse(tmp_path)), records)
 
 
+def check_history(ledger: Ledger, left: list[IngestRecord], runs: list[RunRecord]) -> None:
+    """``dd log`` lists what holds now, and each version as the last run that folded it has it."""
+    listed = [*entries(ledger)]
+    assert [each["ingest"] for each in listed if each["kind"] == "ingest"] == [each.number for each in reversed(left)]
+    assert [each["run"] for each in listed if each["kind"] == "run"] == [each.run for each in reversed(runs)]
+    versions: dict[Time, int] = {}
+    for each in runs:
+        versions = {time: number for time, number in versions.items() if time < each.first and not each.refresh}
+        counts = (*each.inputs.values(), *each.outputs.values())
+        versions |= {time: each.run for of in counts for time in of}
+    assert {each["version"]: each["run"] for each in folded_versions(ledger)} == versions
+
+
 def _next_record(rng: random.Random, ledger: Ledger, records: list[Record]) -> Record:
     kind = rng.choice(["ingest", "ingest", "ingest", "undo", "run"])
     left = _left(records)
@@ -431,7 +449,11 @@ def _next_record(rng: random.Random, ledger: Ledger, records: list[Record]) -> R
         if rng.random() < 0.3:
             return FailureRecord(begun.run, "ab12", begun.first, begun.last, "inline", "no")
         done = replace(run(begun.run, 0, 0), first=begun.first, last=begun.last)
-        return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs)
+        versions = [
+            time for time in map(time_of, range(begun.first.version, begun.last.version + 1)) if rng.random() < 0.7
+        ]
+        edges = {"edges": dict.fromkeys(versions, (3, 1))}
+        return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs, inputs=edges)
     first = rng.randrange(20)
     made = ingest(number, first, first + rng.randrange(4), rng.choice("abc"))
     return replace(made, repeats=rng.random() < 0.5, rests_on=(1,) if number > 1 else ())
@@ -451,6 +473,10 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
     begun = intents[-1] if intents and intents[-1].run not in ended else None
     folded = current.last if current else None
     assert list(ledger.ingests()) == left
+    in_force = [each for each in records if each in left or each is begun or isinstance(each, UndoRecord | RunRecord)]
+    failed = [each for each in records if isinstance(each, FailureRecord)]
+    assert [*ledger.newest_first()] == sorted([*in_force, *failed], key=records.index, reverse=True)
+    check_history(ledger, left, runs)
     assert [*ledger.undos()] == [record for record in records if isinstance(record, UndoRecord)]
     assert (ledger.current_run(), ledger.open_intent(), ledger.last_folded()) == (current, begun, folded)
     assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]
@@ -497,3 +523,43 @@ def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
     for again in (undo, replace(undo, number=2)):
         with pytest.raises(StorageError, match="already"):
             ledger.append(again)
+
+
+def test_reading_backwards_keeps_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest entries are read from the end; all of them, in portions that are not kept."""
+    writer = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=4)))
+    for number in range(1, 121):
+        writer.append(ingest(number, number, number))
+    monkeypatch.setattr(ledger_module, "_PORTION", 16)
+    ledger = Ledger.load(Warehouse(tmp_path))
+    before, read = len(ledger._rows), list[int]()
+    real = Ledger._checked
+
+    def checked(self: Ledger, rows: Sequence[int]) -> Any:
+        read.append(len(rows))
+        return real(self, rows)
+
+    monkeypatch.setattr(Ledger, "_checked", checked)
+    assert [each["ingest"] for each in islice(entries(ledger), 10)] == [*range(120, 110, -1)]
+    assert sum(read) <= 16, "what is shown, and the rest of a portion"
+    assert [each["ingest"] for each in entries(ledger)] == [*range(120, 0, -1)]
+    assert max(read) <= 16
+    assert len(ledger._rows) == before
+
+
+def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two portions are compared, too: another row of the same number, which is whole in itself, is found."""
+    for folder, digest in ((tmp_path / "one", "00ff"), (tmp_path / "two", "00aa")):
+        ledger = Ledger.load(Warehouse(folder), Writer())
+        for number in range(1, 9):
+            ledger.append(ingest(number, number, number, digest=digest))
+    one, two = (Ledger.load(Warehouse(tmp_path / name)) for name in ("one", "two"))
+    others, real = {row.entry: row for row in two._backwards()}, Ledger._checked
+
+    def mixed(self: Ledger, rows: Sequence[int]) -> Any:
+        return [others[row.entry] for row in real(self, rows)]
+
+    assert len([*one._backwards()]) == 8
+    monkeypatch.setattr(Ledger, "_checked", mixed)
+    with pytest.raises(StorageError, match="entry 3 has changed since it was written"):
+        [*one._backwards()]

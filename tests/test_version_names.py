@@ -27,6 +27,7 @@ from trams import Command
 from trams import records as lines_of
 
 from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
 from ddcore.io.delta.writer import Writer
@@ -408,11 +409,11 @@ def test_records_with_labels_come_back_as_they_were() -> None:
 # --- in the ledger ----------------------------------------------------------------------------------------------------
 
 
-def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddcore.io.ledger.ledger._MERGED", 3)
+def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    rng, ledger, live = random.Random(seed), Ledger.load(Warehouse(tmp_path)), dict[int, Given]()
+    writer = Writer(tuning=Tuning(ledger_files=3))
+    rng, ledger, live = random.Random(seed), Ledger.load(Warehouse(tmp_path), writer), dict[int, Given]()
     for number in range(1, 30):
         record = replace(random_ingest(rng, number, DIMS), replaces=None)
         ledger.append(record)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -38,6 +38,9 @@ from ddcore.io.reading import sorted_rows
 from ddcore.io.reading.pairs import changes_of, first_changes, number_of_changes
 from ddcore.io.reading.sorted_rows import SortedRows
 from ddcore.program.condition import Condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TRIPS = parse_schema({"town": "string", "distance": "int64", "day": "date", "at": "timestamp", "fare": "decimal(10,2)"})
 
@@ -473,8 +476,17 @@ def test_in_python(here: Path) -> None:
     assert "at 5 where total &gt; 10" in rows._repr_html_()
     with pytest.raises(UsageError, match=r"journeys: where: there is no column toal"):
         journeys.at(where="toal > 3")
-    with pytest.raises(UsageError, match="without where="):
-        rows.spark()
+
+
+@pytest.mark.spark
+def test_spark_reads_the_rows_that_meet_it(here: Path, spark: SparkSession) -> None:
+    """What is compared before the sum, and what only the exact evaluation computes."""
+    journeys = ddcore.open()["journeys"]
+    for where in ("total > 10", "total > 10 AND total % 4 = 2", "length(stop) > 5 OR total = 3"):
+        for rows in (journeys.at(3, where=where), journeys.between(3, 4, where=where), journeys.updates(where=where)):
+            frame = rows.spark(spark)
+            assert frame.columns == rows.columns
+            assert sorted(map(tuple, frame.collect())) == sorted(rows.polars().rows())
 
 
 def test_json_has_whole_values(here: Path, dd: Command) -> None:

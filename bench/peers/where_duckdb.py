@@ -15,11 +15,15 @@ import duckdb
 def main(table: Path, condition: str, limit: int) -> None:
     """Print the number of rows, as they are fetched."""
     connection = duckdb.connect()
+    print(len(connection.execute(question(connection, table, condition, limit)).fetchall()))
+
+
+def question(connection: duckdb.DuckDBPyConnection, table: Path, condition: str, limit: int) -> str:
+    """The query for these rows."""
     names = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM '{table}/*.parquet'").fetchall()]
     columns = ", ".join(name for name in names if name not in ("version", "diff"))
     query = f"SELECT {columns}, sum(diff) FROM '{table}/*.parquet' WHERE {condition or 'true'} GROUP BY ALL"
-    query += " HAVING sum(diff) <> 0 ORDER BY ALL" + (f" LIMIT {limit}" if limit else "")
-    print(len(connection.execute(query).fetchall()))
+    return query + " HAVING sum(diff) <> 0 ORDER BY ALL" + (f" LIMIT {limit}" if limit else "")
 
 
 if __name__ == "__main__":

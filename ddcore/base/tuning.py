@@ -78,6 +78,13 @@ class Tuning:
         4, "times", "as many intervals as new rows, from which on those that hold no row are left out", least=0
     )
     rule_rows: int = _setting(1 << 17, "updates", "of one input of a delta join that are matched at once")
+    explaining_folds: int = _setting(
+        24, "folds", "of `explain`, at most, until no join finds a new key: then it reads all"
+    )
+    explaining_keys: int = _setting(1 << 16, "keys", "of one join, more than which `explain` does not look up")
+    explaining_rows: int = _setting(
+        1 << 18, "rows", "of inputs in such folds, beyond which a fold of everything may cost less"
+    )
     resting_share: float = _setting(
         0.5, "of the memory", "that is set: beyond, arrays that come to rest go to files", least=0
     )

@@ -42,6 +42,7 @@ _CAN_HOLD: dict[str, Callable[[float, float, int], bool]] = {
     "Gt": lambda _, most, value: most > value,
     "GtEq": lambda _, most, value: most >= value,
 }
+_IN_SQL = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _AND = ("And", "LogicalAnd")
 _DEEPEST = 40  # brackets: what is deeper, and more than _MOST conditions, is computed in stages
 _MOST = 20
@@ -86,6 +87,11 @@ class Condition:
     def scan(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows of a lazy frame that meet what is pushed: all that meet the condition, and maybe others."""
         return frame if self.pushed is None else frame.filter(self.pushed)
+
+    @property
+    def comparisons(self) -> list[tuple[str, str, int]]:
+        """Comparisons of int64 columns that all rows that meet it meet: a column, an operator of SQL, and a value."""
+        return [(name, _IN_SQL[op], value) for name, op, value in self._comparisons]
 
     def may_meet(self, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> bool:
         """Whether rows between these bounds of int64 columns can meet it; bounds that are not known bound nothing."""

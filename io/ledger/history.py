@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ddcore.base.lattice import frontier
 from ddcore.io.ledger.labels import json_instant
+from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
 from ddcore.io.project.times import (
+    Frontier,
     Time,
     frontier_json,
+    is_open,
     json_time,
     least,
     named,
@@ -20,9 +25,11 @@ from ddcore.io.project.times import (
 from ddcore.text.cells import cell, count
 
 if TYPE_CHECKING:
+    from ddcore.base.schema import Schema
     from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.ledger.records import Counts, FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
+    from ddcore.io.ledger.records import Counts
     from ddcore.io.ledger.version_names import VersionNames
+    from ddcore.program.condition import Condition
 
 __all__ = ["changed", "entries", "folded_versions", "history_table", "moment", "run_entry", "selected", "spelled"]
 
@@ -36,6 +43,7 @@ _FIELDS = {
     },
     True: {"run": "int64", "at": "timestamp"},
 }  # fmt: skip
+_FEWEST, _MOST = 32, 512  # records of which a condition is computed at once
 _COUNTS = ("in_plus", "in_minus", "out_plus", "out_minus")
 _HEADERS = {
     False: ["", "when", "versions", "in", "out", "what"],
@@ -73,18 +81,20 @@ def _label(record: dict[str, Any], names: VersionNames) -> str:
     return names.span(record["first"], record["last"])
 
 
-def entries(ledger: Ledger) -> list[dict[str, Any]]:
-    """Runs and ingests as plain records, newest first; an unfinished run stands at the top."""
-    dated = [(each.at, 1, each.run, run_entry(each)) for each in ledger.runs()]
-    dated += [(each.at, 0, each.number, _ingest(each)) for each in ledger.ingests()]
-    for each in ledger.failures():
-        dated.append((each.at, 2, each.run, {**_start(each), "kind": "failed", "error": each.error}))
-    for undo in ledger.undos():
-        dated.append((undo.at, 0, undo.number, _undone(undo)))
-    intent = ledger.open_intent()
-    if intent is not None:
-        dated.append((intent.at, 2, intent.run, _start(intent)))
-    return [record for *_, record in sorted(dated, key=lambda each: each[:3], reverse=True)]
+def entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Runs and ingests as plain records, newest first. Reads no more of the ledger than is asked for."""
+    for record in ledger.newest_first():
+        match record:
+            case RunRecord():
+                yield run_entry(record)
+            case IngestRecord():
+                yield _ingest(record)
+            case UndoRecord():
+                yield _undone(record)
+            case FailureRecord():
+                yield {**_start(record), "kind": "failed", "error": record.error}
+            case IntentRecord():
+                yield _start(record)
 
 
 def _start(run: IntentRecord | FailureRecord) -> dict[str, Any]:
@@ -158,25 +168,51 @@ def _undone(undo: UndoRecord) -> dict[str, Any]:
     }
 
 
-def folded_versions(ledger: Ledger) -> list[dict[str, Any]]:
-    """Folded versions, newest first; a version that was folded anew stands where it was folded last."""
-    records: dict[Time, dict[str, Any]] = {}
-    for run in ledger.runs():
-        if run.refresh and run.published_from is None:
-            records.clear()
-        both = {version for side in (run.inputs, run.outputs) for counts in side.values() for version in counts}
-        for version in both:
-            found: dict[str, Any] = {
-                "version": version,
-                "run": run.run,
-                "at": moment(run.at),
-                "inputs": {name: _sides(_only(counts, version)) for name, counts in run.inputs.items()},
-                "outputs": {name: _sides(_only(counts, version)) for name, counts in run.outputs.items()},
-            }
-            if run.published_from is not None and version in records:  # it wrote the logs of some outputs anew
-                found = {**records[version], "outputs": records[version]["outputs"] | found["outputs"]}
-            records[version] = found
-    return [records[version] for version in reversed(sorted(records))]
+def folded_versions(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Folded versions, those of the newest run first, and in each run the newest first; a version that was folded anew
+    stands where it was folded last. Reads no more of the ledger than is asked for.
+    """
+    anew: Frontier = ()  # what newer runs have folded anew
+    waiting: dict[Time, dict[str, Any]] = {}  # of runs that only wrote some logs anew: they belong to earlier runs
+    for run in ledger.newest_first():
+        if not isinstance(run, RunRecord):
+            continue
+        if run.published_from is not None:
+            for version, record in _versions_of(run, anew).items():
+                newer = waiting.get(version)
+                waiting[version] = record if newer is None else _rewritten(record, newer)
+            continue
+        lower = run.lower or (run.first,)
+        records = _versions_of(run, anew)
+        for version in [version for version in waiting if run.refresh or is_open(version, lower)]:
+            newer = waiting.pop(version)
+            records[version] = _rewritten(records[version], newer) if version in records else newer
+        yield from (records[version] for version in sorted(records, reverse=True))
+        if run.refresh:
+            return
+        anew = frontier((*anew, *lower))
+    yield from (waiting[version] for version in sorted(waiting, reverse=True))
+
+
+def _versions_of(run: RunRecord, anew: Frontier) -> dict[Time, dict[str, Any]]:
+    """The records of the versions that a run changed, without those at or beyond the frontier ``anew``."""
+    versions = {version for side in (run.inputs, run.outputs) for counts in side.values() for version in counts}
+    return {
+        version: {
+            "version": version,
+            "run": run.run,
+            "at": moment(run.at),
+            "inputs": {name: _sides(_only(counts, version)) for name, counts in run.inputs.items()},
+            "outputs": {name: _sides(_only(counts, version)) for name, counts in run.outputs.items()},
+        }
+        for version in versions
+        if not anew or not is_open(version, anew)
+    }
+
+
+def _rewritten(record: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The record of a version, with the outputs whose logs a newer run wrote anew."""
+    return {**record, "outputs": record["outputs"] | newer["outputs"]}
 
 
 def _only(counts: Counts, version: Time) -> Counts:
@@ -188,27 +224,38 @@ def _sides(counts: Counts) -> dict[str, int]:
 
 
 def selected(
-    records: Sequence[dict[str, Any]], dims: Sequence[str], condition: str, *, versions: bool
-) -> list[dict[str, Any]]:
+    records: Iterable[dict[str, Any]], dims: Sequence[str], condition: str, *, versions: bool
+) -> Iterator[dict[str, Any]]:
     """The records that meet a condition in SQL, over the columns of :func:`_fields`. Raises UsageError.
 
     ``versions``: they are those of :func:`folded_versions`.
     """
-    import polars as pl
-
     from ddcore.base.schema import parse_type
     from ddcore.program.condition import Condition
 
     times = [name if len(dims) == 1 else f"{name}_{dim}" for name in _ENDS[versions] for dim in dims]
-    kinds = {**_FIELDS[versions], **dict.fromkeys((*times, *_COUNTS), "int64")}
-    chosen = Condition(condition, {name: parse_type(kind) for name, kind in kinds.items()}, "--where")
-    rows = [_fields(record, dims, versions=versions) for record in records]
-    frame = pl.DataFrame(
-        {name: [row.get(name) for row in rows] for name in kinds},
-        schema={name: parse_type(kind).polars for name, kind in kinds.items()},
-    )
-    kept = chosen.kept(chosen.scan(frame.with_row_index("=").lazy()).collect())
-    return [records[place] for place in kept["="]]
+    names = {**_FIELDS[versions], **dict.fromkeys((*times, *_COUNTS), "int64")}
+    kinds = {name: parse_type(kind) for name, kind in names.items()}
+    chosen = Condition(condition, kinds, "--where")
+    return _kept(iter(records), chosen, kinds, dims, versions=versions)
+
+
+def _kept(
+    records: Iterator[dict[str, Any]], chosen: Condition, kinds: Schema, dims: Sequence[str], *, versions: bool
+) -> Iterator[dict[str, Any]]:
+    """Those that meet a condition, of records that are looked at together: the first few, then more at once."""
+    import polars as pl
+
+    size = _FEWEST
+    while part := list(islice(records, size)):
+        rows = [_fields(record, dims, versions=versions) for record in part]
+        frame = pl.DataFrame(
+            {name: [row.get(name) for row in rows] for name in kinds},
+            schema={name: kind.polars for name, kind in kinds.items()},
+        )
+        places = chosen.kept(chosen.scan(frame.with_row_index("=").lazy()).collect())["="]
+        yield from (part[place] for place in places)
+        size = min(4 * size, _MOST)
 
 
 def _fields(record: dict[str, Any], dims: Sequence[str], *, versions: bool) -> dict[str, Any]:
@@ -224,10 +271,13 @@ def _fields(record: dict[str, Any], dims: Sequence[str], *, versions: bool) -> d
     return {**record, **ends, **dict(zip(_COUNTS, counts, strict=True)), "at": at}
 
 
-def history_table(records: Sequence[dict[str, Any]], names: VersionNames) -> tuple[list[list[str]], list[int]]:
+def history_table(
+    records: Sequence[dict[str, Any]], names: VersionNames, *, labelled: bool | None = None
+) -> tuple[list[list[str]], list[int]]:
     """Records as rows of text under a row of headers, and the columns of numbers.
 
-    The records are all of :func:`entries` or all of :func:`folded_versions`.
+    The records are some of :func:`entries` or some of :func:`folded_versions`. ``labelled``: whether there is a column
+    of labels; by default if one of the records has any.
     """
     dims, versions = names.dims, bool(records) and "version" in records[0]
     headers = _HEADERS[versions]
@@ -236,7 +286,7 @@ def history_table(records: Sequence[dict[str, Any]], names: VersionNames) -> tup
     table = [headers, *(_version_row(each, dims) if versions else _entry_row(each, dims) for each in records)]
     right = [0, 3, 4] if versions else [2, 3, 4]
     labels = [_label(each, names) for each in records]
-    if any(labels):
+    if any(labels) if labelled is None else labelled:
         place = headers.index("in")
         table = [[*row[:place], label, *row[place:]] for row, label in zip(table, ["label", *labels], strict=True)]
         right = [column + (column >= place) for column in right]

@@ -21,6 +21,7 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -83,7 +84,7 @@ _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "s
 _NUMBERS = ("entry", "number", "first", "last")
 _LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _ROW_GROUP = 64  # rows that are decoded together
-_PORTION = 64  # rows read at once, backwards
+_PORTION = 512  # rows read at once, backwards; the first portions are smaller
 _FEW = 64  # rows of open ingests that the summary names
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
@@ -400,6 +401,24 @@ class Ledger:
         """Runs that failed or were given up, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "failure")
 
+    def newest_first(self) -> Iterator[Record]:
+        """What holds now, newest first: runs, failures, compactions, undos, the ingests that were not undone, and the
+        intent of an unfinished run. Ingests are without the rows that later restatements replaced.
+
+        Reads rows as they are asked for, and keeps none of them.
+        """
+        undone, restatements = set[int](), deque[_Entry]()
+        for row in self._backwards():
+            if row.kind == "undo":
+                undone.add(row.number)
+            if row.kind == "ingest" and row.number not in undone:
+                yield _without_replaced(row, restatements).record
+                if '"replaces":' in row.body:
+                    small = replace(row.record, counts={}, replaced={}, sources=())
+                    restatements.appendleft(replace(row, body="", summary="", parsed=small))
+            elif row.kind != "ingest" and (row.kind != "intent" or row.entry == self._summary.intent):
+                yield row.record
+
     def current_run(self) -> RunRecord | None:
         """The last finished run: readers see the outputs and state that its record names."""
         entry = self._summary.run
@@ -579,12 +598,22 @@ class Ledger:
         return self._rows[entry]
 
     def _backwards(self) -> Iterator[_Entry]:
-        """The rows, newest first, read in portions."""
-        end = -1 if self._last is None else self._last
+        """The rows, newest first. They are read in portions, each is checked to be what the next one followed, and
+        none is kept.
+        """
+        end, size, later = -1 if self._last is None else self._last, _FIRST_READ, None
         while end >= 0:
-            first = max(0, end - _PORTION + 1)
-            yield from reversed([*self._range(first, end)])
-            end = first - 1
+            first = max(0, end - size + 1)
+            missing = [entry for entry in range(first, end + 1) if entry not in self._rows]
+            rows = self._checked(range(missing[0], missing[-1] + 1)) if missing else []
+            by_entry = {row.entry: row for row in rows}
+            for entry in range(end, first - 1, -1):
+                row = self._rows.get(entry) or by_entry[entry]
+                if later is not None and later.before != row.digest:
+                    raise _damaged(self.warehouse.ledger, f"entry {entry} has changed since it was written")
+                yield row
+                later = row
+            end, size = first - 1, min(4 * size, _PORTION)
 
     def _ingests(self, first: int, without: int = 0) -> Iterator[_Entry]:
         """The rows, from ``first`` on, of ingests that were not undone, other than ``without``. An undo comes after its
@@ -623,10 +652,14 @@ class Ledger:
 
     def _load_each(self, entries: Sequence[int]) -> None:
         """Load the rows of these numbers, which ascend."""
+        for row in self._checked(entries):
+            self._rows.setdefault(row.entry, row)
+
+    def _checked(self, entries: Sequence[int]) -> list[_Entry]:
+        """The rows of these numbers, which ascend, as they were written."""
         while True:
             try:
-                self._load_from_files(entries)
-                return
+                return self._from_files(entries)
             except StorageError:
                 if not self._follow():
                     raise
@@ -645,7 +678,7 @@ class Ledger:
         self._table, self._head, self._files, self._followed = table, None, files, True
         return True
 
-    def _load_from_files(self, entries: Sequence[int]) -> None:
+    def _from_files(self, entries: Sequence[int]) -> list[_Entry]:
         folder, first, last = self.warehouse.ledger, entries[0], entries[-1]
         with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             for path in self._files:
@@ -655,11 +688,12 @@ class Ledger:
             rows = self._in_commits(entries) or self._in_files(entries)
         if [row.entry for row in rows] != list(entries):
             raise _damaged(folder, f"some of the entries {first}..{last} are missing or occur twice")
+        by_entry = {row.entry: row for row in rows}
         for row in rows:
-            before = self._rows.get(row.entry - 1)
+            before = self._rows.get(row.entry - 1) or by_entry.get(row.entry - 1)
             if row.digest != row.own_digest() or (before is not None and row.before != before.digest):
                 raise _damaged(folder, f"entry {row.entry} has changed since it was written")
-            self._rows.setdefault(row.entry, row)
+        return rows
 
     def _in_commits(self, entries: Sequence[int]) -> list[_Entry]:
         """The newest rows, from the commits that added them: quicker than from files. None if one is not there so."""
@@ -914,7 +948,7 @@ def _span(path: str) -> tuple[int, int] | None:
     return (int(name[1]), int(name[2])) if name else None
 
 
-def _without_replaced(row: _Entry, restatements: Sequence[_Entry]) -> _Entry:
+def _without_replaced(row: _Entry, restatements: Iterable[_Entry]) -> _Entry:
     """The row of an ingest, its record without what later restatements of its input replaced."""
     for later in restatements:
         if later.entry > row.entry and later.name == row.name:

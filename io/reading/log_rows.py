@@ -4,6 +4,7 @@ or Spark, and as they look in a notebook.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
@@ -101,24 +102,23 @@ class Rows:
     def spark(self, session: SparkSession | None = None) -> DataFrame:
         """A Spark frame in no order, which Spark itself reads from the Delta table, at the version of the ledger.
 
-        ``session``: by default the active one. It needs Delta's package. UsageError where there is none of them.
+        ``session``: by default the active one. It needs Delta's package, and with ``where=`` ddcore in the Python of
+        its executors. UsageError where there is no session.
         """
         table = self._log.table
-        if self._where is not None:
-            raise UsageError(
-                f"{self._log.name}: Spark reads the table by itself, without where=",
-                "filter its frame; or: session.createDataFrame(rows.arrow())",
-            )
         if table is None:
             raise UsageError(f"{self._log.name} has no table yet", "begin with: ddcore ingest INPUT SOURCE")
         reader = _session(session).read.format("delta").option("versionAsOf", table.version)
         place = str(self._log.log.folder)
         try:
             updates = reader.load(place.replace("s3://", "s3a://", 1) if place.startswith("s3://") else place)
+            for name, operator, value in () if self._where is None else self._where.comparisons:
+                updates = updates.where(f"`{name}` {operator} {value}")
             columns = [name for name in self.columns if name != "diff"]
             quoted = [f"`{name}`" for name in columns]
             sums = updates.selectExpr(*quoted, f"`diff` * {self._weight()} AS `diff`").groupBy(*quoted)
-            return sums.agg({"diff": "sum"}).withColumnRenamed("sum(diff)", "diff").where("`diff` <> 0")
+            frame = sums.agg({"diff": "sum"}).withColumnRenamed("sum(diff)", "diff").where("`diff` <> 0")
+            return frame if self._where is None else _of_condition(frame, self._where)
         except Exception as error:
             if "DATA_SOURCE_NOT_FOUND" in str(error) or "Failed to find" in str(error):
                 hint = "start it with Delta's package, or: session.createDataFrame(rows.arrow())"
@@ -206,6 +206,21 @@ class Rows:
         columns = self.columns
         right = [*numbers, *range(len(names), len(columns))]
         return columns, [[*map(cell, row)] for row in part.iter_rows()], right, left
+
+
+def _of_condition(frame: DataFrame, condition: Condition) -> DataFrame:
+    """The rows of a Spark frame that meet a condition, which its executors compute as all other readers do."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import polars as pl
+
+        types = pl.Schema({name: kind.polars for name, kind in condition.schema.items()})
+        for batch in batches:
+            part = pl.DataFrame(batch).select([*types]).cast(types).with_row_index("=")
+            places = condition.kept(condition.scan(part.lazy()).collect())["="]
+            yield batch.take(places.to_arrow())
+
+    return frame.mapInArrow(rows, frame.schema)
 
 
 def _session(session: SparkSession | None) -> SparkSession:

@@ -97,7 +97,7 @@ class OpenedProject:
         from ddcore.io.reading.folded import ledger_of
 
         ledger = ledger_of(self.settings)
-        return History(entries(ledger), ledger.version_names(self.settings.dims).read())
+        return History([*entries(ledger)], ledger.version_names(self.settings.dims).read())
 
     def __repr__(self) -> str:
         inputs, outputs = listed(self.inputs), listed(self.outputs)

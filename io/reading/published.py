@@ -5,18 +5,18 @@ The law: accumulate(output log, t) == program(accumulate(input logs, t)). The le
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import le
+from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.times import Time, corners, greatest, is_open, named, shown_frontier
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.ledger.records import RunRecord
 
 __all__ = ["Claims", "check_output", "finished_run", "output_names", "verified_names"]
 
@@ -81,7 +81,8 @@ class Claims:
         self.dims, self.upper, self.since, self.restated = dims, upper, ledger.since(), ledger.restated()
         self.first = ledger.first_ingested()
         self._ledger = ledger
-        self._runs: list[RunRecord] | None = None
+        self._runs: list[RunRecord] = []  # as many as were asked for so far, and the rest of them
+        self._rest: Iterator[RunRecord] | None = None
 
     @property
     def least(self) -> Time | None:
@@ -121,7 +122,7 @@ class Claims:
             return None  # completed by the last run itself
         for run in self._of_outputs():
             first = run.published_from
-            if output in run.anew:
+            if output in run.anew or (first is None and len(time) == 1 and time >= run.first):
                 return None
             if first is not None and run.outdated is not None and time == run.last:
                 return run if f"outputs/{output}" in run.corrections else None  # compared at its last version
@@ -130,16 +131,22 @@ class Claims:
                 return run
         return None
 
-    def _of_outputs(self) -> list[RunRecord]:
-        """The runs whose updates the output logs hold, newest first. Reads the whole ledger, once.
+    def _of_outputs(self) -> Iterator[RunRecord]:
+        """The runs whose updates the output logs hold, newest first. Reads the ledger from its end, as far as they are
+        asked for, and once.
 
         A run that appends leaves the logs as the run before it left them, whatever base it folded from.
         """
-        if self._runs is None:
-            runs = list(self._ledger.runs())
-            number, self._runs = runs[-1].run, []
-            for run in reversed(runs):
-                if number in (run.run, _ANY):
-                    self._runs.append(run)
-                    number = _ANY if run.published_from is not None else run.base
-        return self._runs
+        yield from self._runs
+        if self._rest is None:
+            self._rest = self._read()
+        for run in self._rest:
+            self._runs.append(run)
+            yield run
+
+    def _read(self) -> Iterator[RunRecord]:
+        number = _ANY
+        for run in self._ledger.newest_first():
+            if isinstance(run, RunRecord) and number in (run.run, _ANY):
+                number = _ANY if run.published_from is not None else run.base
+                yield run
