@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
@@ -12,6 +12,8 @@ from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["Arrangement"]
+
+_SHARED = 1 << 14  # zeros
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Arrangement:
         """
         words = batch.words
         if self.transient or not self.key:
-            return Plain([np.zeros(len(batch), np.int64), *words, *batch.times, batch.diffs], batch.high)
+            return Plain([_zeros(len(batch)), *words, *batch.times, batch.diffs], batch.high)
         return Plain([*(words[number] for number in self.stored_order), *batch.times, batch.diffs], batch.high)
 
     def updates(self, queued: Columns) -> Batch:
@@ -118,3 +120,15 @@ class Arrangement:
             return Batch(list(wide.words), list(wide.times), wide.diffs, wide.high)
         columns = [wide.codes, *wide.words] if self.direct else list(wide.words)
         return Batch([columns[number] for number in self.collection_order], list(wide.times), wide.diffs, wide.high)
+
+
+def _zeros(rows: int) -> np.ndarray:
+    """Zeros: int64[n]. Of few rows all that wait share them."""
+    return _shared_zeros()[:rows] if rows <= _SHARED else np.zeros(rows, dtype=np.int64)
+
+
+@cache
+def _shared_zeros() -> np.ndarray:
+    zeros = np.zeros(_SHARED, dtype=np.int64)
+    zeros.flags.writeable = False
+    return zeros

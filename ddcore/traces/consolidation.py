@@ -141,7 +141,7 @@ def gathered(pieces: Sequence[Columns], few: int) -> Sequence[Columns]:
     small = [piece for piece in pieces if piece.rows < few and piece.high is None]
     if len(small) < _SEVERAL:
         return pieces
-    together = Plain(np.concatenate([piece.table() for piece in small], axis=1))
+    together = Plain([np.concatenate(columns) for columns in zip(*small, strict=True)])  # smaller blocks of memory
     return [together, *(piece for piece in pieces if piece.rows >= few or piece.high is not None)]
 
 

@@ -52,10 +52,16 @@ class Packed(Columns):
 
     def limits(self, number: int) -> tuple[int, int]:
         """Bounds of the values of a column: O(columns)."""
-        number %= self.count
-        fields = [(field, HALF_BITS if field.half == "upper" else 0) for field in self.fields if field.column == number]
-        least, most = (sum(getattr(field, name) << up for field, up in fields) for name in ("least", "most"))
-        return max(least, self.floors[number]), max(most, self.floors[number])
+        return self.bounds()[number]
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Bounds of the values of each column: O(columns)."""
+        least, most = [0] * self.count, [0] * self.count
+        for field in self.fields:
+            up = HALF_BITS if field.half == "upper" else 0
+            least[field.column] += field.least << up
+            most[field.column] += field.most << up
+        return [(max(a, floor), max(b, floor)) for a, b, floor in zip(least, most, self.floors, strict=True)]
 
     def part(self, start: int, stop: int) -> Packed:
         """Updates number ``start`` to ``stop``."""
