@@ -214,7 +214,7 @@ def _of_condition(frame: DataFrame, condition: Condition) -> DataFrame:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import polars as pl
 
-        types = {name: kind.polars for name, kind in condition.schema.items()}
+        types = pl.Schema({name: kind.polars for name, kind in condition.schema.items()})
         for batch in batches:
             part = pl.DataFrame(batch).select([*types]).cast(types).with_row_index("=")
             places = condition.kept(condition.scan(part.lazy()).collect())["="]
