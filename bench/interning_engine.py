@@ -21,10 +21,10 @@ from bench.measure import peak_mib
 from ddcore import col
 from ddcore.base.digests import digest
 from ddcore.jobs.setup import compile_kernels
-from ddcore.operators.base import Dataflow, Step
+from ddcore.operators.base import Dataflow
 from ddcore.operators.block import Block
 from ddcore.operators.intern import Contest, ContestStep
-from ddcore.operators.reduction import Evaluations, Targets
+from ddcore.operators.reduction import Evaluations, ReductionStep, Targets
 from ddcore.program.collection import Collection
 from ddcore.program.numbering import MOST_TRIES, Numbering
 from ddcore.traces.sorted_batch import SortedBatch
@@ -39,9 +39,9 @@ class All(Contest):
 
     name = "all"
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a block."""
-        return _AllStep(self, plan, block)
+        return _AllStep(self, plan, block, port)
 
 
 class Changes(Contest):
@@ -49,9 +49,9 @@ class Changes(Contest):
 
     name = "changes"
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a block."""
-        return _ChangesStep(self, plan, block)
+        return _ChangesStep(self, plan, block, port)
 
 
 class _AllStep(ContestStep):

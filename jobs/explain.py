@@ -55,7 +55,7 @@ class Explaining:
         self.verification.outputs([output])
         self.output, self.plan, self.names = output, self.verification.plan, self.verification.names
         schema = self.plan.outputs[output]
-        self.question = Question(load_program(project), output, self.plan.inputs, schema)
+        self.question = Question(load_program(project), output, self.plan.inputs, schema, tuning=project.tuning)
 
     @property
     def schema(self) -> Schema:

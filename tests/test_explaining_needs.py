@@ -24,6 +24,7 @@ import ddcore as dd
 from ddcore import col
 from ddcore.base.errors import FoldError, UsageError
 from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.engine.worker import Worker
 from ddcore.explaining import Question, held
 from ddcore.explaining.fetching import Fetch
@@ -368,13 +369,11 @@ def test_a_loop_reads_the_edges_that_it_comes_to() -> None:
     assert max(size.get("roots", 0) for size in sizes) == 1
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_MOST_FOLDS", 3), ("_MOST_KEYS", 3), ("_MOST_ROWS", 8)])
-def test_a_join_that_finds_more_and_more_keys_reads_everything(
-    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"ddcore.explaining.fetching.{limit}", value)
+@pytest.mark.parametrize(("limit", "value"), [("explaining_folds", 3), ("explaining_keys", 3), ("explaining_rows", 8)])
+def test_a_join_that_finds_more_and_more_keys_reads_everything(limit: str, value: int) -> None:
     subject, sizes = Subject(up, {"edges": LADDER, "roots": frame("a", (290,), (1000,))}), list[dict[str, int]]()
-    question = Question(up, "out", subject.schemas, subject.outputs["out"])
+    tuning = Tuning(**{limit: value})
+    question = Question(up, "out", subject.schemas, subject.outputs["out"], tuning=tuning)
     explanation = question.explain(read_of(subject.inputs, sizes), row_of(root=290, at=293))
     assert named(explanation)["edges"] == [(290, 291), (291, 292), (292, 293)]
     assert sizes[-1]["edges"] == len(LADDER)

@@ -449,9 +449,11 @@ def _next_record(rng: random.Random, ledger: Ledger, records: list[Record]) -> R
         if rng.random() < 0.3:
             return FailureRecord(begun.run, "ab12", begun.first, begun.last, "inline", "no")
         done = replace(run(begun.run, 0, 0), first=begun.first, last=begun.last)
-        window = map(time_of, range(begun.first.version, begun.last.version + 1))
-        counts = {"edges": {time: (3, 1) for time in window if rng.random() < 0.7}}
-        return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs, inputs=counts)
+        versions = [
+            time for time in map(time_of, range(begun.first.version, begun.last.version + 1)) if rng.random() < 0.7
+        ]
+        edges = {"edges": dict.fromkeys(versions, (3, 1))}
+        return replace(done, refresh=begun.refresh, program_inputs=begun.program_inputs, inputs=edges)
     first = rng.randrange(20)
     made = ingest(number, first, first + rng.randrange(4), rng.choice("abc"))
     return replace(made, repeats=rng.random() < 0.5, rests_on=(1,) if number > 1 else ())

@@ -32,12 +32,12 @@ class Tuning:
     """The sizes and thresholds of a session or of a project's commands. :meth:`settings` says what each is for."""
 
     few_rows: int = _setting(
-        1 << 14, "updates", "fewer are consolidated, and batches of fewer merged, by kernels made for few", least=0
+        1 << 12, "updates", "fewer are consolidated, and batches of fewer merged, by kernels made for few", least=0
     )
     packed_rows: int = _setting(
         1 << 12,
         "updates",
-        "from so many on (and from `few_rows`), a sorted batch is kept packed, one integer for each",
+        "a sorted batch of so many is kept packed, one integer for each; look-ups in it cost a start",
     )
     packing_rows: int = _setting(1 << 16, "updates", "that one thread packs, sorts or unpacks")
     column_rows: int = _setting(
@@ -78,6 +78,13 @@ class Tuning:
         4, "times", "as many intervals as new rows, from which on those that hold no row are left out", least=0
     )
     rule_rows: int = _setting(1 << 17, "updates", "of one input of a delta join that are matched at once")
+    explaining_folds: int = _setting(
+        24, "folds", "of `explain`, at most, until no join finds a new key: then it reads all"
+    )
+    explaining_keys: int = _setting(1 << 16, "keys", "of one join, more than which `explain` does not look up")
+    explaining_rows: int = _setting(
+        1 << 18, "rows", "of inputs in such folds, beyond which a fold of everything may cost less"
+    )
     resting_share: float = _setting(
         0.5, "of the memory", "that is set: beyond, arrays that come to rest go to files", least=0
     )

@@ -12,6 +12,7 @@ import polars as pl
 from ddcore.base.errors import FoldError, Mismatch
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.encoding import decode_frame, encode_frame
 from ddcore.explaining.derivation import Derivation, Fact
 from ddcore.explaining.fetching import Fetch, Reader
@@ -101,6 +102,7 @@ class Question:
 
     Of the inputs only those rows are asked for on which rows of the output can depend: see
     :mod:`ddcore.explaining.needs` and :mod:`ddcore.explaining.fetching`. With ``restricts`` False, all.
+    ``tuning``: sizes that change no result.
     """
 
     program: Program
@@ -108,10 +110,11 @@ class Question:
     schemas: Mapping[str, Schema]
     schema: Schema
     restricts: bool = True
+    tuning: Tuning = DEFAULT
 
     @cached_property
     def _layout(self) -> Layout:
-        return Layout(self.program, self.output, self.schemas)
+        return Layout(self.program, self.output, self.schemas, self.tuning)
 
     def explain(self, inputs: Inputs, row: pl.DataFrame) -> Explanation:
         """Input rows on which one row of the output rests: with them alone the program gives the row, and without any

@@ -31,9 +31,7 @@ __all__ = ["Fetch", "Reader"]
 Reader = Callable[[str, Restriction], Batch]
 """The rows of an input that a restriction leaves, with their counts."""
 
-_FEW_FOLDS, _MOST_FOLDS = 4, 24  # until no join finds a new key
-_MOST_KEYS = 1 << 16  # of one join
-_MOST_ROWS = 1 << 18  # of inputs, in all folds, if there are more than a few: a fold of everything may cost less
+_FEW_FOLDS = 4  # whatever the number of rows
 # More rows never take rows of the result away.
 _ADDING = (Linear, Join, JoinBetween, DeltaJoin, Distinct, Variable, Leave, Input, Constant)
 
@@ -87,7 +85,7 @@ class Fetch:
         restricted any more.
         """
         batches: dict[str, tuple[Restriction, int, Batch]] = {}
-        folded = 0
+        folded, most = 0, self.layout.tuning
         for turn in count(1):
             self._read(read, batches)
             held = {name: batch for name, (_, _, batch) in batches.items()}
@@ -96,8 +94,8 @@ class Fetch:
             grown = [each for each in self.look_ups if _grow(each, self.needs, watch)]
             if not grown:
                 return watch, held
-            too_many = turn >= _MOST_FOLDS or (turn >= _FEW_FOLDS and folded > _MOST_ROWS)
-            if ends := [each for each in grown if too_many or max(map(len, each.values)) > _MOST_KEYS]:
+            too_many = turn >= most.explaining_folds or (turn >= _FEW_FOLDS and folded > most.explaining_rows)
+            if ends := [each for each in grown if too_many or max(map(len, each.values)) > most.explaining_keys]:
                 self.give_up(ends)
         raise AssertionError
 

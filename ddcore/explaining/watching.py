@@ -16,6 +16,7 @@ from ddcore.base.errors import UsageError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.threads import available
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.engine.worker import Worker
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input
@@ -188,7 +189,8 @@ class Layout:
     the program does not have, and ProgramError.
     """
 
-    def __init__(self, program: Program, output: str, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, program: Program, output: str, schemas: Mapping[str, Schema], tuning: Tuning = DEFAULT) -> None:
+        self.tuning = tuning
         self.graph = Graph()
         self.output = -1
         self.logs: dict[int, str] = {}
@@ -232,7 +234,7 @@ class Watch:
 
     def __init__(self, layout: Layout, inputs: Mapping[str, Batch]) -> None:
         self.graph, self.output, self.inputs, self._logs = layout.graph, layout.output, layout.inputs, layout.logs
-        worker = Worker(layout.plan, budget=Budget(threads=available()))
+        worker = Worker(layout.plan, budget=Budget(threads=available(), tuning=layout.tuning))
         at_zero = {
             name: batch.at([np.zeros(len(batch), dtype=np.int64)]) for name, batch in inputs.items() if len(batch)
         }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.schema import Schema
 from ddcore.operators import totals
-from ddcore.operators.base import Step
 from ddcore.operators.partial import TreeAggregation
+from ddcore.operators.reduction import ReductionStep
 
 if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
@@ -27,9 +27,9 @@ class Agg(TreeAggregation):
         """The operators through which rows become totals; None where rows are needed."""
         return totals.totals_of(self, source, nonnegative=nonnegative)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of an agg block."""
-        arranged = plan.nodes[plan.arrangements[block.ports[0]].node].operator
+        arranged = plan.nodes[plan.arrangements[block.ports[port]].node].operator
         if arranged.name == "totals":
-            return totals.TotalsStep(self, plan, block)
-        return super().step(plan, block)
+            return totals.TotalsStep(self, plan, block, port)
+        return super().step_at(plan, block, port)

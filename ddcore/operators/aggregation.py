@@ -21,7 +21,7 @@ from ddcore.data import encoding
 from ddcore.expressions.expressions import Predicate, Projection, identity, parse
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
-from ddcore.operators.base import State, Step
+from ddcore.operators.base import State
 from ddcore.operators.block import Rounds
 from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
 from ddcore.text.wording import listed
@@ -167,9 +167,9 @@ class Aggregation(Reduction):
         text, columns = digest(keys, parts, str(negative)), {key: source[key] for key in keys} | result
         return cls(columns, text, tuple(keys), negative, aggregates, result)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of an aggregation from rows."""
-        return AggregationStep(self, plan, block)
+        return AggregationStep(self, plan, block, port)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +185,9 @@ class Distinct(Reduction):
         negative = arguments.flag(allow_negative, "distinct: allow_negative")
         return cls(schema, str(negative), tuple(schema), negative)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a distinct block."""
-        return AggregationStep(self, plan, block)
+        return AggregationStep(self, plan, block, port)
 
 
 class ResultStep(ReductionStep):
@@ -196,20 +196,18 @@ class ResultStep(ReductionStep):
     quantity = "a sum or a count"
     short = True  # whether keys with short histories are evaluated in one pass
 
-    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int = 0) -> None:
+    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(reduction, plan, block, port)
         self.aggregates = reduction.aggregates if isinstance(reduction, Aggregation) else ()
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
+        self.one_pass: tuple[Any, ...] | None = None
 
-    def in_one_pass(  # noqa: PLR0917
-        self, how: tuple[Any, ...], part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray
-    ) -> Changes:
-        """The changes of keys with short histories in one pass; of others in the steps one after the other.
-
-        ``how``: of each aggregate what :func:`ddcore.kernels.short_histories.reduce` needs.
-        """
+    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+        """Of keys with short histories in one pass, if there is one; of others in the steps one after the other."""
+        if self.one_pass is None or not self.short or self.inputs > 1 or upper.shape[1]:
+            return super().changes(part, history, before, upper, loops)
         rest, updates, pending = kernels.short_histories.reduce(
-            loops, *how, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            loops, *self.one_pass, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.words, history.times, history.diffs,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
@@ -245,14 +243,15 @@ class ResultStep(ReductionStep):
 class AggregationStep(ResultStep):
     """The work of an aggregation at one position."""
 
-    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int = 0) -> None:
+    def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(reduction, plan, block, port)
         self._kinds, self._columns, self._units = self._arguments()
         picks = (kernels.aggregating.MIN, kernels.aggregating.MAX)
         self._picks_one = (
             self.short and len(self._kinds) == 1 and self._kinds[0] in picks and self._is_simple(*self.aggregates)
         )
-        self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
+        if all(map(self._is_simple, self.aggregates)):
+            self.one_pass = self._kinds, self._columns, self._columns, self._units, 0
 
     def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
@@ -273,13 +272,6 @@ class AggregationStep(ResultStep):
         kept = np.zeros(len(new), dtype=np.bool_)
         kept[rows] = True
         return part.of(np.flatnonzero(kept[starts[:-1]]))
-
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
-        """In one pass for keys with short histories; for others the steps one after the other."""
-        if not self._has_short_way or upper.shape[1]:
-            return super().changes(part, history, before, upper, loops)
-        how = self._kinds, self._columns, self._columns, self._units, 0
-        return self.in_one_pass(how, part, history, before, upper, loops)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that is not empty, once."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
-from ddcore.operators.base import State, Step
+from ddcore.operators.base import State
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Rows
@@ -39,16 +39,16 @@ class Contest(Reduction):
     signs = "kept"
     once: bool
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a contest's block."""
-        return ContestStep(self, plan, block)
+        return ContestStep(self, plan, block, port)
 
 
 class ContestStep(ReductionStep):
     """The step of a :class:`Contest`."""
 
-    def __init__(self, contest: Contest, plan: Dataflow, block: Block) -> None:
-        super().__init__(contest, plan, block)
+    def __init__(self, contest: Contest, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(contest, plan, block, port)
         self.once, self.kinds = contest.once, [self.port.schema[name] for name in self.port.values]
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:

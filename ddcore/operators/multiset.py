@@ -15,7 +15,6 @@ from ddcore.base.errors import DiffOverflow
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.operators import arguments
-from ddcore.operators.base import Step
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
 from ddcore.traces.trace import Rows
 
@@ -54,14 +53,14 @@ class Multiset(Reduction):
         """The operation."""
         return self.operation
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a multiset block."""
-        return _MultisetStep(self, plan, block)
+        return _MultisetStep(self, plan, block, port)
 
 
 class _MultisetStep(ReductionStep):
-    def __init__(self, multiset: Multiset, plan: Dataflow, block: Block) -> None:
-        super().__init__(multiset, plan, block)
+    def __init__(self, multiset: Multiset, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(multiset, plan, block, port)
         self.operation, self.counts = multiset.operation, _COUNTS[multiset.operation]
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:

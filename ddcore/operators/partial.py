@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ddcore import kernels
@@ -11,9 +12,8 @@ from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.aggregation import Aggregation, AggregationStep, Named
-from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Targets, Tree
-from ddcore.operators.tree import Bucket, Spread
+from ddcore.operators.reduction import Evaluations, ReductionStep, Targets
+from ddcore.operators.tree import Tree
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
@@ -33,15 +33,6 @@ class TreeAggregation(Aggregation):
         """Partial aggregates."""
         return tree(self, source)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
-        """The work of an aggregation from rows, and of large groups from their partial results."""
-        step = AggregationStep(self, plan, block)
-        if len(block.ports) > 1:
-            whole = self.tree(plan.arrangements[block.ports[0]].collection)
-            assert whole is not None and isinstance(whole.root, Aggregation)
-            step.of_large = AggregationStep(whole.root, plan, block, 1)
-        return step
-
 
 @dataclass(frozen=True, eq=False)
 class PartialAggregation(Aggregation):
@@ -53,14 +44,14 @@ class PartialAggregation(Aggregation):
     inner = in_tree = True
 
     @classmethod
-    def below(cls, source: Schema, keys: Sequence[str], aggregates: tuple[Named, ...], text: str) -> PartialAggregation:
+    def below(cls, aggregates: tuple[Named, ...], source: Schema, keys: Sequence[str], text: str) -> PartialAggregation:
         """For groups by ``keys`` of an input with the arguments of the aggregates, none of which counts rows."""
         columns = {name: _type(kind, source[str(argument)]) for name, kind, argument in aggregates}
         return cls({key: source[key] for key in keys} | columns, text, tuple(keys), False, aggregates, columns)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a level."""
-        return _PartialStep(self, plan, block)
+        return _PartialStep(self, plan, block, port)
 
     @property
     def label(self) -> str:
@@ -77,25 +68,20 @@ def tree(whole: Aggregation, source: Schema) -> Tree | None:
     distinct = {argument for _, kind, argument in whole.aggregates if kind == _DISTINCT}
     if whole.allow_negative or len(distinct) > 1:
         return None
-    keys, text = whole.group, digest("tree", whole.text)
-    hashed = [str(each) for each in distinct] or [name for name in source if name not in keys]
+    hashed = [str(each) for each in distinct] or [name for name in source if name not in whole.group]
     if not hashed:
         return None  # equal rows are one
-    spread = Spread.of(source, keys, hashed, text)
     parts = [(f"_part_{place}", kind, argument) for place, (_, kind, argument) in enumerate(whole.aggregates)]
     first = tuple((name, kind, argument) for name, kind, argument in parts if argument is not None)
     later = tuple((name, _above(kind), name) for name, kind, _ in first)
-    inside = (*keys, spread.bucket)
-    leaf = PartialAggregation.below(spread.schema, inside, first, digest(text, "leaf"))
-    coarser = Bucket.of(leaf.schema, spread.bucket, digest(text, "coarser"), last=False)
-    branch = PartialAggregation.below(coarser.schema, inside, later, digest(text, "branch"))
-    bare = Bucket.of(branch.schema, spread.bucket, digest(text, "bare"), last=True)
     whole_from_parts = tuple(
         (name, _above(kind), part if argument is not None else None)
         for (name, _, argument), (part, kind, _) in zip(whole.aggregates, parts, strict=True)
     )
-    root = type(whole)(whole.schema, digest(text, "root"), keys, False, whole_from_parts, whole.result)
-    return Tree(spread, leaf, coarser, branch, bare, root)
+    text = digest(digest("tree", whole.text), "root")
+    root = type(whole)(whole.schema, text, whole.group, False, whole_from_parts, whole.result)
+    leaf, branch = (partial(PartialAggregation.below, each) for each in (first, later))
+    return Tree.over(source, whole.group, hashed, whole.text, leaf, branch, root)
 
 
 def _type(kind: str, argument: Type) -> Type:
@@ -112,9 +98,9 @@ def _above(kind: str) -> str:
 class _PartialStep(AggregationStep):
     short = False  # a group has one row there, but as many as it needs here
 
-    def __init__(self, partial: PartialAggregation, plan: Dataflow, block: Block) -> None:
-        super().__init__(partial, plan, block)
-        most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in partial.result.values()]
+    def __init__(self, level: PartialAggregation, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(level, plan, block, port)
+        most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in level.result.values()]
         self._most = np.array(most, dtype=np.int64)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:

@@ -15,7 +15,6 @@ from ddcore.base.schema import Schema, parse_schema, shape
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
-from ddcore.operators.base import Step
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
 from ddcore.operators.fingerprint import name_of, text_of
 from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
@@ -63,16 +62,16 @@ class Reduce(Reduction):
         """With the function's name."""
         return f"reduce {name_of(self.function)}"
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a reduce block."""
-        return _ReduceStep(self, plan, block)
+        return _ReduceStep(self, plan, block, port)
 
 
 class _ReduceStep(ReductionStep):
     in_parts = False  # a user's function is called once, on all groups of the step, unless memory is limited
 
-    def __init__(self, reduce: Reduce, plan: Dataflow, block: Block) -> None:
-        super().__init__(reduce, plan, block)
+    def __init__(self, reduce: Reduce, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(reduce, plan, block, port)
         self.function, self.result, self.checked = reduce.function, reduce.result, reduce.checked
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:

@@ -17,9 +17,8 @@ from ddcore import kernels
 from ddcore.base.errors import DiffOverflow, ExpressionError, NegativeMultiplicity
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
-from ddcore.operators.base import Keyed, Operator, Port, State, Step
+from ddcore.operators.base import Keyed, Port, State, Step
 from ddcore.operators.block import Rounds
-from ddcore.operators.tree import Bucket, Spread
 from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange, arrange_all, concatenated
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
     from ddcore.operators.delivery import Delivery
+    from ddcore.operators.tree import Tree
 
-__all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "Tree", "decode_key"]
+__all__ = ["Changes", "Evaluations", "Portion", "Reduction", "ReductionStep", "Targets", "decode_key"]
 
 _Some = tuple[SortedBatch | None, SortedBatch | None]
 """New updates and pending times of some keys."""
@@ -151,29 +151,22 @@ class Reduction(Keyed):
         """The operator's name in messages."""
         return self.name
 
+    @abstractmethod
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
+        """The work over the rows of one of a block's arrangements."""
+
+    def step(self, plan: Dataflow, block: Block) -> Step:
+        """The work of a block: from rows, and of large groups from their partial results, if it has a tree."""
+        step = self.step_at(plan, block, 0)
+        if len(block.ports) > 1:
+            tree = self.tree(plan.arrangements[block.ports[0]].collection)
+            assert tree is not None and isinstance(tree.root, Reduction)
+            step.of_large = tree.root.step_at(plan, block, 1)
+        return step
+
     def tree(self, source: Schema) -> Tree | None:
         """The levels of partial results for large groups of an input of the schema ``source``, or None without any."""
         return None
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The operators between the rows of a reduction and the partial results of its large groups, in their order.
-
-    ``root`` is the reduction of those: its groups and results are those of the whole.
-    """
-
-    spread: Spread
-    leaf: Reduction
-    coarser: Bucket
-    branch: Reduction
-    bare: Bucket
-    root: Reduction
-
-    @property
-    def levels(self) -> Sequence[Operator]:
-        """Each operator's input is the one before it."""
-        return self.spread, self.leaf, self.coarser, self.branch, self.bare
 
 
 class ReductionStep(Step):
@@ -182,7 +175,7 @@ class ReductionStep(Step):
     quantity = "a count"  # the value that may overflow int64 when a group is evaluated
     in_parts = True  # whether a part of the keys may be evaluated in one thread and another part in another
 
-    def __init__(self, reduction: Reduction, plan: Dataflow, block: Block, port: int = 0) -> None:
+    def __init__(self, reduction: Reduction, plan: Dataflow, block: Block, port: int) -> None:
         assert block.output is not None
         self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
         self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ddcore.base.digests import digest
@@ -13,9 +14,8 @@ from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
-from ddcore.operators.base import Step
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, Tree
-from ddcore.operators.tree import Bucket, Spread
+from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.tree import Tree
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
@@ -85,27 +85,12 @@ class TopK(Reduction):
         hashed = [name for name in source if name not in self.group]
         if self.allow_negative or not hashed:
             return None
-        text = digest("tree", self.text)
-        spread = Spread.of(source, self.group, hashed, text)
-        inside = (*self.group, spread.bucket)
-        leaf = _Level.above(self, spread.schema, inside, digest(text, "leaf"))
-        coarser = Bucket.of(leaf.schema, spread.bucket, digest(text, "coarser"), last=False)
-        branch = _Level.above(self, coarser.schema, inside, digest(text, "branch"))
-        return Tree(
-            spread,
-            leaf,
-            coarser,
-            branch,
-            Bucket.of(branch.schema, spread.bucket, digest(text, "bare"), last=True),
-            self,
-        )
+        level = partial(_Level.above, self)
+        return Tree.over(source, self.group, hashed, self.text, level, level, self)
 
-    def step(self, plan: Dataflow, block: Block) -> Step:
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of a top_k block."""
-        step = _TopKStep(self, plan, block)
-        if len(block.ports) > 1:
-            step.of_large = _TopKStep(self, plan, block, 1)
-        return step
+        return _TopKStep(self, plan, block, port)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +107,7 @@ class _Level(TopK):
 
 
 class _TopKStep(ReductionStep):
-    def __init__(self, top: TopK, plan: Dataflow, block: Block, port: int = 0) -> None:
+    def __init__(self, top: TopK, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(top, plan, block, port)
         self.top = top
         rest = [name for name in self.port.values if name not in top.by]

@@ -27,7 +27,7 @@ from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultStep
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.partial import TreeAggregation
-from ddcore.operators.reduction import Changes, Evaluations, Portion, Targets
+from ddcore.operators.reduction import Evaluations, Targets
 from ddcore.traces.batch import Batch
 from ddcore.traces.trace import Rows
 
@@ -269,8 +269,8 @@ def _kernel_kinds(quantities: Sequence[Quantity]) -> np.ndarray:
 class TotalsStep(ResultStep):
     """The work of an aggregation over its totals."""
 
-    def __init__(self, aggregation: Aggregation, plan: Dataflow, block: Block) -> None:
-        super().__init__(aggregation, plan, block)
+    def __init__(self, aggregation: Aggregation, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(aggregation, plan, block, port)
         sums = plan.nodes[self.port.node].operator
         assert isinstance(sums, Sums)
         (rows,) = plan.nodes[block.node].inputs
@@ -281,14 +281,8 @@ class TotalsStep(ResultStep):
         self._kinds, self._firsts, self._nulls, self._units = np.array(added, dtype=np.int64).T.copy()
         self._quantities = _kernel_kinds(sums.quantities)
         floats = any(kind in _FLOATS for kind, _ in sums.quantities)
-        self._has_short_way = self.short and self.inputs == 1 and not floats and not self._picked
-
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
-        """In one pass for keys with short histories and totals of one word."""
-        if not self._has_short_way or upper.shape[1]:
-            return super().changes(part, history, before, upper, loops)
-        how = self._kinds, self._firsts, self._nulls, self._units, len(self._quantities)
-        return self.in_one_pass(how, part, history, before, upper, loops)
+        if not floats and not self._picked:
+            self.one_pass = self._kinds, self._firsts, self._nulls, self._units, len(self._quantities)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """The aggregates of each group that has rows, once."""

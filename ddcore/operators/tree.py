@@ -6,21 +6,28 @@ So a changed row costs a bucket, and twice 256 partial results. Each level is a 
 arrangement and pending times, so it is right at all times; groups that are not large never reach it.
 
 Which groups are large is no part of a plan: a fold is told, and notes the ones that have become large for the next.
+
+An operator joins in with :meth:`ddcore.operators.reduction.Reduction.tree`, which gives a :class:`Tree`: the columns
+that decide the bucket of a row, the reduction of a bucket to a few rows, the same of partial results, and the reduction
+of the partial results of the whole. The rest (routes, growth, state, pending times) is the same for all. Windows over
+ordered rows would give the column of the order with buckets by its ranges in place of hashes, as a level the first and
+last rows and the totals of a bucket, and as the root a pass over those in their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data.encoding import key_codes
-from ddcore.operators.base import Linear, Operator
+from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.traces.batch import Batch
 
-__all__ = ["Bucket", "Spread", "bucket_name"]
+__all__ = ["Bucket", "Level", "Spread", "Tree", "bucket_name"]
 
 _BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
 
@@ -94,3 +101,57 @@ class Bucket(Linear):
         if len(self.schema) < len(batch.words):
             return batch.of([*before, *after])
         return batch.of([*before, bucket >> _LEVEL_BITS, *after])
+
+
+Level = Callable[[Schema, tuple[str, ...], str], Keyed]
+"""The operator of a level, for rows with a schema, in groups by columns of which the last is the bucket; with a text
+for its fingerprint.
+"""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The operators between the rows of a reduction and the partial results of its large groups, in their order.
+
+    ``root`` is the reduction of those: its groups and results are those of the whole.
+    """
+
+    spread: Spread
+    leaf: Keyed
+    coarser: Bucket
+    branch: Keyed
+    bare: Bucket
+    root: Keyed
+
+    @classmethod
+    def over(  # noqa: PLR0917
+        cls,
+        source: Schema,
+        keys: Sequence[str],
+        hashed: Sequence[str],
+        text: str,
+        leaf: Level,
+        branch: Level,
+        root: Keyed,
+    ) -> Tree:
+        """The tree of groups by ``keys`` of rows with the schema ``source``; ``hashed`` decide the bucket of a row, and
+        ``text`` names the whole.
+        """
+        text = digest("tree", text)
+        spread = Spread.of(source, keys, hashed, text)
+        inside = (*keys, spread.bucket)
+        leaves = leaf(spread.schema, inside, digest(text, "leaf"))
+        coarser = Bucket.of(leaves.schema, spread.bucket, digest(text, "coarser"), last=False)
+        branches = branch(coarser.schema, inside, digest(text, "branch"))
+        bare = Bucket.of(branches.schema, spread.bucket, digest(text, "bare"), last=True)
+        return cls(spread, leaves, coarser, branches, bare, root)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the group."""
+        return self.spread.keys
+
+    @property
+    def levels(self) -> Sequence[Operator]:
+        """Each operator's input is the one before it."""
+        return self.spread, self.leaf, self.coarser, self.branch, self.bare

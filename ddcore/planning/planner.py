@@ -23,7 +23,8 @@ from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.operators.block import Block
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.constant import Constant
-from ddcore.operators.reduction import Reduction, Tree
+from ddcore.operators.reduction import Reduction
+from ddcore.operators.tree import Tree
 from ddcore.planning import signs
 from ddcore.planning.plan import Loop, Plan, Target
 from ddcore.planning.pruning import pruned
@@ -164,7 +165,7 @@ class _Planner:
             block.ports.append(self._arrange(inputs[number], key, block))
         if tree is not None:
             block.spread = levels[0]
-            block.ports.append(self._arrange(levels[-1], tree.root.group, block))
+            block.ports.append(self._arrange(levels[-1], tree.keys, block))
         if operator.output_key is not None:
             block.output = self._store(index, operator.output_key, block, "output")
 

@@ -51,8 +51,8 @@ def arrange_all(
     rows are sorted by code, with small sorts inside. Sums are exact: if int64 does not hold all of them, the batch has
     upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
     """
-    pieces, few_rows = [piece for piece in pieces if len(piece)] or pieces[:1], budget.tuning.few_rows
-    rows, fits = sum(map(len, pieces)), all(piece.high is None for piece in pieces)
+    pieces, few_rows = [piece for piece in pieces if piece.rows] or pieces[:1], budget.tuning.few_rows
+    rows, fits = sum([piece.rows for piece in pieces]), all([piece.high is None for piece in pieces])
     if rows == 0:
         return _nothing(pieces[0].count + (1 if key else 0), width)
     if rows < few_rows and fits:
@@ -112,11 +112,11 @@ def _united(
     pieces: Sequence[Columns], width: int, frontier: np.ndarray | None = None, *, budget: Budget
 ) -> SortedBatch:
     """As :func:`union`, at the representatives of times beyond a frontier."""
-    some = [piece for piece in pieces if len(piece)]
+    some = [piece for piece in pieces if piece.rows]
     if not some:
         return _nothing(pieces[0].count, width)
     few_rows = budget.tuning.few_rows
-    if sum(map(len, some)) < few_rows:
+    if sum([piece.rows for piece in some]) < few_rows:
         few = _few(some, 1 + width, frontier)
         if few is not None:
             return ColumnBatch.of(few, width)

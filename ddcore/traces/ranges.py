@@ -33,7 +33,10 @@ def combined(pieces: Sequence[Columns], width: int, combine: Combine, budget: Bu
     """What ``combine`` makes of pieces that are sorted each. Where memory is limited it gets many rows in parts: of
     each piece the rows of one range. Equal codes and words are in one range, and its results are sorted by these.
     """
-    memory, total = budget.memory, sum(map(len, pieces))
+    memory = budget.memory
+    if not memory.is_limited:
+        return combine(pieces, width)
+    total = sum(map(len, pieces))
     if total <= memory.rows:
         return at_rest(combine(pieces, width), budget)
     parts = (
