@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.cache import remove_unused
+from ddcore.base.cache import remove_unused_daily
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.delta import heads
 from ddcore.io.delta.writer import Writer
@@ -32,10 +32,10 @@ def writing(
 ) -> Iterator[tuple[Lock | Lease, Ledger]]:
     """Hold the lock, with the ledger, which has the warehouse's writer. A command that fails before it called
     :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes left on
-    this machine, and caches of other releases. ``refresh``: as for :meth:`Ledger.load`.
+    this machine, and once a day caches of other releases. ``refresh``: as for :meth:`Ledger.load`.
     """
     scratch.remove_left()
-    remove_unused()
+    remove_unused_daily()
     with warehouse.lock(command) as lock:
         if lock.dead is not None:
             heads.remove_left([warehouse.ledger, *(folder for _, folder in warehouse.tables())])

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ddcore.base.cache import cache_folder, distrust, kernel_folder, make_private, note_use, remove_unused, unpacked
+from ddcore.base.cache import (
+    cache_folder,
+    distrust,
+    kernel_folder,
+    make_private,
+    note_use,
+    remove_unused,
+    remove_unused_daily,
+    unpacked,
+)
 from ddcore.base.errors import StorageError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.shipping import package_zip
@@ -236,6 +245,19 @@ def test_what_was_not_used_for_long_is_removed(kind: str, kept: int, cache: Path
     remove_unused()
     assert [entry.exists() for entry in entries[:3]] == [True, True, False]
     assert sum(entry.exists() for entry in entries) == kept
+
+
+def test_commands_look_for_what_is_unused_once_a_day(cache: Path) -> None:
+    (entry,) = used("plans", 31.0)
+    remove_unused_daily()
+    assert not entry.exists()
+    (entry,) = used("plans", 31.0)
+    remove_unused_daily()
+    assert entry.exists()
+    yesterday = time.time() - 90_000
+    os.utime(cache / "removed", (yesterday, yesterday))
+    remove_unused_daily()
+    assert not entry.exists()
 
 
 def test_however_many_were_used_lately_stay(cache: Path) -> None:

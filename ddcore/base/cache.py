@@ -32,6 +32,7 @@ __all__ = [
     "note_use",
     "processor_digest",
     "remove_unused",
+    "remove_unused_daily",
     "shipped_folder",
     "shipped_kernels",
     "unpacked",
@@ -59,6 +60,8 @@ _KEPT = {
     "cds": 4,
 }  # folders of the cache, and what stays of each at least
 _RECENTLY, _LONG_AGO = 7 * 86_400, 30 * 86_400  # seconds
+_A_DAY = 86_400  # seconds
+_REMOVED = "removed"  # an empty file: when what is unused was removed last
 _FORMAT = 2  # of the files that ddcore.compiling.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
@@ -132,6 +135,18 @@ def note_use(entry: Path) -> None:
     """Note that a file or folder of the cache is in use now."""
     with contextlib.suppress(OSError):
         os.utime(entry)
+
+
+def remove_unused_daily() -> None:
+    """:func:`remove_unused`, unless that was done within a day: a cache of many projects has thousands of plans."""
+    done = cache_folder() / _REMOVED
+    with contextlib.suppress(OSError):
+        if 0 <= time.time() - done.stat().st_mtime < _A_DAY:
+            return
+    remove_unused()
+    with contextlib.suppress(OSError):
+        os.close(os.open(done, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+        os.utime(done, follow_symlinks=False)
 
 
 def remove_unused() -> None:

@@ -59,7 +59,8 @@ class Layout:
     @property
     def stored(self) -> Schema:
         """The columns that are words of a run: all but a key that is its own code."""
-        return {name: kind for name, kind in self.schema.items() if not (self.direct and name in self.key)}
+        left_out = self.key if self.direct else ()
+        return {name: kind for name, kind in self.schema.items() if name not in left_out}
 
     @property
     def columns(self) -> Schema:
