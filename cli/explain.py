@@ -302,8 +302,8 @@ def _tell_inputs(
     """
     lines, colors, left = [], [], []
     for name, frame in inputs.items():
-        columns = [each for each in frame.columns if each != "diff"]
-        rows = frame.sort([each for each in columns if not explaining.plan.inputs[name][each].is_nested])
+        columns = [column for column in frame.columns if column != "diff"]
+        rows = frame.sort([column for column in columns if not explaining.plan.inputs[name][column].is_nested])
         if not (out.json or whole) and len(rows) > _INPUTS:
             left.append(f"{count(len(rows) - _INPUTS)} more of {name}")
             rows = rows.head(_INPUTS)
@@ -412,7 +412,7 @@ def _rounds(rounds: Sequence[int]) -> str:
 def _priorities(rounds: Sequence[int]) -> dict[str, list[int | None]]:
     """The priorities of the loops around, in JSON; nothing where there are none."""
     numbers = [each >> _ROUND_BITS for each in rounds]
-    return {"priorities": [each - _FIRST_PRIORITY if each else None for each in numbers]} if any(numbers) else {}
+    return {"priorities": [number - _FIRST_PRIORITY if number else None for number in numbers]} if any(numbers) else {}
 
 
 def _json_derivation(out: Output, explanation: Explanation) -> None:
@@ -431,7 +431,7 @@ def _json_derivation(out: Output, explanation: Explanation) -> None:
             rounds=[each % 2**_ROUND_BITS for each in fact[1]],
             **_priorities(fact[1]),
             row=_plain(explanation.row(fact)),
-            made_of=[numbers[each] for each in supports],
+            made_of=[numbers[support] for support in supports],
         )
 
 

@@ -96,14 +96,14 @@ def _tell_operators(out: Output, ledger: Ledger, names: VersionNames, limit: int
     from ddcore.io.ledger.records import RunRecord
 
     runs = (record for record in ledger.newest_first() if isinstance(record, RunRecord))
-    for place, run in enumerate(islice(runs, limit or None)):
+    for number, run in enumerate(islice(runs, limit or None)):
         if out.unread:
             break
         if out.json:
             fields = spelled(run_entry(run), names)
             out.record(schema_version=SCHEMA_VERSION, **fields, **operators_json(run.profile))
             continue
-        if place:
+        if number:
             out.data()
         window = span(run_entry(run)["first"], run.last, names.dims)
         what = f"{window}, {run.took:.1f}s, {run.engine} x{run.parallelism}"

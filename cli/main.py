@@ -211,7 +211,9 @@ def _invoke(arguments: list[str], name: str) -> int:
 def _app(arguments: list[str]) -> typer.Typer:
     """The commands: the one that the first argument names, because typer reads the parameters of all; else all."""
     commands = [
-        each for each in app.registered_commands if arguments and getattr(each.callback, "__name__", "") == arguments[0]
+        command
+        for command in app.registered_commands
+        if arguments and getattr(command.callback, "__name__", "") == arguments[0]
     ]
     if not commands:
         return app

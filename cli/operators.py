@@ -24,9 +24,10 @@ def operators_json(profile: ProfileRecord) -> dict[str, Any]:
     heat = profile.heat
     return {
         "operators": [
-            {_NAMES.get(name, name): value for name, value in asdict(each).items()} for each in profile.operators
+            {_NAMES.get(name, name): value for name, value in asdict(operator).items()}
+            for operator in profile.operators
         ],
-        "loops": [asdict(each) for each in profile.loops],
+        "loops": [asdict(loop) for loop in profile.loops],
         "compiling": profile.compiling,
         "differences": {
             "versions": heat.versions,
@@ -41,23 +42,23 @@ def operators_json(profile: ProfileRecord) -> dict[str, Any]:
 
 def listing(run: RunRecord, width: int | None) -> Iterator[str]:
     """The operators of a run as a table, in the order of the plan; those of a loop are indented."""
-    loops, before = {each.number: each for each in run.profile.loops}, list[int]()
+    loops, before = {loop.number: loop for loop in run.profile.loops}, list[int]()
     parents = {number: loop.parent for number, loop in loops.items()}
     rows = [_HEADERS]
-    for each in run.profile.operators:
-        around = loops_around(parents, each.loop)
+    for operator in run.profile.operators:
+        around = loops_around(parents, operator.loop)
         for depth, number in entered(before, around):
             rows.append(["", "│ " * depth + f"loop {loops[number].name.partition(' (')[0]}", *[""] * 7])
         before = around
-        rows.append([str(each.number), "│ " * len(around) + each.title, each.place, *numbers_of(each)])
+        rows.append([str(operator.number), "│ " * len(around) + operator.title, operator.place, *numbers_of(operator)])
     yield from aligned(rows, [0, 3, 4, 5, 6, 7, 8], width, header=True)
     if run.profile.compiling:
         took = duration(run.profile.compiling)
         yield f"compiling kernels took {took}, once on this machine: no operator's time has it"
-    for each in run.profile.operators:
-        if each.key:
-            share = 100 * each.key_rows // max(1, each.taken)
-            yield f"{each.number}: {share}% of the updates in are of one key: {each.key}"
+    for operator in run.profile.operators:
+        if operator.key:
+            share = 100 * operator.key_rows // max(1, operator.taken)
+            yield f"{operator.number}: {share}% of the updates in are of one key: {operator.key}"
 
 
 def loops_around(parents: Mapping[int, int], scope: int) -> list[int]:

@@ -93,7 +93,7 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
 
     place = Warehouse(project.warehouse)
     live = Ledger.load(place).tables() if is_folder(place.ledger) else {}
-    stored = [each.table for each in drawing.indexes if each.table in live]
+    stored = [index.table for index in drawing.indexes if index.table in live]
     files = {table: live_files(place.table(table), live[table]) for table in stored}
     return {table: (sum(each.rows for each in of), sum(each.size for each in of)) for table, of in files.items()}
 

@@ -55,11 +55,11 @@ def combined(runs: Sequence[RunRecord]) -> ProfileRecord:
     """
     profiles = [run.profile for run in runs if run.fingerprint == runs[-1].fingerprint]
     newest = runs[-1].profile
-    sums = {each.number: each for each in newest.operators}
+    sums = {operator.number: operator for operator in newest.operators}
     for profile in profiles[:-1]:
-        for each in profile.operators:
-            if each.number in sums:
-                sums[each.number] = _sum(sums[each.number], each)
+        for operator in profile.operators:
+            if operator.number in sums:
+                sums[operator.number] = _sum(sums[operator.number], operator)
     return ProfileRecord(tuple(sums.values()), newest.loops, _merged([run.profile.heat for run in runs]))
 
 
@@ -105,8 +105,8 @@ def _head(title: str, project: Project, runs: Sequence[RunRecord], profile: Prof
     changed_in = _totals([counts for run in runs for counts in run.inputs.values()])
     changed_out = _totals([counts for run in runs for counts in run.outputs.values()])
     took, rounds = sum(run.took for run in runs), max(run.rounds for run in runs)
-    written = sum(each.bytes_written for each in profile.operators)
-    read = sum(each.bytes_read for each in profile.operators)
+    written = sum(operator.bytes_written for operator in profile.operators)
+    read = sum(operator.bytes_read for operator in profile.operators)
     changed = [time for run in runs for counts in run.inputs.values() for time in counts]  # a first run begins at 0
     versions = span(least(changed) if changed else runs[0].first, newest.last, project.dims)
     engine = f"{newest.engine}, {newest.parallelism} worker{'' if newest.parallelism == 1 else 's'}"
@@ -130,8 +130,8 @@ def _totals(counts: Sequence[object]) -> tuple[int, int]:
 def _warnings(profile: ProfileRecord) -> Iterator[Html]:
     from ddcore.jobs.running.profiles import warnings
 
-    for each in warnings(profile):
-        yield tag("p", each, class_="warning", role="note")
+    for warning in warnings(profile):
+        yield tag("p", warning, class_="warning", role="note")
 
 
 def _dataflow(profile: ProfileRecord) -> Html:
@@ -144,19 +144,25 @@ def _dataflow(profile: ProfileRecord) -> Html:
     )
     if len(profile.operators) > _DRAWN:
         return section("Dataflow", f"{count(len(profile.operators))} operators are too many for a drawing.")
-    boxes = {each.number: Box(each.kind, each.title, [], (), each.loop, each.number) for each in profile.operators}
-    total = sum(each.seconds for each in profile.operators) or 1.0
+    boxes = {
+        operator.number: Box(operator.kind, operator.title, [], (), operator.loop, operator.number)
+        for operator in profile.operators
+    }
+    total = sum(operator.seconds for operator in profile.operators) or 1.0
     edges = [
-        Edge(boxes[number], boxes[each.number], feedback)
-        for each in profile.operators
-        for numbers, feedback in ((each.reads, False), (each.feedback, True))
+        Edge(boxes[number], boxes[operator.number], feedback)
+        for operator in profile.operators
+        for numbers, feedback in ((operator.reads, False), (operator.feedback, True))
         for number in numbers
     ]
     frames = [
-        Frame(each.number, each.parent, each.name, each.max_rounds, each.returns, each.prioritized)
-        for each in profile.loops
+        Frame(loop.number, loop.parent, loop.name, loop.max_rounds, loop.returns, loop.prioritized)
+        for loop in profile.loops
     ]
-    notes = {each.number: Note(tuple(_lines(each)), _told(each), each.seconds / total) for each in profile.operators}
+    notes = {
+        operator.number: Note(tuple(_lines(operator)), _told(operator), operator.seconds / total)
+        for operator in profile.operators
+    }
     drawing = svg(Diagram(list(boxes.values()), edges, frames), "the dataflow of the program", notes)
     return section("Dataflow", about, scrolling(svg_inline(drawing), "dataflow"))
 
@@ -177,8 +183,8 @@ def _told(each: OperatorRecord) -> str:
 
 
 def _operators(profile: ProfileRecord) -> Html:
-    total = sum(each.seconds for each in profile.operators) or 1.0
-    slowest = sorted(profile.operators, key=lambda each: -each.seconds)[:_OPERATORS]
+    total = sum(operator.seconds for operator in profile.operators) or 1.0
+    slowest = sorted(profile.operators, key=lambda operator: -operator.seconds)[:_OPERATORS]
     rows = []
     for each in slowest:
         taken, sent, took, *state = numbers_of(each)
@@ -271,7 +277,7 @@ def _leading_to(ledger: Ledger, runs: Sequence[RunRecord]) -> Sequence[RunRecord
     """The runs, or those before a single one with it."""
     if len(runs) > 1:
         return runs
-    return sorted((each for each in ledger.runs() if each.run <= runs[0].run), key=lambda each: each.run)[-_BARS:]
+    return sorted((run for run in ledger.runs() if run.run <= runs[0].run), key=lambda each: each.run)[-_BARS:]
 
 
 def _growth(runs: Sequence[RunRecord]) -> Html:
@@ -302,9 +308,9 @@ def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
     low, high = runs[0].first, runs[-1].last
     inputs = {name for run in runs for name in run.program_inputs}
     rows = []
-    for each in sorted(ledger.ingests(), key=lambda each: -each.number):
-        if each.input in inputs and each.last >= low and each.first <= high:
-            rows.append(_ingest(each, dims))
+    for ingest in sorted(ledger.ingests(), key=lambda ingest: -ingest.number):
+        if ingest.input in inputs and ingest.last >= low and ingest.first <= high:
+            rows.append(_ingest(ingest, dims))
     if not rows:
         return section("Sources", "No ingest has versions that these runs folded.")
     about = "The ingests whose versions these runs folded, newest first."

@@ -117,7 +117,7 @@ def _spelled(summary: dict[str, Any], names: VersionNames) -> dict[str, Any]:
         name: frontier_json(summary[name], dims) for name in ("folded", "since", "upper", "waiting") if name in summary
     }
     fields = [names.fields(time) for time in summary["folded"]]
-    labels: dict[str, Any] = {name: [each[name] for each in fields] for name in ("label", "instant")}
+    labels: dict[str, Any] = {name: [field[name] for field in fields] for name in ("label", "instant")}
     if len(dims) == 1:  # there is at most one
         times |= {name: next(iter(times[name]), None) for name in ("folded", "since") if name in times}
         labels = fields[0] if fields else names.fields(None)
@@ -232,10 +232,10 @@ def _tell(
         out.data(line)
     if tables:
         out.data()
-        _tell_tables(out, [each for each in tables if each.kind != "state" or state], project.dims)
-    parts = [each for each in tables if each.kind == "state"]
+        _tell_tables(out, [table for table in tables if table.kind != "state" or state], project.dims)
+    parts = [table for table in tables if table.kind == "state"]
     if parts and not state:
-        rows, files, bytes_ = (sum(getattr(each, name) for each in parts) for name in ("rows", "files", "bytes"))
+        rows, files, bytes_ = (sum(getattr(part, name) for part in parts) for name in ("rows", "files", "bytes"))
         many = f"{count(len(parts))} table{'s' * (len(parts) != 1)}"
         out.data(
             f"state   {many}, {count(rows)} updates in {count(files)} files, {size(bytes_)}  (ddcore status --state)"
@@ -244,17 +244,17 @@ def _tell(
 
 def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> None:
     rows = [["", "", "through", "waiting", "updates", "files", "size", "columns", "state of"]]
-    for each in tables:
-        name = each.name[:12] if each.kind == "state" else each.name
-        through = "-" if each.through is None else shown(each.through, dims)
-        waits = count(each.waits) if each.waits else "-"
-        extent = [count(each.rows), count(each.files), size(each.bytes)]
-        use = f"{each.operator} {each.place}: {each.holds}" if each.operator else ""
-        rows.append([each.kind, name, through, waits, *extent, ", ".join(each.columns), use])
+    for table in tables:
+        name = table.name[:12] if table.kind == "state" else table.name
+        through = "-" if table.through is None else shown(table.through, dims)
+        waits = count(table.waits) if table.waits else "-"
+        extent = [count(table.rows), count(table.files), size(table.bytes)]
+        use = f"{table.operator} {table.place}: {table.holds}" if table.operator else ""
+        rows.append([table.kind, name, through, waits, *extent, ", ".join(table.columns), use])
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
-    for place, line in enumerate(aligned(rows, range(2, 7), out.width, header=True)):
-        out.data((line, "" if place else "dim"))
+    for number, line in enumerate(aligned(rows, range(2, 7), out.width, header=True)):
+        out.data((line, "" if number else "dim"))
 
 
 def _spans(times: list[Time], names: VersionNames) -> str:

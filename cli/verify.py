@@ -181,7 +181,7 @@ def _tell_rows(
     part = list(_first(verdict, (ON_TERMINAL if out.on_terminal else 0) if limit is None else limit))
     cells = [[*map(cell, row[:-2]), count(row[-2]), count(row[-1])] for row in part]
     columns = verdict.differing
-    numbers = [place for place, dtype in enumerate(columns.dtypes) if dtype.is_numeric()]
+    numbers = [number for number, dtype in enumerate(columns.dtypes) if dtype.is_numeric()]
     for _, line in laid_out(columns.columns, cells, numbers, out.width, vertical=vertical):
         write(f"  {line}")
     if len(verdict.differing) > len(part):

@@ -243,10 +243,10 @@ def _leftovers(ledger: Ledger) -> Iterator[Check]:
     from ddcore.io.upkeep import integrity
 
     try:
-        for each in integrity.leftovers(ledger):
-            names = ", ".join(each.examples[:_SHOWN]) + (" and others" if len(each.examples) > _SHOWN else "")
-            message = f"{each.what}: {len(each.examples):,}, {each.bytes:,} bytes: {names}"
-            yield Check("leftovers", "note", message, each.hint)
+        for leftover in integrity.leftovers(ledger):
+            names = ", ".join(leftover.examples[:_SHOWN]) + (" and others" if len(leftover.examples) > _SHOWN else "")
+            message = f"{leftover.what}: {len(leftover.examples):,}, {leftover.bytes:,} bytes: {names}"
+            yield Check("leftovers", "note", message, leftover.hint)
     except DdError as error:
         yield Check("leftovers", "note", f"not all were found: {error.message}", error.hint)
 

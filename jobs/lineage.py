@@ -159,8 +159,8 @@ def _schema(schema: Schema) -> dict[str, Any]:
     from openlineage.client.facet_v2 import schema_dataset
 
     fields = [
-        schema_dataset.SchemaDatasetFacetFields(name=name, type=str(kind), ordinal_position=place)
-        for place, (name, kind) in enumerate(schema.items(), 1)
+        schema_dataset.SchemaDatasetFacetFields(name=name, type=str(kind), ordinal_position=number)
+        for number, (name, kind) in enumerate(schema.items(), 1)
     ]
     return {"schema": schema_dataset.SchemaDatasetFacet(fields=fields)}
 

@@ -298,7 +298,9 @@ class _Replay:
                 upper=self._stored(upcoming.times.upper),
                 base=0 if before is None else before.run,
                 definitions=definitions(self.plan),
-                arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
+                arrangements=tuple(
+                    arrangement.fingerprint for arrangement in self.plan.arrangements if not arrangement.transient
+                ),
                 corrections=corrections,
                 published_from=upcoming.first if upcoming.effect is Effect.APPEND else None,
                 outdated=tuple(commits.outdated) if upcoming.effect is Effect.APPEND else None,
@@ -479,9 +481,9 @@ def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
 
 def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dict[str, dict[Time, tuple[int, int]]]:
     counts: dict[str, dict[Time, tuple[int, int]]] = {}
-    for each in versions:
-        for name, change in (each[1] if side == 1 else each[2]).items():
-            counts.setdefault(name, {})[each[0]] = change
+    for version in versions:
+        for name, change in (version[1] if side == 1 else version[2]).items():
+            counts.setdefault(name, {})[version[0]] = change
     return counts
 
 

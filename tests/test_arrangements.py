@@ -70,7 +70,7 @@ def store(folder: Path, run: SortedBatch, layout: Layout, budget: Budget = SMALL
 
 def same(a: SortedBatch, b: SortedBatch, rows: slice | np.ndarray = slice(None)) -> None:
     for name in ("codes", "words", "times", "diffs"):
-        actual, wanted = (getattr(batch.widen(), name)[..., rows] for batch in (a, b))
+        actual, wanted = (getattr(batch.decompress(), name)[..., rows] for batch in (a, b))
         np.testing.assert_array_equal(actual, wanted, err_msg=name)
 
 
@@ -79,8 +79,8 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path, layout: Layout) -> None:
     run = make(layout, 5000)
     stored = store(tmp_path, run, layout)
     assert len(stored) == len(run)
-    assert stored.widen().words.flags.c_contiguous
-    assert stored.widen().times.flags.c_contiguous
+    assert stored.decompress().words.flags.c_contiguous
+    assert stored.decompress().times.flags.c_contiguous
     same(stored, run)
 
 
@@ -202,7 +202,7 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(t
     budget = Budget(spilling.Spilling(2**30, tmp_path, tuning), tuning=tuning)
     stored = store(tmp_path / "table", run, DIRECT, budget)
     if whole:
-        stored.widen()
+        stored.decompress()
     else:
         probes = np.unique(run.codes)
         lo, hi = stored.locate(probes)
@@ -235,7 +235,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
             inside &= probes >= span[0] if span[0] is not None else True
             inside &= probes < span[1] if span[1] is not None else True
             assert not (hi - lo)[~inside].any(), "other workers' rows are not here"
-            total.append(piece.widen())
+            total.append(piece.decompress())
     np.testing.assert_array_equal(np.sort(np.concatenate([piece.codes for piece in total])), run.codes)
     assert sum(int(piece.diffs.sum()) for piece in total) == int(run.diffs.sum())
 
@@ -259,7 +259,7 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
         opened = arrangements.open_runs(tmp_path, live, layout, span)
         assert sum(isinstance(run, FileBatch) for run in opened) <= sum(size > 1024 for size in sizes) + 1
         for piece in opened:
-            found.update(updates(piece.widen(), (None, None)))
+            found.update(updates(piece.decompress(), (None, None)))
         assert {row: diff for row, diff in found.items() if diff} == {
             row: diff for row, diff in expected.items() if diff
         }
@@ -303,7 +303,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
     assert len(stored) == 0
     lo, hi = stored.locate(np.array([1, 2]))
     assert not (hi - lo).any()
-    stored.widen()
+    stored.decompress()
 
 
 def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
         broken = {"truncated": content[:-100], "empty": b"", "page": b"\x00" * (len(content) // 2)}[damage]
         path.write_bytes(broken + content[len(broken) :] if damage == "page" else broken)
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
-        FileBatch(path, DIRECT).widen()
+        FileBatch(path, DIRECT).decompress()
     assert str(path) in caught.value.message
 
 

@@ -347,7 +347,7 @@ def test_tables_hold_values_of_every_type(seed: int, tmp_path: Path) -> None:
         state = arrangements.commit(Writer(), tmp_path / "state", files, number, base=None)
         (stored,) = arrangements.open_runs(tmp_path / "state", live_files(tmp_path / "state", state), layout)
         stored.locate(np.sort(run.codes))
-        assert (stored.widen().codes == run.codes).all() and (stored.widen().words == run.words).all()
+        assert (stored.decompress().codes == run.codes).all() and (stored.decompress().words == run.words).all()
 
 
 def test_cells_and_json() -> None:

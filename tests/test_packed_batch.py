@@ -69,14 +69,14 @@ def test_columns_and_parts_are_those_of_the_updates(seed: int) -> None:
     batch, expected = batch_of(rng, int(rng.integers(1, 90)))
     assert isinstance(batch, PackedBatch)
     assert (len(batch), batch.width) == (len(expected), WIDTH)
-    assert updates_of(batch) == updates_of(batch.widen()) == expected
+    assert updates_of(batch) == updates_of(batch.decompress()) == expected
     rows = np.flatnonzero(rng.random(len(batch)) < 0.5)
     everything = sorted(expected.items())
     assert updates_of(batch.take(rows)) == Counter(dict(everything[row] for row in rows))
     assert updates_of(batch.part(1, 5)) == Counter(dict(everything[1:5]))
     pieces = list(batch.pieces(int(rng.integers(1, 20))))
     assert [update for piece in pieces for update in updates_of(piece).items()] == everything
-    codes = [set(piece.widen().codes.tolist()) for piece in pieces]
+    codes = [set(piece.decompress().codes.tolist()) for piece in pieces]
     assert sum(map(len, codes)) == len(set().union(*codes)), "a code is in two pieces"
 
 
@@ -86,12 +86,12 @@ def test_look_ups_find_the_rows_of_each_code(seed: int) -> None:
     budget = Budget(threads=1 + seed % 3, tuning=Tuning(indexed_rows=1 + seed % 9))
     rng = np.random.default_rng(seed)
     batch, expected = batch_of(rng, int(rng.integers(1, 200)))
-    known = np.unique(batch.widen().codes)
+    known = np.unique(batch.decompress().codes)
     around = np.concatenate([known, known + 1, known - 1, [-(2**63) + 1, 2**63 - 1, 0]])
     probes = np.unique(around)
     batch.index(budget)
     lo, hi = batch.locate(probes)
-    plain, numbers = batch.widen(), Counter(row[0] for row in expected)
+    plain, numbers = batch.decompress(), Counter(row[0] for row in expected)
     for code, a, b in zip(probes.tolist(), lo.tolist(), hi.tolist(), strict=True):
         assert plain.codes[a:b].tolist() == [code] * numbers[code]
 
@@ -101,8 +101,8 @@ def test_look_ups_by_order_find_the_rows_between_two_values(seed: int) -> None:
     """Of codes in the whole batch, and of the first word within the rows of a code; also outside of what there is."""
     rng = np.random.default_rng(seed)
     batch, _ = batch_of(rng, int(rng.integers(1, 200)))
-    codes, words = batch.widen().codes, batch.widen().words[0]
-    for rows, column in ((batch, codes), (batch.widen(), codes)):
+    codes, words = batch.decompress().codes, batch.decompress().words[0]
+    for rows, column in ((batch, codes), (batch.decompress(), codes)):
         some = np.concatenate([rng.choice(column, 30) + rng.integers(-2, 3, 30), [-(2**63), 2**63 - 1]])
         after, to = np.sort(rng.choice(some, (2, 40)), axis=0)
         for lo, hi, a, b in zip(*rows.locate_between(after, to), after, to, strict=True):
@@ -130,8 +130,8 @@ def test_look_ups_by_order_in_words_that_are_packed_in_halves() -> None:
 def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) -> None:
     rng = np.random.default_rng(seed)
     made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]
-    batches = [batch.widen() if rng.random() < 0.3 else batch for batch, _ in made]
-    codes = np.unique(np.concatenate([batch.widen().codes for batch in batches]))[::2].copy()
+    batches = [batch.decompress() if rng.random() < 0.3 else batch for batch, _ in made]
+    codes = np.unique(np.concatenate([batch.decompress().codes for batch in batches]))[::2].copy()
     rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 3)
     for k, code in enumerate(codes.tolist()):
         at = slice(rows.offsets[k], rows.offsets[k + 1])
@@ -146,8 +146,8 @@ def test_rows_of_keys_are_gathered_from_batches_of_several_layouts(seed: int) ->
 def test_long_histories_are_gathered_at_times_that_can_be_told_apart(seed: int) -> None:
     rng = np.random.default_rng(seed)
     made = [batch_of(rng, int(rng.integers(1, 60))) for _ in range(rng.integers(1, 4))]
-    batches = [batch.widen() if rng.random() < 0.2 else batch for batch, _ in made]
-    codes = np.unique(np.concatenate([batch.widen().codes for batch in batches]))[::2].copy()
+    batches = [batch.decompress() if rng.random() < 0.2 else batch for batch, _ in made]
+    codes = np.unique(np.concatenate([batch.decompress().codes for batch in batches]))[::2].copy()
     frontier = rng.integers(0, [[12], [6]], (2, 1 + seed % 2))
     rows = gather(batches, Keys(codes, np.empty((0, len(codes)), np.int64)), WIDTH, 2, frontier, budget=LONG)
     for k, code in enumerate(codes.tolist()):
@@ -183,7 +183,7 @@ def test_merges_add_up_at_the_representatives_of_times(seed: int) -> None:
     frontier = None
     if seed % 3:
         frontier = np.stack([rng.integers(0, 6, seed % 3), rng.integers(0, 4, seed % 3)])
-    merged = merge(a.widen() if seed % 5 == 0 else a, b, frontier)
+    merged = merge(a.decompress() if seed % 5 == 0 else a, b, frontier)
     expected: Counter[Any] = Counter()
     for row, diff in [*first.items(), *second.items()]:
         time = np.array(row[1 + WIDTH :]).reshape(-1, 1)
@@ -230,7 +230,7 @@ def test_unions_and_rows_one_after_another(seed: int) -> None:
     packed = made[0][0]
     assert isinstance(packed, PackedBatch)
     pieces = list(packed.pieces(7))
-    assert updates_of(concatenated([*pieces[:1], *(piece.widen() for piece in pieces[1:])])) == made[0][1]
+    assert updates_of(concatenated([*pieces[:1], *(piece.decompress() for piece in pieces[1:])])) == made[0][1]
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -254,7 +254,7 @@ def test_what_does_not_fit_into_an_integer_stays_columns() -> None:
     wide = arrange_all([Plain([code, word, word, zeros, zeros, zeros + 1])], WIDTH)
     assert type(wide) is ColumnBatch
     large_sums = arrange_all([Plain([zeros, zeros, zeros, zeros, zeros, np.array([2**59, 2**59])])], WIDTH)
-    assert large_sums.widen().diffs.tolist() == [2**60]
+    assert large_sums.decompress().diffs.tolist() == [2**60]
     halves = arrange_all(
         [Plain([np.array([5 << 40, 9 << 40]), zeros, zeros, zeros, np.arange(2) << 30, zeros + 1])], WIDTH
     )

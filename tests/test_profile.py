@@ -268,7 +268,7 @@ def test_packed_batches_answer_as_wide_ones() -> None:
     updates = Batch([columns[0], columns[2]], [columns[1]], np.ones(n, dtype=np.int64))
     packed = sorted_by_key(arrangement, updates)
     assert isinstance(packed, PackedBatch)
-    wide = packed.widen()
+    wide = packed.decompress()
     assert np.array_equal(packed.versions(), wide.versions()) and np.array_equal(packed.sample(31), wide.sample(31))
     for code in [*range(-52, 53)]:
         assert packed.span(code) == wide.span(code)

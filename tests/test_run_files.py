@@ -114,11 +114,11 @@ def test_random_runs(number: int, tmp_path: Path) -> None:
     if layout.direct:
         got, expected = (gather([each], keys, len(layout.stored), len(layout.times)) for each in (stored, run))
         assert all((getattr(got, name) == getattr(expected, name)).all() for name in ("offsets", "words", "times"))
-    assert (columns_of(stored.widen()) == columns_of(run)).all()
+    assert (columns_of(stored.decompress()) == columns_of(run)).all()
     span = tuple(sorted(int(code) for code in rng.choice(run.codes, 2)))
     part = FileBatch(tmp_path / file.path, layout, (span[0], span[1]))
     inside = (run.codes >= span[0]) & (run.codes < span[1])
-    assert (columns_of(part.widen()) == columns_of(run)[:, inside]).all()
+    assert (columns_of(part.decompress()) == columns_of(run)[:, inside]).all()
 
     arrangements.commit(Writer(), tmp_path, [file], 1, base=None)
     expected_frame = frame_of(run, layout)
@@ -191,7 +191,7 @@ def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path) -> None:
         broken[place] ^= 1 << places.randrange(8)
         path.write_bytes(broken)
         with pytest.raises(StorageError, match="is damaged") as caught:
-            FileBatch(path, layout).widen()
+            FileBatch(path, layout).decompress()
             datafile.verify(path, "")
         assert str(path) in caught.value.message
         with pytest.raises(StorageError, match="is damaged"):
@@ -277,7 +277,7 @@ def test_texts_too_long_for_a_page_are_divided(tmp_path: Path) -> None:
     path = (tmp_path / "run").rename(tmp_path / f"run-{written.digest}.parquet")
     assert pq.read_metadata(path).num_row_groups > 10
     assert pl.read_parquet(path)["s"].to_list() == texts.to_list()
-    assert (columns_of(FileBatch(path, layout).widen()) == columns_of(run)).all()
+    assert (columns_of(FileBatch(path, layout).decompress()) == columns_of(run)).all()
 
 
 def test_thrift_is_what_arrow_reads() -> None:

@@ -72,7 +72,7 @@ def test_both_sorts_consolidate_alike(columns: int, monkeypatch: pytest.MonkeyPa
     for choice in ("numpy", "radix"):
         monkeypatch.setenv("DDCORE_SORT", choice)
         sorts.choice.cache_clear()
-        batches.append(arrange(codes.copy(), list(words.copy()), list(times), diffs.copy()).widen())
+        batches.append(arrange(codes.copy(), list(words.copy()), list(times), diffs.copy()).decompress())
     one, other = batches
     assert len(one) == len(other) > 0
     for name in ("codes", "words", "times", "diffs"):

@@ -146,7 +146,7 @@ def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int) -> 
     expected = consolidation.union(columns, 2)
     budget = Budget(spilling.Spilling(2**20, tuning=TINY), tuning=TINY)
     same_rows(consolidation.union(columns, 2, budget), expected)
-    parts = [part.widen() for (part,) in ranges.portions([expected], 1, budget) if part is not None]
+    parts = [part.decompress() for (part,) in ranges.portions([expected], 1, budget) if part is not None]
     merged = consolidation.merge(batches[0], batches[-1], budget=budget)
     same_rows(consolidation.concatenated(parts, budget), expected) if parts else None
     same_rows(merged, consolidation.merge(batches[0], batches[-1]))

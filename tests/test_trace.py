@@ -62,7 +62,7 @@ def updates(rng: np.random.Generator, n: int, spread: int) -> tuple[Any, list[An
 
 
 def as_dict(batch: SortedBatch) -> dict[tuple[int, ...], int]:
-    run = batch.widen()
+    run = batch.decompress()
     rows = zip(run.codes, *run.words, *run.times, run.diffs, strict=True)
     actual = {tuple(map(int, row[:-1])): int(row[-1]) for row in rows}
     assert len(actual) == len(run) and list(actual) == sorted(actual)
@@ -125,7 +125,7 @@ def test_diffs_that_leave_int64() -> None:
 
     for diffs in ([2**62, 2**62], [-(2**63), -1], [2**63 - 1, 1], [-(2**63)] * 5 + [3]):
         assert wide(run(diffs)) == [sum(diffs)]
-        apart = merge(run(diffs[:1]), run(diffs[1:2])).widen()  # a trace's runs hold int64
+        apart = merge(run(diffs[:1]), run(diffs[1:2])).decompress()  # a trace's runs hold int64
         assert (apart.high, sorted(apart.diffs.tolist())) == (None, sorted(diffs[:2]))
     assert run([2**62, -(2**62)]).diffs.tolist() == []
     for diffs in ([2**62] * 3 + [-(2**62)] * 3, [-(2**63), 1, 2**63 - 1]):

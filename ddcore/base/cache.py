@@ -167,8 +167,8 @@ def remove_unused() -> None:
             continue
         unused = [
             path
-            for place, (used, path) in enumerate(entries)
-            if now - used > (_RECENTLY if place >= kept else _LONG_AGO)
+            for number, (used, path) in enumerate(entries)
+            if now - used > (_RECENTLY if number >= kept else _LONG_AGO)
         ]
         if unused and not distrust(folder):
             for path in map(Path, unused):

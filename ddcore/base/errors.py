@@ -189,4 +189,4 @@ def is_interrupt(error: BaseException) -> bool:
     if dis.opname[code.co_code[trace.tb_lasti]] != "RAISE_VARARGS":
         return True
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    return any(getattr(getattr(each, "__func__", each), "__code__", None) is code for each in handlers)
+    return any(getattr(getattr(handler, "__func__", handler), "__code__", None) is code for handler in handlers)

@@ -121,7 +121,7 @@ class _Parts(Generic[P, R]):
 
     def finish(self, result: Future[R]) -> R:
         """The result of a part; until it is there this thread works too."""
-        self._others = [each for each in self._others if not each.done()]
+        self._others = [other for other in self._others if not other.done()]
         for _ in range(min(self._most - len(self._others), len(self._parts) - 1)):
             self._others.append(self._pool.submit(self._context.copy().run, self._work_on))
         while not result.done() and self._do_one(Exception):

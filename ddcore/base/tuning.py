@@ -134,7 +134,7 @@ class Tuning:
     @classmethod
     def least(cls) -> Tuning:
         """Every setting at its least: the ways for many rows are taken for a few."""
-        least: dict[str, Any] = {each.name: each.least for each in cls.settings()}
+        least: dict[str, Any] = {setting.name: setting.least for setting in cls.settings()}
         return cls(**least)
 
 

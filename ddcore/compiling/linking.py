@@ -230,7 +230,7 @@ class _Object:
             _Section(_text(texts, head[0]), head[1], head[2], content[head[4] : head[4] + head[5]], *head[6:9])
             for head in heads
         ]
-        (table_of_symbols,) = (each for each in self.sections if each.kind == _SYMBOLS)
+        (table_of_symbols,) = (section for section in self.sections if section.kind == _SYMBOLS)
         texts = self.sections[table_of_symbols.link].content
         self.symbols = [
             _Symbol(_text(texts, name), section, value, size)

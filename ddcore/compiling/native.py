@@ -73,8 +73,8 @@ def function_of(name: str, native: Callable[..., Any], arguments: Sequence[Array
 
     count = len(arguments)
     arrays = [
-        (place, _READ | _WRITTEN if kind.writes else _READ, np.dtype(kind.dtype), kind.dims)
-        for place, kind in enumerate(arguments)
+        (number, _READ | _WRITTEN if kind.writes else _READ, np.dtype(kind.dtype), kind.dims)
+        for number, kind in enumerate(arguments)
         if isinstance(kind, Array)
     ]
 

@@ -54,7 +54,7 @@ def _inside(values: pl.Series, kind: Type) -> pl.Series:
     """A list or struct, each column inside it cast by itself. The order of a struct's fields may differ."""
     if isinstance(values.dtype, pl.Array):
         values = values.arr.to_list()
-    names = {each.name for each in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
+    names = {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
     if isinstance(values.dtype, pl.List) != (kind.name == "list") or names != {name for name, _ in kind.fields}:
         raise InexactCast(f"is {values.dtype}, not {kind}")
     valid = values.is_not_null().to_numpy() if values.null_count() else None

@@ -317,7 +317,11 @@ class _Reader:
         for block in self.blocks.values():
             for port in self._ports(block.node):
                 users.setdefault(port, {})[self.boxes[block.node]] = None
-        stored = [each for each in self.plan.arrangements if not (each.transient or self.plan.is_inner(each))]
+        stored = [
+            arrangement
+            for arrangement in self.plan.arrangements
+            if not (arrangement.transient or self.plan.is_inner(arrangement))
+        ]
         stored.sort(key=lambda each: (self._source(each.node).number, each.index))
         for number, each in enumerate(stored, 1):
             index = Index(
@@ -334,7 +338,7 @@ class _Reader:
     def _frame(self, scope: int) -> Frame:
         loop = self.plan.loops[scope]
         operators = [self.plan.nodes[variable].operator for variable in loop.variables]
-        prioritized = any(isinstance(each, Variable) and each.priority is not None for each in operators)
+        prioritized = any(isinstance(operator, Variable) and operator.priority is not None for operator in operators)
         return Frame(scope, self.parents[scope], printable(loop.name), loop.max_rounds, loop.returns, prioritized)
 
 

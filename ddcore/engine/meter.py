@@ -170,7 +170,7 @@ class Meter:
         if block.op == "output":
             return self.plan.arrangements[block.owned[0]].output
         if block.op == "arrange":
-            readers = [each for index in block.owned for each in self.plan.arrangements[index].listeners]
+            readers = [listener for index in block.owned for listener in self.plan.arrangements[index].listeners]
             return self._nodes[self.plan.blocks[readers[0]].node] if readers else self._nodes[block.node]
         return self._nodes[block.node]
 

@@ -28,5 +28,5 @@ def joined(batches: Sequence[SortedBatch], budget: Budget = ALONE) -> SortedBatc
 def once_each(pieces: Sequence[Columns], width: int, budget: Budget = ALONE) -> SortedBatch:
     """The (key, time) pairs of several pieces, with ``width`` key words, each once and with diff 1."""
     ones = [Plain([*list(piece)[:-1], np.ones(len(piece), dtype=np.int64)]) for piece in pieces]
-    table = arrange_all(ones, width, budget=budget).widen().table
+    table = arrange_all(ones, width, budget=budget).decompress().table
     return ColumnBatch.of(np.concatenate([table[:-1], np.ones((1, table.shape[1]), dtype=np.int64)]), width)

@@ -140,7 +140,7 @@ def _upper(upper: Any, dims: Sequence[str]) -> list[tuple[int, ...]] | None:
     times: list[Any] = list(upper) if isinstance(upper, Iterable) and not isinstance(upper, str | bytes) else [None]
     for time in times:
         numbers = list(time) if isinstance(time, Iterable) and not isinstance(time, str | bytes) else []
-        if len(numbers) != len(dims) or not all(hasattr(each, "__index__") and each >= 0 for each in numbers):
+        if len(numbers) != len(dims) or not all(hasattr(number, "__index__") and number >= 0 for number in numbers):
             what = f"{brief(upper)}, no list of times with {listed(dims)}"
             raise ProgramError(f"fold: upper is {what}", f"for example upper=[{(1,) * len(dims)}]")
     return [tuple(int(each) for each in time) for time in times]

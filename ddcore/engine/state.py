@@ -176,7 +176,7 @@ class FoldState:
         """Queue pending times by round; those at or beyond the fold's upper stay pending."""
         if len(pending) == 0:
             return
-        pending = pending.widen()
+        pending = pending.decompress()
         inputs = len(self.plan.dims)
         late = beyond(pending.times[:inputs], self.upper)
         if late.any():
@@ -228,7 +228,7 @@ class FoldState:
         """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""
         if updates.high is None:
             return
-        at = int(np.flatnonzero(updates.high != updates.widen().diffs >> 63)[0])
+        at = int(np.flatnonzero(updates.high != updates.decompress().diffs >> 63)[0])
         batch = arrangement.batch_of(updates).take(slice(at, at + 1))
         row = decode_frame(batch.words, arrangement.collection).row(0)
         diff = (int(updates.high[at]) << 64) + (int(batch.diffs[0]) & (2**64 - 1))

@@ -217,7 +217,7 @@ class Worker:
         for scope, current in zip(block.loops, rounds, strict=True):
             loop = self.plan.loops[scope]
             if round_of(current) >= loop.max_rounds:
-                times = updates.widen().times
+                times = updates.decompress().times
                 first = times[:, np.lexsort(times[::-1])[0]]
                 moving = int((times == first[:, None]).all(axis=0).sum())
                 time = tuple(int(c) for c in first)

@@ -219,7 +219,7 @@ class _Step:
 
     def _having(self, source: int, columns: dict[str, np.ndarray], rows: np.ndarray) -> pl.DataFrame:
         """The rows of a node with these words in these columns: ``wanted``, ``id``, ``count``."""
-        places = {name: place for place, name in enumerate(self.watch.node(source).schema)}
+        places = {name: number for number, name in enumerate(self.watch.node(source).schema)}
         at = self._outside(source, self.rounds)
         return self.watch.table(source).among([*columns.values()], [places[name] for name in columns], rows, at)
 

@@ -66,7 +66,10 @@ class Fetch:
     def columns(self) -> dict[str, set[frozenset[str]]]:
         """By which columns each input is restricted: one set for each alternative."""
         inputs = self.needs.inputs.items()
-        return {name: {frozenset(column for column, _ in each) for each in rows.alternatives} for name, rows in inputs}
+        return {
+            name: {frozenset(column for column, _ in alternative) for alternative in rows.alternatives}
+            for name, rows in inputs
+        }
 
     @property
     def restricts(self) -> bool:
@@ -103,7 +106,7 @@ class Fetch:
         """Read what is needed now, unless it is what was needed before."""
         for name, index in self.layout.inputs.items():
             rows = self.needs.rows.get(index, NOTHING)
-            size = sum(len(values) for each in rows.alternatives for _, values in each)
+            size = sum(len(values) for alternative in rows.alternatives for _, values in alternative)
             if name not in batches or batches[name][:2] != (rows, size):
                 batches[name] = rows, size, read(name, rows)
 
@@ -122,7 +125,9 @@ class Fetch:
     def _only_adds(self, index: int) -> bool:
         graph = self.layout.graph
         operators = [graph.nodes[each].operator for each in graph.upstream([index])]
-        return all(isinstance(each, _ADDING) and not isinstance(each, Negate | Inspect) for each in operators)
+        return all(
+            isinstance(operator, _ADDING) and not isinstance(operator, Negate | Inspect) for operator in operators
+        )
 
 
 def _grow(look_up: LookUp, needs: Needs, watch: Watch) -> bool:

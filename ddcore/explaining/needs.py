@@ -158,17 +158,17 @@ class Needs:
     def driving(self, look_up: LookUp) -> Restriction:
         """The rows of the driver whose keys matter."""
         total = NOTHING
-        for each in self.rows.get(look_up.join, NOTHING).alternatives:
-            if look_up in self._look_ups(look_up.join, each).values():
-                total |= self._of(look_up.join, look_up.driver, each)
+        for alternative in self.rows.get(look_up.join, NOTHING).alternatives:
+            if look_up in self._look_ups(look_up.join, alternative).values():
+                total |= self._of(look_up.join, look_up.driver, alternative)
         return total
 
     def _sources(self, index: int) -> Iterator[tuple[int, Restriction]]:
         """The nodes that a node reads, and what it needs of each."""
         node = self.graph.nodes[index]
         for number, source in enumerate(node.inputs):
-            for each in self.rows[index].alternatives:
-                yield source, self._of(index, number, each)
+            for alternative in self.rows[index].alternatives:
+                yield source, self._of(index, number, alternative)
         if isinstance(node.operator, Variable):
             yield self.graph.scopes[node.operator.loop].results[node.operator.number], self.rows[index]
 

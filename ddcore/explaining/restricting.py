@@ -87,28 +87,31 @@ class Restriction:
     def through(self, columns: Mapping[str, str]) -> Restriction:
         """The restriction in terms of other columns, by name; what is said of columns without one is left out."""
         carried = (
-            frozenset((columns[name], values) for name, values in each if name in columns) for each in self.alternatives
+            frozenset((columns[name], values) for name, values in alternative if name in columns)
+            for alternative in self.alternatives
         )
         return reduce(or_, (Restriction(frozenset({each})) for each in carried), NOTHING)
 
     def narrowed(self, more: Iterable[tuple[str, Values]]) -> Restriction:
         """Of these rows those with these values too."""
         also = frozenset(more)
-        return Restriction(frozenset(each | also for each in self.alternatives)) if also else self
+        return Restriction(frozenset(alternative | also for alternative in self.alternatives)) if also else self
 
     def mask(self, words: Sequence[np.ndarray], rows: int, schema: Schema) -> np.ndarray:
         """Which of some rows these are, given the words of all columns: bool[rows]."""
         by_name = dict(zip(schema, words, strict=True))
         mask = np.zeros(rows, dtype=bool)
-        for each in self.alternatives:
-            mask |= reduce(and_, (np.isin(by_name[name], values.words) for name, values in each), np.ones(rows, bool))
+        for alternative in self.alternatives:
+            mask |= reduce(
+                and_, (np.isin(by_name[name], values.words) for name, values in alternative), np.ones(rows, bool)
+            )
         return mask
 
     def condition(self, schema: Schema) -> pl.Expr | None:
         """The restriction as an expression of Polars; None for all rows."""
         if self.is_everything:
             return None
-        some = [each for each in self.alternatives if all(len(values) for _, values in each)]
+        some = [alternative for alternative in self.alternatives if all(len(values) for _, values in alternative)]
         alternatives = (
             reduce(and_, (values.condition(name, schema[name]) for name, values in sorted(each, key=lambda at: at[0])))
             for each in some
@@ -118,7 +121,7 @@ class Restriction:
     @property
     def is_nothing(self) -> bool:
         """Whether it leaves all rows out, with the values that there are now."""
-        return not any(all(len(values) for _, values in each) for each in self.alternatives)
+        return not any(all(len(values) for _, values in alternative) for alternative in self.alternatives)
 
 
 NOTHING = Restriction(frozenset())

@@ -115,9 +115,9 @@ class Trials:
             left = np.flatnonzero(self.present)
             removed = [np.concatenate(parts[: at + 1]) for at in range(len(parts))]
             results = self.folded_apart([np.setdiff1d(left, each) for each in removed])
-            number = max((at + 1 for at, each in enumerate(results) if each), default=0)
+            number = max((at + 1 for at, result in enumerate(results) if result), default=0)
         else:
-            number = max((at + 1 for at, each in enumerate(results) if each), default=0)
+            number = max((at + 1 for at, result in enumerate(results) if result), default=0)
             if number < len(parts):
                 self._tried([[(np.concatenate(parts[number:]), 1)]])
         for part in parts[:number]:

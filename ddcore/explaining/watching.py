@@ -60,7 +60,7 @@ def _end(graph: Graph, outputs: Mapping[str, Collection], output: str) -> int | 
     """The node of an output, or the inspection with this name. Raises UsageError."""
     if output in outputs:
         return outputs[output]._index
-    inspections = {each.name: each for each in graph.inspections}
+    inspections = {inspection.name: inspection for inspection in graph.inspections}
     if output not in inspections:
         raise UsageError(f"no output {output!r}; there are: {listed([*outputs, *inspections])}")
     return inspections[output]
@@ -85,7 +85,7 @@ def run(worker: Worker, batches: Mapping[str, Batch], *, is_first: bool = True) 
     worker.run()
     for _ in worker.new_updates():
         pass
-    outputs = {name: concatenate(each) for name, each in worker.state.outputs.items() if each}
+    outputs = {name: concatenate(output) for name, output in worker.state.outputs.items() if output}
     for name in worker.state.outputs:
         worker.state.outputs[name] = []
     return outputs
@@ -199,7 +199,7 @@ class Layout:
     @cached_property
     def inputs(self) -> dict[str, int]:
         """The nodes of the inputs."""
-        return {each.operator.text: each.index for each in self.graph.nodes if isinstance(each.operator, Input)}
+        return {node.operator.text: node.index for node in self.graph.nodes if isinstance(node.operator, Input)}
 
     def _watching(self, program: Program, output: str) -> Program:
         def watching(**inputs: Collection) -> Mapping[str, Collection]:
@@ -218,7 +218,7 @@ class Layout:
 
     def _watch(self, graph: Graph, index: int) -> None:
         node = graph.nodes[index]
-        names = {name: f"w{place}" for place, name in enumerate(node.schema)}
+        names = {name: f"w{number}" for number, name in enumerate(node.schema)}
         renamed = graph.append(Select.renamed(node.schema, names), (index,), node) if names else index
         self.logs[index] = _LOG.format(index)
         graph.inspections.append(Inspection(_LOG.format(index), renamed, node.place))

@@ -303,7 +303,7 @@ def _with_types_of_literals(tree: Tree) -> Tree:
     def change(node: Tree, parts: list[Tree]) -> Tree:
         result = syntax.with_children(node, parts)
         if syntax.is_untyped(node, untyped):
-            depth = polars_json.own_depth(node, [untyped.get(id(each), 5) for each in syntax.children(node)])
+            depth = polars_json.own_depth(node, [untyped.get(id(child), 5) for child in syntax.children(node)])
             if depth > DEEPEST_LITERAL and _is_float_literal(node):
                 return syntax.Cast(result, pl.Float64())
             untyped[id(node)] = depth

@@ -322,11 +322,13 @@ class _Formulas:
         checks = zip_longest(*(formula.direct.guards for formula in formulas))
         self._guards = [stages.together([each[0] for each in check if each is not None]) for check in checks]
         self._safe = min((formula.safe for formula in formulas), default=GREATEST)
-        watched = {name for each in formulas if each.safe < GREATEST for name in each.integers}
+        watched = {name for formula in formulas if formula.safe < GREATEST for name in formula.integers}
         self._watched = sorted(watched)
         # Results that are integers but not computed as such (a cast, a bit operation) may be the reserved value.
-        self._checked = [each for each in formulas if (each.is_int and not each.computes) or each.dtype.is_nested()]
-        self._steps = {each.name: each.steps for each in formulas if each.steps is not None}
+        self._checked = [
+            formula for formula in formulas if (formula.is_int and not formula.computes) or formula.dtype.is_nested()
+        ]
+        self._steps = {formula.name: formula.steps for formula in formulas if formula.steps is not None}
         self._without_nulls = sorted({name for steps in self._steps.values() for name in steps.columns})
 
     def on_words(self, words: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray] | None:
@@ -429,7 +431,7 @@ class _Formulas:
 
     def formula(self, name: str) -> _Formula:
         """The formula of a result."""
-        return next(each for each in self._formulas if each.name == name)
+        return next(formula for formula in self._formulas if formula.name == name)
 
 
 def _is_any_true(frame: pl.DataFrame) -> bool:
@@ -453,8 +455,8 @@ def _failing_row(frame: pl.DataFrame, parts: list[Staged]) -> int | None:
 
 def _fails(frame: pl.DataFrame, parts: list[Staged]) -> bool:
     try:
-        for each in parts:
-            _select(frame, each)
+        for part in parts:
+            _select(frame, part)
     except _FAILURES:
         return True
     return False
@@ -574,7 +576,7 @@ class RowTypes:
             stays = id(child) in self._untyped or (id(child) in self._constant and not syntax.is_operator(node))
             stays = stays and polars_json.depth(child) <= exactness.DEEPEST_LITERAL
             if stays or name is None or name in schema:
-                schema |= {each: self._schema[each] for each in syntax.columns(child)}
+                schema |= {column: self._schema[column] for column in syntax.columns(child)}
                 stand_ins.append(child)
             else:
                 schema[name] = dtype
@@ -647,7 +649,7 @@ def _fewer_digits(dtype: pl.DataType) -> pl.DataType:
     if inner is not None:
         return pl.List(_fewer_digits(inner))
     if isinstance(dtype, pl.Struct):
-        return pl.Struct([pl.Field(each.name, _fewer_digits(_instance(each.dtype))) for each in dtype.fields])
+        return pl.Struct([pl.Field(field.name, _fewer_digits(_instance(field.dtype))) for field in dtype.fields])
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
         return pl.Decimal(_MOST_DIGITS, dtype.scale)
     return dtype

@@ -70,7 +70,7 @@ class Scope:
 
         ``form``: what to compute for a predicate. ``conditions``: those of scopes met so far, by identity.
         """
-        path = [each for each in self.outwards() if each.around is not None]
+        path = [outward for outward in self.outwards() if outward.around is not None]
         outer: Tree | None = None
         for each in reversed(path):
             if id(each) not in conditions:
@@ -91,10 +91,10 @@ def scopes(order: Sequence[Tree], roots: Sequence[Tree]) -> dict[int, Scope]:
     found: dict[int, Scope] = {id(root): everything for root in roots}
     for node in order:
         scope = found[id(node)]
-        for place, child in enumerate(syntax.children(node)):
+        for number, child in enumerate(syntax.children(node)):
             inner = scope
-            if place and isinstance(node, syntax.Choice):
-                inner = Scope(scope, node, place == 1, scope.depth + 1)
+            if number and isinstance(node, syntax.Choice):
+                inner = Scope(scope, node, number == 1, scope.depth + 1)
             known = found.get(id(child))
             found[id(child)] = inner if known is None else _common(known, inner)
     return found
@@ -172,7 +172,7 @@ class _Cutter:
 
     def _added(self, tree: Tree) -> Tree:
         name = f"={self.name}={len(self.levels)}"  # no name of a column begins like this
-        self.levels[name] = 1 + max((self.levels.get(each, 0) for each in syntax.columns(tree)), default=0)
+        self.levels[name] = 1 + max((self.levels.get(column, 0) for column in syntax.columns(tree)), default=0)
         self.parts.append((name, tree))
         return syntax.Column(name)
 

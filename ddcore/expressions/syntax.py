@@ -266,7 +266,7 @@ def is_untyped(node: Tree, known: Container[int]) -> bool:
         case Choice():
             return id(node.truthy) in known and id(node.falsy) in known
         case Call() | Alias():
-            return all(id(each) in known for each in children(node))
+            return all(id(child) in known for child in children(node))
     return False
 
 
@@ -316,8 +316,8 @@ def _text(tree: Tree) -> list[str | Tree]:  # noqa: PLR0911  (one case, one retu
 
 def _listed(head: str, inputs: list[Tree] | tuple[Tree, ...], *more: str) -> list[str | Tree]:
     pieces: list[str | Tree] = [f"({head}"]
-    for each in inputs:
-        pieces += [" ", each]
+    for input_ in inputs:
+        pieces += [" ", input_]
     return [*pieces, "".join(f" {each}" for each in more) + ")"]
 
 

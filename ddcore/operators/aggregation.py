@@ -234,9 +234,9 @@ class ResultStep(ReductionStep):
             for name, kind, _ in self.aggregates
         ]
         beyond = np.zeros(results.shape, dtype=np.bool_)
-        for place, limit in enumerate(limits):
+        for number, limit in enumerate(limits):
             if limit:
-                beyond[place] = np.abs(results[place]) >= limit
+                beyond[number] = np.abs(results[number]) >= limit
         return beyond
 
 
@@ -304,7 +304,7 @@ class AggregationStep(ResultStep):
         tables: dict[int, np.ndarray] = {}
         types = [self.port.schema[name] for name in self.port.values]
         by_column: dict[int, np.ndarray] = {}
-        for place, (kind, column) in enumerate(zip(self._kinds, self._columns, strict=True)):
+        for number, (kind, column) in enumerate(zip(self._kinds, self._columns, strict=True)):
             if kind not in (kernels.aggregating.MIN, kernels.aggregating.MAX):
                 continue
             if column not in by_column:
@@ -313,7 +313,7 @@ class AggregationStep(ResultStep):
                     continue
                 words = words.copy() if not by_column else words
                 words[column], by_column[column] = ranks, table
-            tables[place] = by_column[column]
+            tables[number] = by_column[column]
         return words, tables
 
     def _unrank(self, results: np.ndarray, tables: Mapping[int, np.ndarray]) -> None:

@@ -115,7 +115,7 @@ class Arrangement:
 
     def batch_of(self, batch: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
-        wide = batch.widen()
+        wide = batch.decompress()
         if self.transient:
             return Batch(list(wide.words), list(wide.times), wide.diffs, wide.high)
         columns = [wide.codes, *wide.words] if self.direct else list(wide.words)

@@ -116,7 +116,7 @@ def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, .
     stages = []
     while waiting:
         choices = _next(relations, bound, waiting)
-        keys = tuple((each, tuple(a for a in relations[each].values() if a in bound)) for each in choices)
+        keys = tuple((choice, tuple(a for a in relations[choice].values() if a in bound)) for choice in choices)
         stages.append(_Stage(keys))
         waiting = [number for number in waiting if number not in choices]
         bound.update(*(relations[number].values() for number in choices))

@@ -143,7 +143,7 @@ class _Reader:
     def _container(self, value: Any) -> Iterator[Part]:
         yield type(value).__name__
         if isinstance(value, list):
-            yield [self._at(f"[{place}]", each) for place, each in enumerate(value)]
+            yield [self._at(f"[{number}]", each) for number, each in enumerate(value)]
         elif isinstance(value, set | frozenset):  # the order differs between processes: no element may depend on it
             outer, texts = dict(self._numbers), []
             for each in value:
@@ -224,7 +224,7 @@ class _Reader:
             source = textwrap.dedent(inspect.getsource(code)).strip()
         except (OSError, TypeError):
             constants = [
-                self._source(each) if isinstance(each, CodeType) else self.text(each) for each in code.co_consts
+                self._source(const) if isinstance(const, CodeType) else self.text(const) for const in code.co_consts
             ]
             return digest("code", code.co_code, code.co_names, constants)
         if code.co_name != "<lambda>":
@@ -404,7 +404,7 @@ def _reach(module: str, home: str) -> str:
 
 def _globals(code: CodeType) -> set[str]:
     """Global names that a function, or one inside of it, reads."""
-    read = {each.argval for each in dis.get_instructions(code) if each.opname in _READS}
+    read = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname in _READS}
     return read.union(*map(_globals, _inner(code)))
 
 

@@ -53,7 +53,7 @@ class ContestStep(ReductionStep):
 
     def relevant(self, state: State, new: SortedBatch) -> SortedBatch | None:
         """The updates of ids that are not proposed by one update alone, of one row: nobody loses there."""
-        earlier, new = state.trace(self.port).before(new), new.widen()
+        earlier, new = state.trace(self.port).before(new), new.decompress()
         alone = new.diffs == 1 if self.once else new.diffs > 0
         differ = new.codes[1:] != new.codes[:-1]
         alone[1:] &= differ

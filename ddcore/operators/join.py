@@ -134,7 +134,7 @@ class _JoinStep(Step):
         budget = state.budget
 
         def arrivals(part: tuple[SortedBatch, Heads | None]) -> list[Delivery]:
-            piece, heads = part[0].widen(), part[1]
+            piece, heads = part[0].decompress(), part[1]
             heads = heads or Heads.of(piece, side.key_words)
             return [
                 each
@@ -163,7 +163,7 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch], budget: Budget) -
     """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
     if not new.is_encoded or budget.tuning.partner_ratio * sum(map(len, others)) > len(new):
         return new
-    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.widen().codes for other in others)]))
+    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.decompress().codes for other in others)]))
     some, _, _ = new.located(*new.locate(codes, budget))
     return some
 

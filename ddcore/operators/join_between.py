@@ -197,7 +197,7 @@ class _Segments:
         if len(self) < 2 or 2 * np.abs(self.diffs.astype(np.float64)).sum() >= _UNFIT:
             return self
         keys, words = len(self.keys), len(self.words)
-        columns = [np.concatenate([each, each]) for each in (*self.keys, *self.words, *self.times)]
+        columns = [np.concatenate([key, key]) for key in (*self.keys, *self.words, *self.times)]
         ends = arrange(
             np.concatenate([self.codes, self.codes]),
             [*columns, np.concatenate([self.after, self.to])],
@@ -226,7 +226,7 @@ class _Reach:
     @classmethod
     def of(cls, batch: SortedBatch, ends: Ends, columns: Sequence[str]) -> _Reach:
         """Of a batch without keys, whose first column is the first end. O(n)."""
-        words = dict(zip(columns, batch.widen().words, strict=True))
+        words = dict(zip(columns, batch.decompress().words, strict=True))
         after, to = ends.bounds({name: words[name] for name in ends.columns}, len(batch))
         return cls(batch, after, to, np.maximum.accumulate(to))
 
@@ -279,7 +279,7 @@ class _JoinBetweenStep(Step):
             others = state.trace(self.rows).before(new_rows)
             for (some,) in portions([new_intervals], self.intervals.key_words, state.budget):
                 if some is not None:
-                    self._send(state, self._changed(state.budget, some.widen()), others)
+                    self._send(state, self._changed(state.budget, some.decompress()), others)
 
     def _changed(self, budget: Budget, new: ColumnBatch) -> _Segments:
         """What new updates of intervals cover more, or less."""
@@ -296,7 +296,7 @@ class _JoinBetweenStep(Step):
         else:
             keys = Keys(np.zeros(1, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
             if sum(map(len, batches)) > budget.tuning.near_ratio * len(new):
-                batches = self._near(new.widen().codes, batches, is_kept=not budget.memory.is_limited)
+                batches = self._near(new.decompress().codes, batches, is_kept=not budget.memory.is_limited)
         found = gather(batches, keys, len(self.intervals.values), self.coordinates, frontier, budget=budget)
         of = np.repeat(np.arange(len(keys)), np.diff(found.offsets))
         codes = keys.codes[of]
@@ -310,8 +310,8 @@ class _JoinBetweenStep(Step):
         """
         known = self._reaches
         reaches = [known.get(id(batch)) or _Reach.of(batch, self.join.ends, self.intervals.values) for batch in batches]
-        self._reaches = {id(each.batch): each for each in reaches} if is_kept else {}
-        return [each.batch.take(each.holding(values)) for each in reaches]
+        self._reaches = {id(reach.batch): reach for reach in reaches} if is_kept else {}
+        return [reach.batch.take(reach.holding(values)) for reach in reaches]
 
     def _segments(
         self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray, budget: Budget
@@ -397,7 +397,7 @@ def _of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarra
     wanted = np.take(keys, some, axis=1)
     if (words == np.concatenate([wanted, wanted], axis=1)).all():
         return lo, hi
-    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.widen().words)
+    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.decompress().words)
     return narrowed
 
 

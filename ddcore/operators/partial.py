@@ -71,7 +71,7 @@ def tree(whole: Aggregation, source: Schema) -> Tree | None:
     hashed = [str(each) for each in distinct] or [name for name in source if name not in whole.group]
     if not hashed:
         return None  # equal rows are one
-    parts = [(f"_part_{place}", kind, argument) for place, (_, kind, argument) in enumerate(whole.aggregates)]
+    parts = [(f"_part_{number}", kind, argument) for number, (_, kind, argument) in enumerate(whole.aggregates)]
     first = tuple((name, kind, argument) for name, kind, argument in parts if argument is not None)
     later = tuple((name, _above(kind), name) for name, kind, _ in first)
     whole_from_parts = tuple(

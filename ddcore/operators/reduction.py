@@ -326,7 +326,7 @@ class ReductionStep(Step):
     def _seeds(self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None) -> Portion:
         """The keys to evaluate, and per key the times that cause it."""
         width, parts = self.port.key_words, list[Portion]()
-        for batch in (each.widen() for each in (new, pending) if each is not None):
+        for batch in (each.decompress() for each in (new, pending) if each is not None):
             part = Portion(*distinct_keys(batch, width), batch.times)
             parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
         if len(parts) == 1:
@@ -398,7 +398,7 @@ def _side_by_side(new: SortedBatch, pending: SortedBatch | None, rows: int) -> I
     if pending is None:
         yield from ((piece, None) for piece in new.pieces(rows))
         return
-    pending, start, done = pending.widen(), 0, 0
+    pending, start, done = pending.decompress(), 0, 0
     for piece in new.pieces(rows):
         done += len(piece)
         stop = len(pending)
@@ -413,7 +413,7 @@ def _divided(batch: SortedBatch, large: np.ndarray, budget: Budget) -> list[Sort
     sides: list[list[SortedBatch]] = [[], []]
     for (some,) in portions([batch], 0, budget):
         assert some is not None
-        wide = some.widen()
+        wide = some.decompress()
         place = np.minimum(np.searchsorted(large, wide.codes), len(large) - 1)
         is_large = large[place] == wide.codes
         for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):

@@ -200,8 +200,8 @@ def totals_of(whole: Aggregation, source: Schema, *, nonnegative: bool) -> Total
     of rows alone is its own total: rows of equal keys are one row. Rows that are needed anyway, for other aggregates of
     the same columns, are enough.
     """
-    picks = [each for each in whole.aggregates if each[1] not in _QUANTITIES]
-    added = [each for each in whole.aggregates if each[1] in _QUANTITIES]
+    picks = [aggregate for aggregate in whole.aggregates if aggregate[1] not in _QUANTITIES]
+    added = [aggregate for aggregate in whole.aggregates if aggregate[1] in _QUANTITIES]
     if not {argument for *_, argument in added} - {argument for *_, argument in picks} - {None}:
         return None
     if not nonnegative and not (whole.allow_negative and not picks and _adds_up(added, source)):
@@ -230,7 +230,7 @@ def _adds_up(aggregates: Sequence[Named], source: Schema) -> bool:
     """Whether these are sums and counts of integers."""
     kinds = {kind for _, kind, _ in aggregates}
     arguments = (source[argument] for *_, argument in aggregates if argument is not None)
-    return kinds <= {"count", "sum", "mean"} and all(each.name != "float64" for each in arguments)
+    return kinds <= {"count", "sum", "mean"} and all(argument.name != "float64" for argument in arguments)
 
 
 def _quantities(kind: str, argument: str | None, source: Schema) -> Sequence[Quantity]:
@@ -276,8 +276,10 @@ class TotalsStep(ResultStep):
         (rows,) = plan.nodes[block.node].inputs
         source = plan.nodes[rows].schema
         self._picked = len(sums.picked)
-        self._places = {place: kind in _QUANTITIES for place, (_, kind, _) in enumerate(self.aggregates)}
-        added = [_aggregate(sums, source, *each[1:]) for each in self.aggregates if each[1] in _QUANTITIES]
+        self._places = {number: kind in _QUANTITIES for number, (_, kind, _) in enumerate(self.aggregates)}
+        added = [
+            _aggregate(sums, source, *aggregate[1:]) for aggregate in self.aggregates if aggregate[1] in _QUANTITIES
+        ]
         self._kinds, self._firsts, self._nulls, self._units = np.array(added, dtype=np.int64).T.copy()
         self._quantities = _kernel_kinds(sums.quantities)
         floats = any(kind in _FLOATS for kind, _ in sums.quantities)

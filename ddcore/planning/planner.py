@@ -120,7 +120,7 @@ class _Planner:
         graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
         nodes = [self._renumber(graph.nodes[node], number) for node in self.needed]
         ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
-        stored = sorted(each.fingerprint for each in self.arrangements if not each.transient)
+        stored = sorted(arrangement.fingerprint for arrangement in self.arrangements if not arrangement.transient)
         return Plan(
             self.dims,
             dict(self.inputs),
@@ -132,8 +132,8 @@ class _Planner:
             {scope: self._loop(scope, number) for scope in self._borders},
             tuple(self._block(draft, number) for draft in self.drafts),
             tuple(
-                replace(each, node=number[each.node], listeners=tuple(self.listeners[each.index]))
-                for each in self.arrangements
+                replace(arrangement, node=number[arrangement.node], listeners=tuple(self.listeners[arrangement.index]))
+                for arrangement in self.arrangements
             ),
             digest(self.dims, sorted(self.inputs), ends, stored)[:32],
         )
@@ -297,7 +297,7 @@ class _Planner:
         )
 
     def _renumber(self, node: Node, number: Mapping[int, int]) -> Node:
-        return replace(node, index=number[node.index], inputs=tuple(number[each] for each in node.inputs))
+        return replace(node, index=number[node.index], inputs=tuple(number[input_] for input_ in node.inputs))
 
     def _target(self, target: Target, number: Mapping[int, int]) -> Target:
         return replace(target, index=number[target.index]) if target.kind in _TO_NODES else target
@@ -328,7 +328,9 @@ def _check_parameters(program: Program, inputs: Mapping[str, Schema]) -> None:
             hint = "import its function first: from program import program; or fold the file in a project: ddcore run"
         raise ProgramError(f"a program is a function, not {kind_of(program)}", hint)
     parameters = inspect.signature(program).parameters
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):  # a program of SQL: it has all tables
+    if any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    ):  # a program of SQL: it has all tables
         return
     missing = [name for name in parameters if name not in inputs]
     extra = [name for name in inputs if name not in parameters]
@@ -379,24 +381,29 @@ def _inspections(graph: Graph, dims: tuple[str, ...], outputs: Mapping[str, int]
     logs: dict[str, int] = {}
     places: dict[str, str] = {}
     folded = {unicodedata.normalize("NFC", name).casefold(): name for name in outputs}
-    for each in graph.inspections:
-        if not isinstance(each.name, str):
-            kind = type(each.name).__name__
-            raise ProgramError(f"{each.place}: inspect: the name of the log is {kind}, not text", 'inspect("name")')
-        if each.name in outputs:
-            raise ProgramError(f"{each.place}: inspect: there is an output {each.name}", "choose another name")
+    for inspection in graph.inspections:
+        if not isinstance(inspection.name, str):
+            kind = type(inspection.name).__name__
+            raise ProgramError(
+                f"{inspection.place}: inspect: the name of the log is {kind}, not text", 'inspect("name")'
+            )
+        if inspection.name in outputs:
+            raise ProgramError(
+                f"{inspection.place}: inspect: there is an output {inspection.name}", "choose another name"
+            )
         try:
-            _check_output_name(each.name, folded)
-            node = graph.inspected(each)
+            _check_output_name(inspection.name, folded)
+            node = graph.inspected(inspection)
             check_names(graph.nodes[node].schema, dims)
         except ProgramError as error:
-            raise ProgramError(f"{each.place}: inspect: {error.message}", error.hint) from None
-        if logs.setdefault(each.name, node) != node:
+            raise ProgramError(f"{inspection.place}: inspect: {error.message}", error.hint) from None
+        if logs.setdefault(inspection.name, node) != node:
             raise ProgramError(
-                f"{each.place}: inspect: {each.name} is the log of another collection, named at {places[each.name]}",
+                f"{inspection.place}: inspect: {inspection.name} is the log of another collection, named at "
+                f"{places[inspection.name]}",
                 "give each its own name; a function that is called twice can take the name as a parameter",
             )
-        places.setdefault(each.name, each.place)
+        places.setdefault(inspection.name, inspection.place)
     return logs
 
 

@@ -49,7 +49,7 @@ def pruned(graph: Graph, outputs: Iterable[int]) -> Pruned:
 
     ``outputs``: nodes of which all columns are needed, beside those that are inspected. All loops must be closed.
     """
-    roots = [*outputs, *(each.node for each in graph.inspections)]
+    roots = [*outputs, *(inspection.node for inspection in graph.inspections)]
     needed, arranged = _needed(graph, roots)
     inputs = [node.index for node in graph.nodes if isinstance(node.operator, Input)]
     read = {index: frozenset(needed[index]) for index in inputs}
@@ -89,7 +89,7 @@ def _needs(graph: Graph, node: Node, columns: set[str]) -> Sequence[frozenset[st
         needs = operator.needs(frozenset(columns) | _kept(operator))
         if needs is not None:
             return [*needs[1]] * len(node.inputs) if len(needs[1]) == 1 else needs[1]
-    return [frozenset(graph.nodes[each].schema) for each in node.inputs]
+    return [frozenset(graph.nodes[input_].schema) for input_ in node.inputs]
 
 
 def _kept(operator: Operator) -> frozenset[str]:
@@ -113,11 +113,11 @@ class _Rebuilding:
                 texts[before.text] = scope.text
         for scope, before in zip(self.graph.scopes[1:], old.scopes[1:], strict=True):
             scope.text = scope.text or texts.get(before.text, before.text)  # of a loop that equals one which is used
-        for each in old.inspections:
-            self.graph.inspections.append(Inspection(each.name, self.numbers[each.node], each.place))
+        for inspection in old.inspections:
+            self.graph.inspections.append(Inspection(inspection.name, self.numbers[inspection.node], inspection.place))
 
     def _rebuilt(self, node: Node) -> int:
-        operator, inputs = node.operator, tuple(self.numbers[each] for each in node.inputs)
+        operator, inputs = node.operator, tuple(self.numbers[input_] for input_ in node.inputs)
         if isinstance(operator, Leave):
             scope = self.graph.scopes[operator.loop]
             self._close(scope)
@@ -127,10 +127,10 @@ class _Rebuilding:
                 self._selected(number, self._arranged.get((before, key), {*self._old.nodes[before].schema}), node)
                 for number, before, (_, key) in zip(inputs, node.inputs, operator.ports, strict=True)
             )
-            operator = operator.narrowed(*(self.graph.nodes[each].schema for each in inputs))
+            operator = operator.narrowed(*(self.graph.nodes[input_].schema for input_ in inputs))
         elif isinstance(operator, Concat):
-            common = set.intersection(*({*self.graph.nodes[each].schema} for each in inputs))
-            inputs = tuple(self._selected(each, common, node) for each in inputs)
+            common = set.intersection(*({*self.graph.nodes[input_].schema} for input_ in inputs))
+            inputs = tuple(self._selected(input_, common, node) for input_ in inputs)
             operator = replace(operator, schema=self.graph.nodes[inputs[0]].schema)
         elif isinstance(operator, Where | Negate):
             operator = replace(operator, schema=self.graph.nodes[inputs[0]].schema)
@@ -152,5 +152,5 @@ class _Rebuilding:
 
     def _close(self, scope: Scope) -> None:
         if not scope.text:
-            scope.results = [self.numbers[each] for each in self._old.scopes[scope.index].results]
+            scope.results = [self.numbers[result] for result in self._old.scopes[scope.index].results]
             scope.text = self.graph.loop_text(scope)

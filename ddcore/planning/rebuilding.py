@@ -45,7 +45,7 @@ class Rebuilding:
 
 def definitions(plan: Plan) -> dict[str, str]:
     """The fingerprint of each output: equal as long as the output is computed in the same way."""
-    return {each.output: each.fingerprint for each in plan.arrangements if each.output}
+    return {arrangement.output: arrangement.fingerprint for arrangement in plan.arrangements if arrangement.output}
 
 
 def rebuilding(
@@ -105,14 +105,14 @@ class _Search:
 
     def before(self, outputs: Collection[str]) -> set[int]:
         """The blocks that run for the logs of these outputs alone."""
-        self._walk([each.node for each in self.plan.arrangements if each.output in outputs])
+        self._walk([arrangement.node for arrangement in self.plan.arrangements if arrangement.output in outputs])
         return self.blocks
 
     def result(self, outputs: frozenset[str]) -> Rebuilding:
         own = {block.output: block.node for block in self.block_of.values() if block.output is not None}
         arrangements = self.plan.arrangements
         waiting = [own.get(index, arrangements[index].node) for index in self.missing]
-        waiting += [each.node for each in arrangements if each.output in outputs]
+        waiting += [arrangement.node for arrangement in arrangements if arrangement.output in outputs]
         self._walk(waiting)
         computed = {self.plan.blocks[index].output for index in self.blocks}  # again, by the blocks that run
         return Rebuilding(

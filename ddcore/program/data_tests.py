@@ -140,7 +140,7 @@ class Agree:
                     f"agree: {what} are of two types, {one} and {other}",
                     "make them equal in the program, with select()",
                 )
-        sums: dict[str, Any] = {n: sum(amount, where=_column(side) == place) for place, n in enumerate(names)}
+        sums: dict[str, Any] = {n: sum(amount, where=_column(side) == number) for number, n in enumerate(names)}
         totals = left.concat(right).group_by(*self.by).agg(**sums)
         first, second = map(_column, names)
         return totals.where(first != second)
@@ -190,7 +190,7 @@ def _free(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     used, free = {each.casefold() for each in taken}, []
     for name in names:
         choices = (name if number == 1 else f"{name}_{number}" for number in range(1, len(used) + 2))
-        free.append(next(each for each in choices if each.casefold() not in used))
+        free.append(next(choice for choice in choices if choice.casefold() not in used))
         used.add(free[-1].casefold())
     return free
 
@@ -313,8 +313,8 @@ def with_tests(program: Program, tests: Iterable[DataTest]) -> Program:
     @functools.wraps(program)
     def tested(*arguments: Any, **inputs: Any) -> Mapping[str, Any]:
         outputs = program(*arguments, **inputs)
-        kinds = tuple({type(each) for each in inputs.values()})  # collections of the engine or of the reference
-        if not isinstance(outputs, Mapping) or not all(isinstance(each, kinds) for each in outputs.values()):
+        kinds = tuple({type(input_) for input_ in inputs.values()})  # collections of the engine or of the reference
+        if not isinstance(outputs, Mapping) or not all(isinstance(output, kinds) for output in outputs.values()):
             return outputs  # the planner says what is wrong
         reserved = next((name for name in outputs if isinstance(name, str) and is_test(name)), None)
         if reserved is not None:

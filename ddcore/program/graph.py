@@ -151,8 +151,8 @@ class Graph:
 
     def _priorities(self, node: int) -> tuple[bool, ...]:
         """Whether the loops around a node have priorities, outermost first."""
-        loops = [self.scopes[each].variables for each in self.loops(self.nodes[node].scope)]
-        operators = [[self.nodes[each].operator for each in variables] for variables in reversed(loops)]
+        loops = [self.scopes[loop].variables for loop in self.loops(self.nodes[node].scope)]
+        operators = [[self.nodes[variable].operator for variable in variables] for variables in reversed(loops)]
         return tuple(any(isinstance(each, Variable) and each.priority for each in group) for group in operators)
 
     def _require_open(self, number: int, where: str) -> None:
@@ -246,7 +246,7 @@ class Graph:
 
         ``more`` identifies something derived from it.
         """
-        loops = [self.scopes[each].text for each in self.loops(self.nodes[node].scope)]
+        loops = [self.scopes[loop].text for loop in self.loops(self.nodes[node].scope)]
         return digest(self.nodes[node].digest, loops, more)[:32]
 
     def max_rounds(self, scope: int) -> int:
@@ -254,7 +254,7 @@ class Graph:
         return max(each.max_rounds for each in self.scopes if self._name(each) == self._name(self.scopes[scope]))
 
     def _name(self, scope: Scope) -> list[str]:
-        return [self.scopes[each].text for each in self.loops(scope.index)]
+        return [self.scopes[loop].text for loop in self.loops(scope.index)]
 
     def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int, place: str = "") -> int:
         """The existing equal node in the same scope, or a new one."""

@@ -104,7 +104,7 @@ class LinearCollection(Symbol):
 
         Their order may differ.
         """
-        return self._add(Concat.of(self.schema), *(aligned(self, each)._index for each in others))
+        return self._add(Concat.of(self.schema), *(aligned(self, other)._index for other in others))
 
     def negate(self) -> Self:
         """Negates multiplicities. What reaches a reducer must not be negative, unless it allows that."""

@@ -63,9 +63,11 @@ def fixed_points(
             )
     first = next(iter(collections.values()))
     graph, kind = first._graph, type(first)
-    for each in collections.values():
-        beside(each, first, "iterate")
-    sources = [(each._index, _priority(priority.get(name), each)) for name, each in collections.items()]
+    for collection in collections.values():
+        beside(collection, first, "iterate")
+    sources = [
+        (collection._index, _priority(priority.get(name), collection)) for name, collection in collections.items()
+    ]
     scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:

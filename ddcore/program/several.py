@@ -85,15 +85,15 @@ def rows(*attributes: Collection, id: str = "row_id") -> Collection:
     if not attributes:
         raise ProgramError(f"{caller()}: rows takes one attribute or more", example)
     taken: dict[str, int] = {}
-    for number, each in enumerate(attributes, 1):
-        if not hasattr(each, "columns"):
-            raise ProgramError(f"{caller()}: rows: attribute {number} is {type(each).__name__}", example)
-        if id not in each.columns:
+    for number, attribute in enumerate(attributes, 1):
+        if not hasattr(attribute, "columns"):
+            raise ProgramError(f"{caller()}: rows: attribute {number} is {type(attribute).__name__}", example)
+        if id not in attribute.columns:
             raise ProgramError(
-                f"{caller()}: rows: attribute {number} has no column {id}; it has {', '.join(each.columns)}",
+                f"{caller()}: rows: attribute {number} has no column {id}; it has {', '.join(attribute.columns)}",
                 "give the column of row ids as id=",
             )
-        for name in each.columns:
+        for name in attribute.columns:
             if name != id and taken.setdefault(name, number) != number:
                 raise ProgramError(
                     f"{caller()}: rows: attributes {taken[name]} and {number} both have a column {name}",
@@ -103,4 +103,4 @@ def rows(*attributes: Collection, id: str = "row_id") -> Collection:
         return attributes[0]
     if len(attributes) == 2:
         return attributes[0].join(attributes[1], on=id)
-    return attributes[0].delta_join(*((each, list(each.columns)) for each in attributes))
+    return attributes[0].delta_join(*((attribute, list(attribute.columns)) for attribute in attributes))

@@ -241,4 +241,4 @@ class NaiveCollection(Multiset):
                 record.blind = False
             if record.missed:
                 by_priority(collections, body, priority, max_rounds)
-        return {name: in_loops(each, each.rows, len(record.rounds)) for name, each in results.items()}
+        return {name: in_loops(result, result.rows, len(record.rounds)) for name, result in results.items()}

@@ -94,20 +94,22 @@ def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
 
 def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> list[Tree]:
     """Decimals, and the numbers beside them, at one scale; those of a quotient in floating point."""
-    dtypes = [_value_type(each, frame) for each in operands]
-    columns = [dtype.is_float() and not isinstance(each, Literal) for each, dtype in zip(operands, dtypes, strict=True)]
+    dtypes = [_value_type(operand, frame) for operand in operands]
+    columns = [
+        dtype.is_float() and not isinstance(operand, Literal) for operand, dtype in zip(operands, dtypes, strict=True)
+    ]
     if any(columns) or not any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
         return operands
     if names & _QUOTIENTS:
-        return [Cast(each, pl.Float64()) for each in operands]
-    operands = [_as_decimal(each) if d.is_float() else each for each, d in zip(operands, dtypes, strict=True)]
-    dtypes = [_value_type(each, frame) for each in operands]
+        return [Cast(operand, pl.Float64()) for operand in operands]
+    operands = [_as_decimal(operand) if d.is_float() else operand for operand, d in zip(operands, dtypes, strict=True)]
+    dtypes = [_value_type(operand, frame) for operand in operands]
     scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
     kind = pl.Decimal(38, sum(scales) if "Multiply" in names else max(scales))
-    for place, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
-        if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and place > 1):
+    for number, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
+        if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and number > 1):
             nested = _type_of(each, frame) == pl.List
-            operands[place] = Cast(each, pl.List(kind) if nested else kind)
+            operands[number] = Cast(each, pl.List(kind) if nested else kind)
     return operands
 
 

@@ -32,7 +32,7 @@ class NaiveGroups(Generic[C]):
         """
         arguments = self._arguments(aggregates)
         recorders[-1].keep(arguments.rows)
-        meanings = {name: MEANINGS[each.kind] for name, each in aggregates.items()}
+        meanings = {name: MEANINGS[aggregate.kind] for name, aggregate in aggregates.items()}
         columns = {name: arguments.columns[name] for name in self.keys}
         for name, meaning in meanings.items():
             columns[name] = meaning.dtype(arguments.columns[f"{name} of"])
@@ -44,8 +44,8 @@ class NaiveGroups(Generic[C]):
             if is_absent([meaning.linear for meaning in meanings.values()], [count for _, count in members]):
                 continue
             results = []
-            for place, (name, meaning) in enumerate(meanings.items()):
-                values = [(row[place], count) for row, count in members if row[place] is not None]
+            for number, (name, meaning) in enumerate(meanings.items()):
+                values = [(row[number], count) for row, count in members if row[number] is not None]
                 results.append(meaning.value(values, columns[name]))
             rows.append(((*key, *results), 1))
         return self.collection.of(columns, rows)
@@ -55,10 +55,12 @@ class NaiveGroups(Generic[C]):
         everything = self.collection
         columns, pick = {name: everything.columns[name] for name in self.keys}, everything.picker(self.keys)
         rows = [pick(row) for row in everything.rows]
-        for name, each in aggregates.items():
-            condition = pl.lit(True) if each.where is None else expression_of(each.where)
+        for name, aggregate in aggregates.items():
+            condition = pl.lit(True) if aggregate.where is None else expression_of(aggregate.where)
             counted = everything.where(condition)
-            types, values = counted.map({"it": pl.lit(True) if each.expr is None else expression_of(each.expr)})
+            types, values = counted.map(
+                {"it": pl.lit(True) if aggregate.expr is None else expression_of(aggregate.expr)}
+            )
             arguments = dict(zip(counted.rows, values, strict=True))
             columns[f"{name} of"] = types["it"]
             rows = [(*row, *arguments.get(own, (None,))) for row, own in zip(rows, everything.rows, strict=True)]

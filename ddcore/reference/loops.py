@@ -24,7 +24,7 @@ def fixed_points(
     """The body applied to these, then to its results, until it returns its arguments; each is in one more loop."""
     record, before = recorders[-1], dict(collections)
     loops = len(record.rounds) + 1
-    current = {name: in_loops(each, each.rows, loops) for name, each in collections.items()}
+    current = {name: in_loops(collection, collection.rows, loops) for name, collection in collections.items()}
     record.numbers[-1] += 1
     for number in range(max_rounds):
         with record.round(number):
@@ -58,16 +58,16 @@ def by_priority(
     so on, each time beside the fixed point of those before.
     """
     entering: defaultdict[tuple[int, int], dict[str, Rows]] = defaultdict(dict)
-    for name, each in collections.items():
+    for name, collection in collections.items():
         expr = priority.get(name)
-        values = each.map({"priority": pl.col(expr) if isinstance(expr, str) else expression_of(expr)})[1]
-        for (row, count), (value,) in zip(each.rows.items(), values, strict=True):
+        values = collection.map({"priority": pl.col(expr) if isinstance(expr, str) else expression_of(expr)})[1]
+        for (row, count), (value,) in zip(collection.rows.items(), values, strict=True):
             entering[(0, 0) if value is None else (1, value)].setdefault(name, Counter())[row] = count
     outer = recorders[-1]
     record = Record(outer.rounds)
     recorders.append(record)
     try:
-        current = {name: in_loops(each, {}, len(outer.rounds) + 1) for name, each in collections.items()}
+        current = {name: in_loops(collection, {}, len(outer.rounds) + 1) for name, collection in collections.items()}
         for level in sorted({(0, 0), *entering}):
             for name, rows in entering[level].items():
                 current[name] = current[name].concat(in_loops(current[name], rows, 0))

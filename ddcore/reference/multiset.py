@@ -135,7 +135,7 @@ class Multiset:
     def concat(self, *others: Multiset) -> Self:
         """All rows of all: counts add up. Columns are matched by name."""
         collections: list[Multiset] = [self, *others]
-        return self.of(self.columns, [item for each in collections for item in each.in_order_of(self)])
+        return self.of(self.columns, [item for collection in collections for item in collection.in_order_of(self)])
 
     def negate(self) -> Self:
         """Every row with its count negated."""

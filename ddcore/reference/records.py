@@ -57,7 +57,7 @@ def _settled(collections: Mapping[Any, Rows], rounds: tuple[Any, ...]) -> Rows:
     """The collection in these rounds. After its fixed point a loop stays as in its last round."""
     reached: tuple[Any, ...] = ()
     for number in rounds:
-        numbers = {each[len(reached)] for each in collections if each[: len(reached)] == reached}
+        numbers = {collection[len(reached)] for collection in collections if collection[: len(reached)] == reached}
         reached += (max(each for each in numbers if each <= number),)
     return collections[reached]
 
@@ -100,14 +100,18 @@ def recording() -> Iterator[Record]:
 def require_int64_differences(records: Mapping[Time, Record]) -> None:
     """Raise DiffOverflow if a recorded collection, over all times and rounds, has a difference that is no int64."""
     dims = len(next(iter(records), ()))
-    for call in {call for each in records.values() for call in each.calls}:
+    for call in {call for record in records.values() for call in record.calls}:
 
         def collection_at(point: Time, call: Time = call) -> Rows:
             return records[point[:dims]].at(call, point[dims:])
 
-        counts = [count for each in records.values() for rows in each.calls[call].values() for count in rows.values()]
+        counts = [
+            count for record in records.values() for rows in record.calls[call].values() for count in rows.values()
+        ]
         if max(map(abs, counts), default=0) * 2 ** (dims + len(call)) < 2**63:
             continue  # a difference is a sum of at most 2**coordinates counts
-        rounds = grid({rounds for each in records.values() for rounds in each.calls[call]}) if len(call) > 1 else [()]
+        rounds = (
+            grid({rounds for record in records.values() for rounds in record.calls[call]}) if len(call) > 1 else [()]
+        )
         for diff in differences(collection_at, [(*time, *at) for time in records for at in rounds]).values():
             require_int64(diff)

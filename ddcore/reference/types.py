@@ -103,7 +103,7 @@ def type_name(dtype: Any) -> str:
     if isinstance(dtype, pl.List):
         return f"list[{type_name(inner(dtype))}]"
     if isinstance(dtype, pl.Struct):
-        return f"struct[{', '.join(f'{each.name}: {type_name(instance(each.dtype))}' for each in dtype.fields)}]"
+        return f"struct[{', '.join(f'{field.name}: {type_name(instance(field.dtype))}' for field in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
     names = {"Int64": "int64", "Float64": "float64", "Boolean": "bool", "Datetime": "timestamp"}

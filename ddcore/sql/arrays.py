@@ -25,7 +25,7 @@ def _list(values: Values, node: exp.Expr) -> tuple[Value, Type]:
 def _array(values: Values, node: exp.Array) -> Value:
     if not node.expressions:
         values.source.refuse(node, "an ARRAY without elements")
-    exprs, kind = aligned(values.source, [values.of(each) for each in node.expressions], node)
+    exprs, kind = aligned(values.source, [values.of(expression) for expression in node.expressions], node)
     return Value(pl.concat_list(exprs), parse_type(f"list[{kind}]"), node)
 
 

@@ -71,14 +71,14 @@ class Range:
 
     def meets(self, condition: exp.Expr) -> bool:
         """Whether all of a condition is in it."""
-        of_it = [each for each in self.comparisons if each.condition is condition]
+        of_it = [comparison for comparison in self.comparisons if comparison.condition is condition]
         return len(of_it) == len(list(comparisons(condition)))
 
 
 def comparisons(condition: exp.Expr) -> Iterator[Comparison]:
     """The comparisons that a condition consists of; none of a condition of another kind."""
     if isinstance(condition, exp.Paren):
-        yield from (replace(each, condition=condition) for each in comparisons(condition.this))
+        yield from (replace(comparison, condition=condition) for comparison in comparisons(condition.this))
     elif isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
         yield Comparison(condition, condition.this, condition.args["low"], True, True)
         yield Comparison(condition, condition.this, condition.args["high"], False, True)

@@ -123,18 +123,18 @@ def _in(values: Values, node: exp.In) -> Value:
         row = list(map(values.of, node.this.expressions))
 
         def any_row(*row: Value) -> pl.Expr:
-            return reduce(operator.or_, [_row_equals(values, row, each, node) for each in node.expressions])
+            return reduce(operator.or_, [_row_equals(values, row, expression, node) for expression in node.expressions])
 
         return Value(shared(row, any_row), BOOL, node)
     value = values.of(node.this)
-    others = [values.of(each) for each in node.expressions]
-    if all(each.literal is not None for each in others) and value.type is not None and len(others) > 1:
+    others = [values.of(expression) for expression in node.expressions]
+    if all(other.literal is not None for other in others) and value.type is not None and len(others) > 1:
         exprs, kind = aligned(values.source, [value, *others], node)
         wanted = pl.select([expr.alias(str(number)) for number, expr in enumerate(exprs[1:])]).row(0)
         return Value(exprs[0].is_in(pl.lit(list(wanted), dtype=pl.List(kind.polars))), BOOL, node)
 
     def any_value(value: Value) -> pl.Expr:
-        return reduce(operator.or_, [compared(values, pl.Expr.eq, value, each, node).expr for each in others])
+        return reduce(operator.or_, [compared(values, pl.Expr.eq, value, other, node).expr for other in others])
 
     return Value(shared([value], any_value), BOOL, node)
 
@@ -187,7 +187,7 @@ def _case(values: Values, node: exp.Case) -> Value:
 
 
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:
-    parts = [values.of(each) for each in [node.this, *node.expressions]]
+    parts = [values.of(expression) for expression in [node.this, *node.expressions]]
     exprs, kind = aligned(values.source, parts, "COALESCE")
     choice = exprs[-1]
     for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
@@ -212,7 +212,9 @@ def _nullif(values: Values, node: exp.Nullif) -> Value:
 
 def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        exprs, kind = aligned(values.source, [values.of(each) for each in [node.this, *node.expressions]], node)
+        exprs, kind = aligned(
+            values.source, [values.of(expression) for expression in [node.this, *node.expressions]], node
+        )
         if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):
             values.source.refuse(node, f"{node.sql_name().lower()} of {kind}")
         parts = [Value(expr, kind, node) for expr in exprs]

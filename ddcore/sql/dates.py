@@ -207,7 +207,7 @@ def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
 
 def _timestamp_of(values: Values, node: exp.TimestampFromParts) -> Value:
     parts = ("year", "month", "day", "hour", "min", "sec")
-    *whole, seconds = (each.expr for each in values.arguments(node, *["int64"] * 5, "float64", keys=parts))
+    *whole, seconds = (argument.expr for argument in values.arguments(node, *["int64"] * 5, "float64", keys=parts))
     moment = pl.datetime(*whole, time_unit="us", time_zone="UTC")
     rest = (seconds * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
     return Value((moment.dt.epoch("us") + rest).cast(TIMESTAMP.polars), TIMESTAMP, node)

@@ -42,7 +42,7 @@ def _nulls(*, there: bool) -> Rule:
     """How many of the values are null, or are not."""
 
     def rule(values: Values, node: exp.Anonymous) -> Value:
-        found = [values.of(each) for each in node.expressions]
+        found = [values.of(expression) for expression in node.expressions]
         total = sum((each.expr.is_null() != there).cast(INT.polars) for each in found)
         return Value(total, INT, node)  # type: ignore[arg-type]
 

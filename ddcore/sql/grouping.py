@@ -35,7 +35,10 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
         if isinstance(node, exp.Query | exp.Filter | exp.AggFunc):
             return ()
         if isinstance(node, exp.Window):
-            return [*node.this.iter_expressions(), *(each for each in node.iter_expressions() if each is not node.this)]
+            return [
+                *node.this.iter_expressions(),
+                *(expression for expression in node.iter_expressions() if expression is not node.this),
+            ]
         return node.iter_expressions()
 
     values = [query.args.get(key) for key in ("expressions", "having", "order", "qualify")]
@@ -189,7 +192,7 @@ class _Aggregates:
     def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         arguments = [value.expr] if value is not None else []
         text = " ".join(
-            [make.__name__, *(canonical(each) for each in [*arguments, *([] if where is None else [where])])]
+            [make.__name__, *(canonical(argument) for argument in [*arguments, *([] if where is None else [where])])]
         )
         text += f" {value is None} {where is None}"
         name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
@@ -211,7 +214,7 @@ def _nested(node: exp.Expr) -> bool:
     """Whether there is an aggregate inside of one, not counting subqueries."""
 
     def inside(part: exp.Expr) -> Iterable[exp.Expr]:
-        return [each for each in part.iter_expressions() if not isinstance(each, exp.Query)]
+        return [expression for expression in part.iter_expressions() if not isinstance(expression, exp.Query)]
 
     return any(isinstance(each, exp.AggFunc) for each in parts(inside(node), inside))
 
@@ -236,7 +239,7 @@ def grouped(
     source = queries.source
     values = Values(source, relation.columns, relation.types, lambda _, node: known.get(id(node)))
     exprs: dict[str, pl.Expr] = {name: pl.col(name) for name in relation.carried}
-    columns = [each for each in relation.columns if each.outer]
+    columns = [column for column in relation.columns if column.outer]
     for number, node in enumerate(keys):
         value = values.of(node)
         if value.type is None:
@@ -245,7 +248,7 @@ def grouped(
         if name is None:
             name = f"group {number}"
         elif isinstance(node, exp.Column):
-            columns += [each for each in relation.columns if each.key == name and each not in columns]
+            columns += [column for column in relation.columns if column.key == name and column not in columns]
         exprs[name] = value.expr
     is_one = not query.args.get("group")
     with planning(source.place(aggregates_in(query)[0] if aggregates_in(query) else query.args.get("group") or query)):
@@ -264,7 +267,7 @@ def grouped(
             raise _no_key(source, node)
         return _key(source, values, node, texts, kinds)
 
-    gone = [dataclasses.replace(each, absent=True) for each in relation.columns if each not in columns]
+    gone = [dataclasses.replace(column, absent=True) for column in relation.columns if column not in columns]
     return Relation(rows, tuple([*columns, *gone]), relation.carried), replace
 
 
@@ -330,9 +333,9 @@ def _meant(queries: Queries, columns: Sequence[exp.Expr], relation: Relation, no
         chosen: exp.Expr = columns[number]
         return chosen.this if isinstance(chosen, exp.Alias) else chosen
     if isinstance(node, exp.Column) and node.args.get("table") is None:
-        own: list[Column] = [each for each in relation.columns if is_named(node.this, each.name)]
+        own: list[Column] = [column for column in relation.columns if is_named(node.this, column.name)]
         if not own:
-            aliases = [each for each in columns if isinstance(each, exp.Alias)]
-            meant: list[exp.Expr] = [each.this for each in aliases if is_named(node.this, each.alias)]
+            aliases = [column for column in columns if isinstance(column, exp.Alias)]
+            meant: list[exp.Expr] = [alias.this for alias in aliases if is_named(node.this, alias.alias)]
             return meant[0] if meant else node
     return node

@@ -45,7 +45,7 @@ class Condition:
 def keys_in(queries: Queries, env: Env, node: exp.Expr, columns: Sequence[Column]) -> set[str]:
     """The keys of the columns that a part names."""
     names = subqueries.names_in(node, queries.known(env))
-    return {resolve(queries.source, columns, each).key for each in names}
+    return {resolve(queries.source, columns, name).key for name in names}
 
 
 def sides_of(queries: Queries, env: Env, condition: Condition, mine: Schema, theirs: Schema) -> Pair | None:
@@ -111,7 +111,7 @@ def range_of(
     for swapped, pairs in by_side.items():
         for found in ranges(each for _, each in pairs):
             conditions_of = {id(each): condition for condition, each in pairs}
-            used = [conditions_of[id(each)] for each in found.comparisons]
+            used = [conditions_of[id(comparison)] for comparison in found.comparisons]
             mine, theirs = sides[::-1] if swapped else sides
             values, ends = (Values(queries.source, used[0].columns, side) for side in (mine, theirs))
             between = Between.of(queries.source, found, values.of, ends.of)

@@ -73,7 +73,7 @@ class _From:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        return tuple(each.key for each in self.env.outer.columns) if self.env.outer else ()
+        return tuple(column.key for column in self.env.outer.columns) if self.env.outer else ()
 
     @property
     def item(self) -> list[Any]:
@@ -83,7 +83,7 @@ class _From:
     @property
     def visible(self) -> list[Column]:
         """The columns that ON may name: those of its join item and of the query around."""
-        return [each for number, each in enumerate(self.columns) if number >= self.start or each.outer]
+        return [column for number, column in enumerate(self.columns) if number >= self.start or column.outer]
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class _From:
             query = unwrapped(table)
             conditions = conjuncts(self.select.args.get("where"))
             self.queries.bounds[id(query)] = windows.bounds(
-                each for each in conditions if self._is_of(each.this, table)
+                condition for condition in conditions if self._is_of(condition.this, table)
             )
             relation = self.queries.query(query, self.env.alone)
         else:
@@ -119,11 +119,11 @@ class _From:
     def _renamed(self, table: exp.Expr, relation: Relation) -> tuple[Any, list[Column]]:
         alias = table.args.get("alias")
         name = table.alias or (table.name if isinstance(table, exp.Table) else "")
-        if name and any(each.table and is_named(name, each.table) for each in self.columns if not each.outer):
+        if name and any(column.table and is_named(name, column.table) for column in self.columns if not column.outer):
             raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
         columns = (alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []
         require_names(self.queries.source, columns)
-        names = [each.name for each in columns]
+        names = [column.name for column in columns]
         own = relation.own
         if len(names) > len(own):
             raise self.queries.source.error(
@@ -132,9 +132,9 @@ class _From:
         new = names + [each.name for each in own[len(names) :]]
         columns = [Column(name, other, each.key) for each, other in zip(own, new, strict=True)]
         wanted = mentioned(columns, [self.select])
-        wanted |= {each.key for each in columns if any(is_named(each.name, used) for used in self.merged)}
-        kept = [each for each in columns if each.key in wanted or self.natural]
-        taken = set(self.schema) | {each.key for each in self.columns}
+        wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
+        kept = [column for column in columns if column.key in wanted or self.natural]
+        taken = set(self.schema) | {column.key for column in self.columns}
         placed = []
         for each in kept:
             placed.append(replace(each, key=_unused(each.name or each.key, name, taken)))
@@ -146,7 +146,7 @@ class _From:
         rows = selected(relation.rows, exprs)
         if relation.single:
             self.single.update(types(rows))
-        return rows, [*placed, *(replace(each, key="", absent=True) for each in columns if each not in kept)]
+        return rows, [*placed, *(replace(column, key="", absent=True) for column in columns if column not in kept)]
 
     # -- joins --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class _From:
         """The conditions of an inner join. One that names no column is met by its table, before any later join."""
         last = next(iter(types(self.pool[-1])))
         conditions = [self._condition(node, join) for node in nodes]
-        self.conditions += [replace(each, keys=each.keys or {last}) for each in conditions]
+        self.conditions += [replace(condition, keys=condition.keys or {last}) for condition in conditions]
         self.conditions += [self._equal(pair, join or self.select) for pair in shared]
 
     def _condition(self, node: exp.Expr, join: exp.Join | None = None) -> Condition:
@@ -200,7 +200,7 @@ class _From:
         """The pairs of columns that USING or NATURAL makes one."""
         source = self.queries.source
         named: list[Any] = list(join.args.get("using") or [])
-        visible = [each for each in self.columns[self.start :] if not each.hidden and not each.outer]
+        visible = [column for column in self.columns[self.start :] if not column.hidden and not column.outer]
         if join.method == "NATURAL":
             named = [each.name for each in visible if any(is_named(each.name, other.name) for other in columns)]
         visible = [each for each in visible if not each.absent]
@@ -208,10 +208,10 @@ class _From:
         for name in named:
             text = name.name if isinstance(name, exp.Expr) else name
             mine = [each for each in visible if is_named(name, each.name)]
-            theirs = [each for each in columns if is_named(name, each.name)]
+            theirs = [column for column in columns if is_named(name, column.name)]
             if len(mine) != 1 or len(theirs) != 1:
                 what = "NATURAL JOIN, column" if join.method else "USING"
-                before = any(is_named(name, each.name) for each in self.columns[: self.start] if not each.outer)
+                before = any(is_named(name, column.name) for column in self.columns[: self.start] if not column.outer)
                 hint = "JOIN binds tighter than a comma: write CROSS JOIN in place of the comma"
                 raise source.error(
                     join, f"{what} ({text}): {len(mine)} columns on the left, {len(theirs)} on the right",
@@ -226,7 +226,7 @@ class _From:
         """One visible column in place of each two, before all others of the join item."""
         merged = [Column("", mine.name, self._merged_key(mine, theirs, side)) for mine, theirs in shared]
         both = {each for pair in shared for each in pair}
-        rest = [replace(each, hidden=True) if each in both else each for each in self.columns[self.start :]]
+        rest = [replace(column, hidden=True) if column in both else column for column in self.columns[self.start :]]
         self.columns[self.start :] = [*merged, *(each for each in rest if each.table or not each.hidden)]
 
     def _merged_key(self, mine: Column, theirs: Column, side: str) -> str:
@@ -270,7 +270,7 @@ class _From:
             self.pool.append(self.queries.unit)
         before = self.joined(final=False)
         if not isinstance(table, exp.Lateral):
-            before = replace(before, columns=tuple(each for each in before.columns if each.outer))
+            before = replace(before, columns=tuple(column for column in before.columns if column.outer))
         correlation = subqueries.correlated(self.queries, before, query, self.env)
         relation = self.queries.query(query, self.env.inside(correlation.outer))
         rows, columns = self._renamed(table, relation)
@@ -299,19 +299,21 @@ class _From:
             )
         conditions = [self._condition(node, join) for node in nodes]
         conditions += [self._equal(pair, join) for pair in shared]
-        for each in conditions:
-            if each.asks:
+        for condition in conditions:
+            if condition.asks:
                 self.queries.source.refuse(
-                    each.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
+                    condition.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
                 )
         theirs = set(types(rows))
-        needed = set().union(*(each.keys for each in conditions)) - theirs if conditions else set()
+        needed = set().union(*(condition.keys for condition in conditions)) - theirs if conditions else set()
         picked = self.item
         if side == "LEFT":
             picked = [each for each in self.pool if needed & set(types(each))] or picked[-1:]
         rest = [each for each in self.pool if not any(each is one for one in picked)]
         self.pool = picked
-        left = self.joined(final=False, keep=[each.node for each in conditions if each.equal is None], keys=needed).rows
+        left = self.joined(
+            final=False, keep=[condition.node for condition in conditions if condition.equal is None], keys=needed
+        ).rows
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
         both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
         self.pool = [*rest, both.result(side, after)]
@@ -344,7 +346,7 @@ class _From:
         found = self._range(rows, other)
         used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
         pairs = [pair for _, pair in equal]
-        self.conditions = [each for each in self.conditions if id(each) not in used]
+        self.conditions = [condition for condition in self.conditions if id(condition) not in used]
         node = equal[0][0].node if equal else found.met[0].node if found and found.met else self.select
         with planning(self.queries.source.place(node)):
             if found is None:
@@ -360,10 +362,10 @@ class _From:
     def _needed(self, rows: Any, wanted: list[exp.Expr], kept: set[str]) -> list[str]:
         """The columns of rows that something needs yet."""
         schema = types(rows)
-        needed = mentioned([each for each in self.columns if each.key in schema], wanted) | kept
+        needed = mentioned([column for column in self.columns if column.key in schema], wanted) | kept
         for condition in self.conditions:
             needed |= condition.keys
-        needed |= {each.key for each in self.columns if not each.table}
+        needed |= {column.key for column in self.columns if not column.table}
         return [name for name in schema if name in needed]
 
     def _narrow(
@@ -377,10 +379,14 @@ class _From:
         """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
         while True:
             schema = types(rows)
-            ready = [each for each in self.conditions if each.keys <= set(schema) and (each.keys or keyless)]
+            ready = [
+                condition
+                for condition in self.conditions
+                if condition.keys <= set(schema) and (condition.keys or keyless)
+            ]
             if not ready:
                 return rows
-            self.conditions = [each for each in self.conditions if not any(each is one for one in ready)]
+            self.conditions = [condition for condition in self.conditions if not any(condition is one for one in ready)]
             plain = [each for each in ready if not each.asks]
             for each in plain:
                 with planning(self.queries.source.place(each.node)):
@@ -421,7 +427,7 @@ class _From:
 
     def _ends(self, found: Range) -> tuple[Any, Callable[[exp.Expr], Value]]:
         """One row with the subqueries of a range's ends, and what gives the values of ends there."""
-        nodes = [each.end for each in found.comparisons]
+        nodes = [comparison.end for comparison in found.comparisons]
         relation, known = subqueries.attached(self.queries, Relation(self.queries.unit, ()), nodes, self.env)
         values = Values(self.queries.source, (), relation.types, lambda _, part: known.get(id(part)))
         return relation.rows, values.of

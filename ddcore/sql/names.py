@@ -61,7 +61,7 @@ class Relation:
     @property
     def own(self) -> list[Column]:
         """The columns that ``*`` stands for."""
-        return [each for each in self.columns if not each.hidden and not each.outer and not each.absent]
+        return [column for column in self.columns if not column.hidden and not column.outer and not column.absent]
 
 
 def types(rows: Any) -> Schema:
@@ -103,11 +103,11 @@ def candidates(columns: Iterable[Column], node: exp.Column) -> list[Column]:
     """The columns that a name may stand for: those of the query itself, else those of the query around."""
     table = node.args.get("table")
     fitting = [
-        each
-        for each in columns
-        if not each.absent
-        and is_named(node.this, each.name)
-        and (is_named(table, each.table) if table is not None else not each.hidden)
+        column
+        for column in columns
+        if not column.absent
+        and is_named(node.this, column.name)
+        and (is_named(table, column.table) if table is not None else not column.hidden)
     ]
     return [each for each in fitting if not each.outer] or fitting
 
@@ -117,7 +117,7 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
     if node.args.get("db") is not None:
         raise source.error(node, f"{node.sql()}: a name has two parts at most", "write table.column")
     if "key" in node.meta:  # of a star
-        return next(each for each in columns if each.key == node.meta["key"])
+        return next(column for column in columns if column.key == node.meta["key"])
     found = candidates(columns, node)
     if len(found) == 1:
         return found[0]
@@ -125,12 +125,12 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
     if found:
         tables = [f"{each.table}.{each.name}" for each in found]
         raise source.error(node, f"the column {text} could be {' or '.join(tables)}", "name its table")
-    own = [each for each in columns if not each.outer and not each.hidden]
+    own = [column for column in columns if not column.outer and not column.hidden]
     table = node.args.get("table")
-    gone = [each for each in columns if each.absent and each.key and is_named(node.this, each.name)]
+    gone = [column for column in columns if column.absent and column.key and is_named(node.this, column.name)]
     if any(table is None or is_named(table, each.table) for each in gone):
         raise source.error(node, f"{text} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY")
-    if table is not None and not any(is_named(table, each.table) for each in columns):
+    if table is not None and not any(is_named(table, column.table) for column in columns):
         there = dict.fromkeys(each.table for each in own if each.table)
         raise source.error(
             node, f"there is no table {table.name} for {text}; there are: {listed(there)}",
@@ -162,8 +162,8 @@ def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
             elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
                 names.append(each)
     by_name: dict[str, list[exp.Column]] = {}
-    for each in names:
-        by_name.setdefault(each.name.casefold(), []).append(each)
+    for name in names:
+        by_name.setdefault(name.name.casefold(), []).append(name)
     keys = set()
     for column in columns:
         starred = any(table is None or is_named(table, column.table) for table in stars)
@@ -201,13 +201,15 @@ def own(query: exp.Expr, known: Known) -> list[str]:
         return [f"column{number}" for number, _ in enumerate(query.expressions[0].expressions, 1)]
     names: list[str] = []
     tables = _tables(query, known)
-    for each in query.expressions:
-        if isinstance(each, exp.Star):
+    for expression in query.expressions:
+        if isinstance(expression, exp.Star):
             names += _starred(query, known)
-        elif isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
-            names += [name for table, columns in tables if is_named(each.args["table"], table) for name in columns]
+        elif isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star):
+            names += [
+                name for table, columns in tables if is_named(expression.args["table"], table) for name in columns
+            ]
         else:
-            names.append(result_name(each))
+            names.append(result_name(expression))
     return names
 
 
@@ -244,7 +246,7 @@ def free(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
 
 def _free_of_select(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
     tables = _tables(query, known)
-    results = [each.alias for each in query.expressions if isinstance(each, exp.Alias)]
+    results = [expression.alias for expression in query.expressions if isinstance(expression, exp.Alias)]
 
     def is_own(node: exp.Column, *, results: Sequence[str] = ()) -> bool:
         table = node.args.get("table")
@@ -261,9 +263,9 @@ def _free_of_select(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
         for node in nodes:
             if isinstance(node, exp.Expr):
                 inside = results if key in ("order", "group", "qualify", "distinct") else ()
-                for each in _names(node, known):
-                    if not is_own(each, results=inside):
-                        yield each
+                for name in _names(node, known):
+                    if not is_own(name, results=inside):
+                        yield name
 
 
 def _names(node: exp.Expr, known: Known) -> Iterator[exp.Column]:
@@ -315,4 +317,4 @@ def _with_bindings(query: exp.Expr, known: Known) -> Known:
 
 def named(columns: Sequence[exp.Expr]) -> list[str]:
     """What the columns of a SELECT are called; nothing for a value without a name."""
-    return [result_name(each) for each in columns]
+    return [result_name(column) for column in columns]

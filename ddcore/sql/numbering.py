@@ -25,7 +25,7 @@ def numbering(
         rows = frame.sort("group", *keys, descending=[False, *downs], nulls_last=last, maintain_order=True)
         if kind == "row_number":  # equal rows have different numbers
             places = pl.Series(
-                [place for place, count in enumerate(rows["count"]) for _ in range(count)], dtype=pl.Int64
+                [number for number, count in enumerate(rows["count"]) for _ in range(count)], dtype=pl.Int64
             )
             rows = rows[places].with_columns(count=pl.lit(1, dtype=pl.Int64))
             return rows.with_columns(pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("group").alias(result))

@@ -87,12 +87,12 @@ def _shifted_right(values: Values, node: exp.BitwiseRightShift) -> Value:
 
 def _bucket(values: Values, node: exp.WidthBucket) -> Value:
     bounds = values.arguments(node, "float64", "float64", "float64", keys=("this", "min_value", "max_value"))
-    number, least, most = (each.expr for each in bounds)
+    number, least, most = (bound.expr for bound in bounds)
     count = values.of(node.args["num_buckets"]).literal
     if not isinstance(count, int) or count < 1:
         values.source.refuse(node, "width_bucket() of a number of buckets that is no literal of at least 1")
-    limits = [each.literal for each in bounds[1:]]
-    if not all(isinstance(each, int | float | Decimal) for each in limits) or limits[0] >= limits[1]:
+    limits = [bound.literal for bound in bounds[1:]]
+    if not all(isinstance(limit, int | float | Decimal) for limit in limits) or limits[0] >= limits[1]:
         values.source.refuse(node, "width_bucket() with bounds that are no literals, least first")
     bucket = ((number - least) * float(count) / (most - least)).floor().clip(-1.0, float(count)) + 1.0
     return Value(bucket.cast(pl.Int64), INT, node)

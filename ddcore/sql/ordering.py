@@ -46,16 +46,18 @@ def projected(
     hidden: dict[str, pl.Expr] = {}
     if order is not None:
         _require_limit(queries, node)
-        for number, each in enumerate(order.expressions):
-            result = _result(queries, results, each.this)
+        for number, expression in enumerate(order.expressions):
+            result = _result(queries, results, expression.this)
             if result is None:
                 if distinct is not None:
                     raise queries.source.error(
-                        each, f"ORDER BY {shown(each.this)} is no column of SELECT DISTINCT", "select it too"
+                        expression,
+                        f"ORDER BY {shown(expression.this)} is no column of SELECT DISTINCT",
+                        "select it too",
                     )
                 result = f"order {number}"
-                hidden[result] = values.of(each.this).expr
-            sorts.append((result, each))
+                hidden[result] = values.of(expression.this).expr
+            sorts.append((result, expression))
     rows = relation.rows.select(**exprs, **hidden)
     if distinct is not None:
         rows = rows.distinct()
@@ -67,13 +69,13 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     order, sorts = node.args.get("order"), []
     if order is not None:
         _require_limit(queries, node)
-        for each in order.expressions:
-            key = _result(queries, relation.own, each.this)
+        for expression in order.expressions:
+            key = _result(queries, relation.own, expression.this)
             if key is None:
                 raise queries.source.error(
-                    each, f"ORDER BY {shown(each.this)} is no column", "order by a column's name"
+                    expression, f"ORDER BY {shown(expression.this)} is no column", "order by a column's name"
                 )
-            sorts.append((key, each))
+            sorts.append((key, expression))
     return _first(queries, node, relation, sorts, [])
 
 
@@ -100,7 +102,7 @@ def _result(queries: Queries, columns: Sequence[Column], node: exp.Expr) -> str 
     if (number := numbered(queries.source, node, "ORDER BY", len(columns))) is not None:
         return columns[number].key
     if isinstance(node, exp.Column) and node.args.get("table") is None:
-        fitting = [each for each in columns if is_named(node.this, each.name)]
+        fitting = [column for column in columns if is_named(node.this, column.name)]
         if len(fitting) > 1:
             raise queries.source.error(node, f"ORDER BY {node.name} could be several columns", "name it by its number")
         return fitting[0].key if fitting else None

@@ -38,7 +38,7 @@ class OuterJoin:
         """Pairs, and the rows without a partner, with nulls for the other side, of which the columns ``after`` stay."""
         with planning(self.queries.source.place(self.join)):
             kinds = types(self.left), types(self.right)
-            equal = [(each, sides_of(self.queries, self.env, each, *kinds)) for each in self.conditions]
+            equal = [(condition, sides_of(self.queries, self.env, condition, *kinds)) for condition in self.conditions]
             pairs = [pair for _, pair in equal if pair is not None]
             rest = [each for each, pair in equal if pair is None]
             mine, theirs = set(types(self.left)), set(types(self.right))
@@ -72,8 +72,8 @@ class OuterJoin:
         return self._limited(found.joined(left, right, pairs, kept), rest)
 
     def _limited(self, rows: Any, conditions: Sequence[Condition]) -> Any:
-        for each in conditions:
-            rows = rows.where(truth(Values(self.queries.source, each.columns, types(rows)), each))
+        for condition in conditions:
+            rows = rows.where(truth(Values(self.queries.source, condition.columns, types(rows)), condition))
         return rows
 
     def _unmatched(

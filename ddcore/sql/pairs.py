@@ -83,7 +83,7 @@ def _terms(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 def _shared(node: exp.Or) -> list[exp.Expr]:
     """Equalities that all sides of an OR have: a join needs them."""
-    sides = [{each.sql(): each for each in conjuncts(side)} for side in _terms(node, exp.Or)]
+    sides = [{conjunct.sql(): conjunct for conjunct in conjuncts(side)} for side in _terms(node, exp.Or)]
     return [
         each for text, each in sides[0].items() if isinstance(each, exp.EQ) and all(text in side for side in sides[1:])
     ]

@@ -32,7 +32,7 @@ class QueryPlanner(Queries):
     def __init__(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.source = source
         self.tables = {
-            name: Relation(rows, tuple(Column("", each, each) for each in types(rows))) for name, rows in inputs.items()
+            name: Relation(rows, tuple(Column("", kind, kind) for kind in types(rows))) for name, rows in inputs.items()
         }
         self.bounds: dict[int, list[tuple[exp.Expr, int]]] = {}
 
@@ -102,7 +102,11 @@ class QueryPlanner(Queries):
 
     def _qualified(self, node: exp.Select, relation: Relation, value_of: ordering.Replace) -> Relation:
         """The rows that meet QUALIFY, which may name columns of the SELECT."""
-        results = {each.alias.casefold(): each.this for each in node.expressions if isinstance(each, exp.Alias)}
+        results = {
+            expression.alias.casefold(): expression.this
+            for expression in node.expressions
+            if isinstance(expression, exp.Alias)
+        }
 
         def named_too(values: Values, part: exp.Expr) -> Value | None:
             if isinstance(part, exp.Column) and part.args.get("table") is None and part.name.casefold() in results:
@@ -127,33 +131,37 @@ class QueryPlanner(Queries):
     def expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
         """The columns of a SELECT, with all those that a star stands for."""
         columns: list[exp.Expr] = []
-        for each in node.expressions:
-            star = each.this if isinstance(each, exp.Column) and isinstance(each.this, exp.Star) else each
+        for expression in node.expressions:
+            star = (
+                expression.this
+                if isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)
+                else expression
+            )
             if not isinstance(star, exp.Star):
-                columns.append(each)
+                columns.append(expression)
                 continue
             if any(star.args.get(key) for key in ("except_", "replace", "rename")):
-                self.source.refuse(each, "this star")
-            table = each.args.get("table") if star is not each else None
+                self.source.refuse(expression, "this star")
+            table = expression.args.get("table") if star is not expression else None
             own = relation.columns if table is not None else relation.own
             chosen = [each for each in own if not each.outer and (table is None or is_named(table, each.table))]
             if not chosen:
-                raise self.source.error(each, f"{shown(each)} stands for no column", "name a table of FROM")
-            columns += [_of_star(column, each) for column in chosen]
+                raise self.source.error(expression, f"{shown(expression)} stands for no column", "name a table of FROM")
+            columns += [_of_star(column, expression) for column in chosen]
         return columns
 
     # -- VALUES and set operations ------------------------------------------------------------------------------------
 
     def _values(self, node: exp.Values, env: Env) -> Relation:
         values = Values(self.source, (), {})
-        rows = [[values.of(each) for each in row.expressions] for row in node.expressions]
+        rows = [[values.of(expression) for expression in row.expressions] for row in node.expressions]
         if len({len(row) for row in rows}) != 1:
             raise self.source.error(node, "the rows of VALUES differ in length", "give each row as many values")
         sides = []
         columns = list(zip(*rows, strict=True))
         typed = [aligned(self.source, column, "VALUES")[0] for column in columns]
         base = env.outer.rows if env.outer else self.unit
-        carried = tuple(each.key for each in env.outer.columns) if env.outer else ()
+        carried = tuple(column.key for column in env.outer.columns) if env.outer else ()
         for number in range(len(rows)):
             exprs = {f"column{place}": column[number] for place, column in enumerate(typed, 1)}
             sides.append(base.select(*carried, **exprs))

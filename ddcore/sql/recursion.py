@@ -29,7 +29,7 @@ _MUTUAL = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which
 
 def bound(queries: Queries, node: exp.With, env: Env) -> Env:
     """What is known behind a WITH."""
-    names = [each.args["alias"].this for each in node.expressions]
+    names = [expression.args["alias"].this for expression in node.expressions]
     declared = [queries.source.declared.get(name.meta.get("start", -1)) for name in names]
     if any(declared):
         return _mutual(queries, node.expressions, declared, env)
@@ -50,7 +50,7 @@ def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: ex
         raise queries.source.error(
             node, f"{len(names)} columns are named, and the query has {len(relation.own)}", "name fewer of them"
         )
-    texts = [each.name if isinstance(each, exp.Expr) else each for each in names]
+    texts = [name.name if isinstance(name, exp.Expr) else name for name in names]
     own = relation.own
     new = tuple(Column("", text, each.key) for text, each in zip(texts, own, strict=False)) + tuple(own[len(texts) :])
     return replace(relation, columns=new)
@@ -190,17 +190,19 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
         bindings[node.alias] = _Binding(node, columns.names, kinds)
     empty = {
-        name: constant(pl.DataFrame(schema={c: kind.polars for c, kind in zip(each.names, each.kinds, strict=True)}))
-        for name, each in bindings.items()
+        name: constant(
+            pl.DataFrame(schema={c: kind.polars for c, kind in zip(binding.names, binding.kinds, strict=True)})
+        )
+        for name, binding in bindings.items()
     }
 
     def body(**rows: Any) -> Mapping[str, Any]:
         inside, results = env.alone, {}
-        for name, each in bindings.items():
-            inside = inside.binding(name, each.relation(rows[name]))
-        for name, each in bindings.items():
-            results[name] = _declared_rows(queries, each, queries.query(each.node.this, inside))
-            inside = inside.binding(name, each.relation(results[name]))
+        for name, binding in bindings.items():
+            inside = inside.binding(name, binding.relation(rows[name]))
+        for name, binding in bindings.items():
+            results[name] = _declared_rows(queries, binding, queries.query(binding.node.this, inside))
+            inside = inside.binding(name, binding.relation(results[name]))
         return results
 
     body.__name__ = "_".join(bindings)
@@ -208,8 +210,8 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
     limits: dict[str, Any] = {"max_rounds": loop.rounds} if loop.rounds else {}
     with planning(source.place(nodes[0])):
         results = iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
-    for name, each in bindings.items():
-        env = env.binding(name, each.relation(results[name]))
+    for name, binding in bindings.items():
+        env = env.binding(name, binding.relation(results[name]))
     return env
 
 

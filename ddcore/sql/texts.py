@@ -17,12 +17,12 @@ __all__ = ["NAMED", "RULES"]
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
     parts = [values.of(each) for each in (node.this, node.expression)]
-    texts = [_text_of(values, each) for each in parts]
+    texts = [_text_of(values, part) for part in parts]
     return Value(texts[0] + texts[1], TEXT, node)
 
 
 def _concat(values: Values, node: exp.Concat) -> Value:
-    texts = [_text_of(values, values.of(each)) for each in node.expressions]
+    texts = [_text_of(values, values.of(expression)) for expression in node.expressions]
     return Value(pl.concat_str(texts, ignore_nulls=True), TEXT, node)
 
 
@@ -32,7 +32,7 @@ def _joined(values: Values, node: exp.ConcatWs) -> Value:
     between = values.require(values.of(separator), "string")
     if between.literal is None and others:
         values.source.refuse(node, "concat_ws() with a separator that is no literal")
-    texts = [_text_of(values, values.of(each)) for each in others]
+    texts = [_text_of(values, values.of(other)) for other in others]
     return Value(pl.concat_str(texts, separator=between.literal, ignore_nulls=True), TEXT, node)
 
 

@@ -92,7 +92,7 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
     """The type that SQL text names. Raises ProgramError for one that no column can have."""
     name = kind.this.value if isinstance(kind.this, exp.DType) else str(kind.this)
     if name in ("DECIMAL", "NUMERIC"):
-        digits = [int(each.name) for each in kind.expressions]
+        digits = [int(expression.name) for expression in kind.expressions]
         text = f"decimal({digits[0]},{digits[1] if len(digits) > 1 else 0})" if digits else "decimal(18,3)"
     elif name in _TYPES:
         text = _TYPES[name]
@@ -106,7 +106,7 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
 
 def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tuple[list[pl.Expr], Type]:
     """Expressions of one type. Raises ProgramError where the types have none in common; ``what`` begins its message."""
-    known = [each for each in values if each.type is not None]
+    known = [value for value in values if value.type is not None]
     typed = [each for each in known if not isinstance(each.literal, str)] or known
     common = typed[0].type if typed else TEXT
     assert common is not None
@@ -120,7 +120,7 @@ def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tu
                 "cast one of them: CAST(x AS type)",
             )  # fmt: skip
         common = joined
-    return [as_type(source, each, common) for each in values], common
+    return [as_type(source, value, common) for value in values], common
 
 
 def _joined(one: Type, other: Type) -> Type | None:
@@ -323,7 +323,7 @@ def function(combine: Callable[..., pl.Expr], result: Type, *kinds: str, **keys:
     """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        return Value(combine(*(each.expr for each in values.arguments(node, *kinds, **keys))), result, node)
+        return Value(combine(*(argument.expr for argument in values.arguments(node, *kinds, **keys))), result, node)
 
     return rule
 
@@ -333,14 +333,14 @@ def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
 
     Bare columns, literals and other constants are named as they are.
     """
-    names = [number for number, each in enumerate(values) if each.literal is None and each.expr.meta.root_names()]
+    names = [number for number, value in enumerate(values) if value.literal is None and value.expr.meta.root_names()]
     names = [number for number in names if not values[number].expr.meta.is_column()]
     if not names:
         return body(*values)
 
     def inner(*exprs: pl.Expr) -> pl.Expr:
         new = dict(zip(names, exprs, strict=True))
-        return body(*(replace(each, expr=new.get(number, each.expr)) for number, each in enumerate(values)))
+        return body(*(replace(value, expr=new.get(number, value.expr)) for number, value in enumerate(values)))
 
     return polars_json.share([values[number].expr for number in names], inner)
 

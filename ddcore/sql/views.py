@@ -89,7 +89,7 @@ def _is_bound(table: exp.Table) -> bool:
     around: exp.Expr | None = table
     while around is not None:
         bindings = around.args.get("with_")
-        if bindings is not None and any(is_named(table.this, each.alias) for each in bindings.expressions):
+        if bindings is not None and any(is_named(table.this, expression.alias) for expression in bindings.expressions):
             return True
         around = around.parent
     return False

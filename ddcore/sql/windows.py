@@ -65,7 +65,11 @@ def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None
     """The greatest number that QUALIFY, or the condition on the subquery, lets through."""
     if node.args.get("distinct") or node.args.get("limit"):
         return None
-    aliases = [each.alias for each in node.expressions if isinstance(each, exp.Alias) and each.this is window]
+    aliases = [
+        expression.alias
+        for expression in node.expressions
+        if isinstance(expression, exp.Alias) and expression.this is window
+    ]
     given = list(queries.bounds.get(id(node), ()))
     given += bounds(conjuncts(node.args.get("qualify")))
     numbers = [
@@ -130,12 +134,12 @@ def _numbered(
 ) -> tuple[Relation, Value]:
     """The number of each row in its partition. With ``most``, rows that would have a greater one may be left out."""
     sorts: dict[str, pl.Expr] = {}
-    for number, each in enumerate(order.expressions):
-        expr = values.of(each.this).expr
+    for number, expression in enumerate(order.expressions):
+        expr = values.of(expression.this).expr
         plain = is_plain(expr)
         sorts[f"{name} order {number}" if plain is None or plain in {*keys, *sorts} else plain] = expr
-    downs = [bool(each.args.get("desc")) for each in order.expressions]
-    firsts = [bool(each.args.get("nulls_first")) for each in order.expressions]
+    downs = [bool(expression.args.get("desc")) for expression in order.expressions]
+    firsts = [bool(expression.args.get("nulls_first")) for expression in order.expressions]
     types = relation.types
     added = {key: expr for key, expr in {**keys, **sorts}.items() if key not in types}
     rows = relation.rows.with_columns(**added) if added else relation.rows

@@ -34,10 +34,10 @@ def aligned(
     lines = []
     for row in rows:
         cells = []
-        for place, (text, room) in enumerate(zip(row, widths, strict=True)):
+        for number, (text, room) in enumerate(zip(row, widths, strict=True)):
             short = cut(text, room)
             pad = " " * (room - _columns(short))
-            cells.append(pad + short if place in right else short + pad)
+            cells.append(pad + short if number in right else short + pad)
         line = "  ".join(cells).rstrip()
         lines.append(line if width is None else cut(line, width))
     return lines
@@ -69,10 +69,10 @@ def laid_out(
     if not vertical and fits(table, right, width):
         yield from zip([None, *range(len(rows))], aligned(table, right, width, header=True), strict=True)
         return
-    for place, row in enumerate(rows):
-        if place:
+    for number, row in enumerate(rows):
+        if number:
             yield None, ""
-        yield from ((place, line) for line in _stacked(names, row, width))
+        yield from ((number, line) for line in _stacked(names, row, width))
 
 
 def _stacked(names: Sequence[str], row: Sequence[str], width: int | None) -> Iterator[str]:
@@ -89,8 +89,8 @@ def _stacked(names: Sequence[str], row: Sequence[str], width: int | None) -> Ite
 def _least(names: Sequence[str], widths: Sequence[int], right: set[int]) -> list[int]:
     """The width of each column below which a name or a number would be cut, or hardly a text be left."""
     return [
-        wide if place in right else max(_columns(name), min(wide, _NARROW))
-        for place, (name, wide) in enumerate(zip(names, widths, strict=True))
+        wide if number in right else max(_columns(name), min(wide, _NARROW))
+        for number, (name, wide) in enumerate(zip(names, widths, strict=True))
     ]
 
 
@@ -124,8 +124,8 @@ def cut(text: str, room: int) -> str:
     if _columns(text) <= room:
         return text
     wide = 0
-    for place, char in enumerate(text):
+    for number, char in enumerate(text):
         wide += _columns(char)
         if wide >= room:
-            return text[:place] + "…"
+            return text[:number] + "…"
     return text

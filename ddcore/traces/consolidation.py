@@ -38,7 +38,7 @@ def arrange(
     budget: Budget = ALONE,
 ) -> ColumnBatch:
     """Sort and consolidate updates into a batch of columns: :func:`arrange_all`."""
-    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words), budget=budget).widen()
+    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words), budget=budget).decompress()
 
 
 def arrange_all(

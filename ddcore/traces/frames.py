@@ -115,6 +115,6 @@ def _frame(batch: Batch, schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of a batch as values. A frame without columns keeps its height through a private one."""
-    places = {name: place for place, name in enumerate(schema)}
+    places = {name: number for number, name in enumerate(schema)}
     frame = pl.DataFrame([encoding.decode(batch.words[places[name]], schema[name], name) for name in columns])
     return frame if columns else pl.DataFrame({"_row": np.arange(len(batch))})

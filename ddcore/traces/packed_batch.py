@@ -45,7 +45,7 @@ class PackedBatch(SortedBatch):
         """The integers."""
         return self.packed
 
-    def widen(self) -> ColumnBatch:
+    def decompress(self) -> ColumnBatch:
         """These updates as columns: O(n)."""
         return self._of(self.packed.packed)
 
@@ -161,7 +161,7 @@ class PackedBatch(SortedBatch):
         return self._between(lo, hi, 1 + word, after, to)
 
     def _between(self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray) -> Spans:
-        places = [each for each in self.packed.places() if each[0].column == column]
+        places = [place for place in self.packed.places() if place[0].column == column]
         table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
         first = kernels.packed.beyond(self.packed.packed, lo, hi, after, table)
         return first, kernels.packed.beyond(self.packed.packed, first, hi, to, table)

@@ -128,11 +128,11 @@ def layout(pieces: Sequence[Columns]) -> list[Field] | None:
     rows = sum(map(len, pieces))
     if max(-least, most) * rows >= 2**63:
         return None
-    fields = [Field(i, *each) for i, each in enumerate(bounds)]
+    fields = [Field(i, *bound) for i, bound in enumerate(bounds)]
     wide = [field.column for field in fields[:-1] if field.bits > HALF_BITS]
     if sum(field.bits for field in fields) > _PACKED_BITS and len(wide) == 1:
         halves = _union_of(piece.halves(wide[0]) for piece in pieces)
-        upper, lower = (Field(wide[0], *each, half) for each, half in zip(halves, ("upper", "lower"), strict=True))
+        upper, lower = (Field(wide[0], *halve, half) for halve, half in zip(halves, ("upper", "lower"), strict=True))
         fields[wide[0] : wide[0] + 1] = [upper, lower]
     return fields if sum(field.bits for field in fields) <= _PACKED_BITS else None
 

@@ -26,7 +26,7 @@ def at_rest(batch: SortedBatch, budget: Budget = ALONE) -> SortedBatch:
     memory = budget.memory
     if not memory.is_limited or batch.high is not None:
         return batch
-    return ColumnBatch.of(memory.rest([batch.widen().table])[0], batch.width)
+    return ColumnBatch.of(memory.rest([batch.decompress().table])[0], batch.width)
 
 
 def combined(pieces: Sequence[Columns], width: int, combine: Combine, budget: Budget = ALONE) -> SortedBatch:

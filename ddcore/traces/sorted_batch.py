@@ -28,7 +28,7 @@ class SortedBatch(ABC):
     The key of a direct arrangement (one fixed-width column) is its code, and the words are the values only; otherwise
     the first words are the key's, and rows of another key may have the same code. Rows are found by *spans* (ranges of
     row numbers): :meth:`locate` and its kin find these; :meth:`count`, :meth:`scatter`, :meth:`located`, :meth:`take`
-    and :meth:`part` read what is there. Whoever needs all columns as arrays calls :meth:`widen`.
+    and :meth:`part` read what is there. Whoever needs all columns as arrays calls :meth:`decompress`.
 
     ``high`` has the upper words of sums of diffs that int64 does not hold, else None; no trace keeps such a batch.
     ``is_encoded``: columns are computed when they are read, so that steps divide such a batch between threads by rows
@@ -55,7 +55,7 @@ class SortedBatch(ABC):
         """The updates in their encoding: code, words, times, diffs."""
 
     @abstractmethod
-    def widen(self) -> ColumnBatch:
+    def decompress(self) -> ColumnBatch:
         """These updates with columns that are arrays. O(n) where they are not."""
 
     # -- finding rows --------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class SortedBatch(ABC):
     def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
         """Add to ``counts`` how many rows each key has in its span; if it is direct, these are all."""
         if len(keys):
-            kernels.look_up.count_matches(counts, keys, *spans, self.widen().words)
+            kernels.look_up.count_matches(counts, keys, *spans, self.decompress().words)
         else:
             counts += spans[1] - spans[0]
 
@@ -216,7 +216,7 @@ class ColumnBatch(SortedBatch):
         table = self._table
         return Plain([self.codes, *self.words, *self.times, self.diffs] if table is None else table, self.high)
 
-    def widen(self) -> ColumnBatch:
+    def decompress(self) -> ColumnBatch:
         """These."""
         return self
 

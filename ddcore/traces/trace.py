@@ -144,7 +144,7 @@ class Trace:
 
 def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
     """The keys of a consolidated batch, and where the rows of each start (int64[m + 1])."""
-    batch = batch.widen()
+    batch = batch.decompress()
     starts = kernels.look_up.group_starts(batch.codes, batch.words, key_words)
     heads = starts[:-1]
     return Keys(batch.codes[heads], np.ascontiguousarray(batch.words[:key_words, heads])), starts

@@ -35,7 +35,7 @@ def row_type(kind: Any) -> Type:
     if hasattr(kind, "element_type"):
         return Type("list", element=row_type(kind.element_type))
     if hasattr(kind, "fields"):
-        return Type("struct", fields=tuple((each.name, row_type(each.type)) for each in kind.fields))
+        return Type("struct", fields=tuple((field.name, row_type(field.type)) for field in kind.fields))
     ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
     return parse_type(ours.get(kind.type, kind.type))
 
@@ -65,7 +65,7 @@ def _type_name(kind: Any) -> str:
     if hasattr(kind, "element_type"):
         return f"array<{_type_name(kind.element_type)}>"
     if hasattr(kind, "fields"):
-        return f"struct<{', '.join(f'{json.dumps(each.name)}: {_type_name(each.type)}' for each in kind.fields)}>"
+        return f"struct<{', '.join(f'{json.dumps(field.name)}: {_type_name(field.type)}' for field in kind.fields)}>"
     return str(getattr(kind, "type", kind))
 
 

@@ -194,12 +194,12 @@ def change(
         # Readers of the change feed need the sizes and partitions of removed files.
         live, gone = add_actions(table), frozenset(removed)
         partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
-        for place, path in enumerate(live["path"]):
+        for number, path in enumerate(live["path"]):
             if path in gone:
                 of: dict[str, str | None] = {
-                    name.removeprefix("partition."): str(column[place]) for name, column in partitions.items()
+                    name.removeprefix("partition."): str(column[number]) for name, column in partitions.items()
                 }
-                actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
+                actions.append(RemoveAction(path, changes, now, live["size_bytes"][number], of))
     schema = None if becomes is None else delta_schema(becomes)
     properties = _transaction(writer.lease, txn, {**(carries or {}), **noted}, fenced=fenced)
     _write_actions(writer, table, actions, properties, schema)

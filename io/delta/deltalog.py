@@ -62,7 +62,7 @@ def lost_versions(folder: Place, version: int | None = None) -> list[int]:
     """
     commits = {int(commit.stem) for commit in _commits(folder) if commit.stem.isdigit()}
     last = max([newest_checkpoint(folder), *commits]) if version is None else version
-    return [each for each in range(newest_checkpoint(folder, last) + 1, last + 1) if each not in commits]
+    return [number for number in range(newest_checkpoint(folder, last) + 1, last + 1) if number not in commits]
 
 
 def gap_text(versions: Sequence[int]) -> str:

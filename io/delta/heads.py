@@ -194,7 +194,7 @@ def note(head: Head | None) -> dict[str, str]:
     """What a commit carries, which makes ``head`` of a table; nothing where that cannot be said in a few words."""
     if head is None or len(head.files) > _MOST_FILES:
         return {}
-    files = [(each.path, each.size, each.rows, each.lower, each.upper) for each in head.files]
+    files = [(file.path, file.size, file.rows, file.lower, file.upper) for file in head.files]
     known = {
         "version": head.version, "txn": head.txn, "columns": head.columns, "partitions": head.partitions,
         "files": files, "every": head.every, "description": head.description,

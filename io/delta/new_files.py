@@ -91,7 +91,9 @@ class Unsynced:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._files:
             with reporting(self._files[0][0], "write to"):
-                sync_all([file for file, _ in self._files], [each for _, folders in self._files for each in folders])
+                sync_all(
+                    [file for file, _ in self._files], [folder for _, folders in self._files for folder in folders]
+                )
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:

@@ -283,9 +283,9 @@ def history_table(
     headers = _HEADERS[versions]
     if len(dims) > 1:
         headers = [{"versions": "times", "version": "time"}.get(header, header) for header in headers]
-    table = [headers, *(_version_row(each, dims) if versions else _entry_row(each, dims) for each in records)]
+    table = [headers, *(_version_row(record, dims) if versions else _entry_row(record, dims) for record in records)]
     right = [0, 3, 4] if versions else [2, 3, 4]
-    labels = [_label(each, names) for each in records]
+    labels = [_label(record, names) for record in records]
     if any(labels) if labelled is None else labelled:
         place = headers.index("in")
         table = [[*row[:place], label, *row[place:]] for row, label in zip(table, ["label", *labels], strict=True)]

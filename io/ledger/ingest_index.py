@@ -138,7 +138,7 @@ class IngestIndex:
         """
         ingests: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
         for one in self._files if names else ():
-            of_columns = {place for place, each in enumerate(one["columns"]) if tuple(each) == columns}
+            of_columns = {number for number, each in enumerate(one["columns"]) if tuple(each) == columns}
             entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
             for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
                 if name in ingests and entry in entries:

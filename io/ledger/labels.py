@@ -223,7 +223,7 @@ def _replace(mine: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces:
     for coordinate, one in mine.items():
         if coordinate >= replaces[place]:
             text, *instant = of.get(str(coordinate), ("",))
-            kept = (each for each in one.labels if each not in texts and not (text and _same_kind(each, text)))
+            kept = (label for label in one.labels if label not in texts and not (text and _same_kind(label, text)))
             one.labels = {each: one.labels[each] for each in kept}
             one.instant = None if instant else one.instant
 

@@ -330,13 +330,13 @@ class Ledger:
             return None
         notes = [self._footers[path] for path in paths]
         spans = [span for path in paths if (span := _span(path)) is not None]
-        if not all(FOOTER in each for each in notes) or len(spans) < len(paths):
+        if not all(FOOTER in note for note in notes) or len(spans) < len(paths):
             self._rewrites = True
             return None
         end = 0 if self._last is None else self._last + 1
         if [*(first for first, _ in spans), end] != [0, *(last + 1 for _, last in spans)]:
             raise _damaged(folder, f"some of the entries 0..{end - 1} are missing or occur twice")
-        return [(each[FOOTER], each.get(LABELS, "")) for each in notes]
+        return [(note[FOOTER], note.get(LABELS, "")) for note in notes]
 
     def check(self) -> None:
         """Raise StorageError for a changed row, and for a file whose index is not that of its rows. Reads all rows."""
@@ -580,7 +580,7 @@ class Ledger:
             last = table.transaction_version(tables.APP)
         version = self._version
         if last is None:
-            if self._files or not all(is_maintenance(folder, each) for each in range(1, version + 1)):
+            if self._files or not all(is_maintenance(folder, number) for number in range(1, version + 1)):
                 raise _damaged(folder, "no commit of it has a number")
             return
         self._last = last
@@ -879,7 +879,7 @@ class Ledger:
         that is slower looks for the rows in newer files.
         """
         folder, live = self.warehouse.ledger, set(self._files)
-        present = [each for each in store.names(folder) if each.startswith("entries-") and each.endswith(".parquet")]
+        present = [name for name in store.names(folder) if name.startswith("entries-") and name.endswith(".parquet")]
         commits, checkpoints = versions_of(folder)
         base = checkpoints[-2] if len(checkpoints) > 1 else 0
         old = [commit_file(folder, version) for version in commits if version < base]
@@ -888,8 +888,8 @@ class Ledger:
         written = {name: store.modified(folder / name) for name in present if store.is_file(folder / name)}
         replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
         for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
-            for place, (at, path) in enumerate(sorted(ages, reverse=True)):
-                if time.time() - at > (self.owner.tuning.ledger_seconds if place < _KEPT_FILES else _KEPT_LEAST):
+            for number, (at, path) in enumerate(sorted(ages, reverse=True)):
+                if time.time() - at > (self.owner.tuning.ledger_seconds if number < _KEPT_FILES else _KEPT_LEAST):
                     store.delete(path)
                     failpoint("after-sweep")
 
@@ -961,7 +961,9 @@ def _without_replaced(row: _Entry, restatements: Iterable[_Entry]) -> _Entry:
 
 def _extent(records: Iterable[IngestRecord], table: TableState) -> Input:
     """An input that holds the rows of these ingests."""
-    spans = [time for each in records for time in (each.counts if each.replaced_by else (each.first, each.last))]
+    spans = [
+        time for record in records for time in (record.counts if record.replaced_by else (record.first, record.last))
+    ]
     return Input(times.least(spans), times.greatest(spans), table) if spans else Input(None, None, table)
 
 

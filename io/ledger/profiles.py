@@ -92,8 +92,8 @@ class ProfileRecord:
     def to_json(self) -> dict[str, Any]:
         """The fields for JSON; those of an operator or a loop are left out where they have their default."""
         return {
-            "operators": [_brief(each) for each in self.operators],
-            "loops": [_brief(each) for each in self.loops],
+            "operators": [_brief(operator) for operator in self.operators],
+            "loops": [_brief(loop) for loop in self.loops],
             "heat": asdict(self.heat),
             **({"compiling": self.compiling} if self.compiling else {}),
         }
@@ -114,7 +114,7 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
 
 
 def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
-    defaults = {each.name: each.default for each in fields(record)}
+    defaults = {field.name: field.default for field in fields(record)}
     return {name: value for name, value in asdict(record).items() if value != defaults[name]}
 
 

@@ -223,7 +223,7 @@ class VersionNames:
 
     def label(self, time: Time) -> str:
         """The label of a time for people: ``2026-11-19``, or ``day=2026-11-19``. The last of several; empty for none"""
-        labels = [self.name(each, place).label for place, each in enumerate(time)]
+        labels = [self.name(each, number).label for number, each in enumerate(time)]
         if len(self.dims) == 1:
             return labels[0]
         return label_text({dim: label for dim, label in zip(self.dims, labels, strict=True) if label})
@@ -249,7 +249,7 @@ class VersionNames:
         """``label`` and ``instant`` of a time for JSON: text or null; with several dimensions, of each that has one."""
         if time is None:
             return {"label": None, "instant": None}
-        names = [self.name(each, place) for place, each in enumerate(time)]
+        names = [self.name(each, number) for number, each in enumerate(time)]
         labels = [name.label or None for name in names]
         instants = [json_instant(name.instant) for name in names]
         if len(self.dims) == 1:

@@ -82,8 +82,8 @@ def _part_digests(updates: pl.DataFrame, dims: Sequence[str], hashes: np.ndarray
     for shift, limb in _limbs(diffs):
         sums = np.zeros((4, len(starts)), dtype=np.int64)
         siphash.weighted_sums(sums, hashes, limb, starts)
-        for place, parts in enumerate(sums.tolist()):
-            totals = [total + (part << (32 * place + shift)) for total, part in zip(totals, parts, strict=True)]
+        for number, parts in enumerate(sums.tolist()):
+            totals = [total + (part << (32 * number + shift)) for total, part in zip(totals, parts, strict=True)]
     heads = zip(*(column[starts].tolist() for column in times), strict=True)
     return {Time(head): Digest(total) for head, total in zip(heads, totals, strict=True)}
 
@@ -177,9 +177,9 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
     words = []
     for start in range(0, len(columns), 64):
         word = np.zeros(len(columns[0]), dtype=np.uint64)
-        for place, column in enumerate(columns[start : start + 64]):
+        for number, column in enumerate(columns[start : start + 64]):
             if column.null_count():
-                word |= column.is_null().to_numpy().astype(np.uint64) << np.uint64(place)
+                word |= column.is_null().to_numpy().astype(np.uint64) << np.uint64(number)
         words.append(word)
     return words
 

@@ -83,7 +83,7 @@ class Chunk:
         unpacked = size if self.unpacked is None else I64(self.unpacked)
         dictionary = None if self.dictionary is None else I64(self.dictionary)
         return Struct({2: I64(self.begin), 3: Struct({
-            1: I32(self.kind), 2: [I32(each) for each in self.encodings], 3: list(path), 4: I32(self.codec),
+            1: I32(self.kind), 2: [I32(encoding) for encoding in self.encodings], 3: list(path), 4: I32(self.codec),
             5: I64(self.rows), 6: unpacked, 7: size, 9: I64(self.data), 11: dictionary, 12: self.statistics,
         })})  # fmt: skip
 
@@ -228,7 +228,7 @@ def copied(out: Output, table: pa.Table) -> dict[tuple[str, ...], Chunk]:
         moved = out.at - begin
         out.write(memoryview(content)[begin : begin + column.total_compressed_size])
         chunks[tuple(column.path_in_schema.split("."))] = Chunk(
-            _TYPES[column.physical_type], tuple(_ENCODINGS[each] for each in column.encodings), column.num_values,
+            _TYPES[column.physical_type], tuple(_ENCODINGS[name] for name in column.encodings), column.num_values,
             begin + moved, column.data_page_offset + moved, out.at, None if first is None else first + moved, None,
             codec=_CODECS[column.compression], unpacked=column.total_uncompressed_size,
         )  # fmt: skip

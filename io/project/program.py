@@ -125,7 +125,7 @@ def plan_of(program: Program, project: Project) -> Plan:
                 f"dd.toml has [outputs.{name}] but the program returns {', '.join(ours)}",
                 "name the section after an output, or remove it",
             )
-    tests = {each.output for each in program.tests}
+    tests = {test.output for test in program.tests}
     for name in plan.outputs:
         if is_test(name) and name not in tests:  # the program's own outputs are checked before
             raise ProgramError(f"inspect: {name}: names that begin with tests. are those of data tests", "rename it")

@@ -73,13 +73,13 @@ class _Reader:
     def imports(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Note what an import brings; whether all of it is harmless."""
         if isinstance(node, ast.Import):
-            return all([self._module(each.name, each.asname) for each in node.names])
+            return all([self._module(name.name, name.asname) for name in node.names])
         module = self._absolute(node)
         if self._neighbour(module):
-            for each in node.names:
-                self._neighbour(f"{module}.{each.name}")  # a module of the package, where there is one
-            return not any(_is_denied(each.name) for each in node.names)
-        return _is_library(module) and all([self._exported(module, each) for each in node.names])
+            for name in node.names:
+                self._neighbour(f"{module}.{name.name}")  # a module of the package, where there is one
+            return not any(_is_denied(name.name) for name in node.names)
+        return _is_library(module) and all([self._exported(module, name) for name in node.names])
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:

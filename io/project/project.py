@@ -191,7 +191,7 @@ def _named_file(place: Path, setting: str) -> Path:
 
 def _other_place(place: Path, setting: str) -> str:
     """What to do where a named place is no project: a place below a project is mostly meant to be the project."""
-    written = [each for each in place.parents if each != Path()]
+    written = [parent for parent in place.parents if parent != Path()]
     around = place.absolute().parents if os.path.lexists(place) else ()
     if above := next((each for each in (*written, *around) if (each / FILE_NAME).is_file()), None):
         return f"did you mean {_spelled(above, setting)}?"
@@ -284,7 +284,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     dims = _dims(sections["time"])
     settings, origin = _settings(file, sections, env, flags)
     _, *parameters = str(settings["spark_master"]).split(";")  # of a Spark Connect server, such as its token
-    keep_secret((name, value) for name, _, value in (each.partition("=") for each in parameters))
+    keep_secret((name, value) for name, _, value in (parameter.partition("=") for parameter in parameters))
     program = sections["project"].text("program")
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')

@@ -153,7 +153,7 @@ def _coordinate(text: str, name: str, origin: str) -> int:
 
 def example(dims: Sequence[str]) -> str:
     """A time for hints."""
-    return ",".join(f"{dim}={7 if place == 0 else 1}" for place, dim in enumerate(dims))
+    return ",".join(f"{dim}={7 if number == 0 else 1}" for number, dim in enumerate(dims))
 
 
 def shown(time: tuple[int, ...], dims: Sequence[str]) -> str:
@@ -206,7 +206,7 @@ def close(upper: Frontier, time: tuple[int, ...]) -> Frontier:
     >>> close(((0, 0),), (7, 1)), close(((0, 2), (8, 0)), (9, 0))
     (((0, 2), (8, 0)), ((0, 2), (8, 1), (10, 0)))
     """
-    after = [tuple(c + 1 if i == place else 0 for i in range(len(time))) for place, c in enumerate(time)]
+    after = [tuple(c + 1 if i == number else 0 for i in range(len(time))) for number, c in enumerate(time)]
     return close_both(upper, after)
 
 
@@ -236,7 +236,9 @@ def corners(upper: Frontier) -> list[Time]:
     tops = [(_UNBOUNDED,) * count]
     for element in upper:
         sides = [
-            tuple(c - 1 if i == place else _UNBOUNDED for i in range(count)) for place, c in enumerate(element) if c > 0
+            tuple(c - 1 if i == number else _UNBOUNDED for i in range(count))
+            for number, c in enumerate(element)
+            if c > 0
         ]
         tops = _maximal(meet(top, side) for top in tops for side in sides)
     return [Time(top) for top in tops]

@@ -71,7 +71,7 @@ class FoldedLog:
     def numbers(self) -> list[int]:
         """The places of the columns that hold numbers."""
         kinds = ("int64", "float64", "decimal")
-        return [place for place, kind in enumerate(self.schema.values()) if kind.name in kinds]
+        return [number for number, kind in enumerate(self.schema.values()) if kind.name in kinds]
 
     def accumulate(self, time: Time) -> pl.DataFrame:
         """The rows as of ``time`` and how often each occurs, as ``diff``; UsageError before the first version.

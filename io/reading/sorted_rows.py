@@ -102,8 +102,8 @@ class SortedRows:
         """The sizes without any order: the sums of the updates, less what cancels. None where that takes memory."""
         diff = pl.col("diff")
         sides = [diff > 0, diff < 0]
-        sums = [diff.filter(side).sum().abs().alias(f"sum-{place}") for place, side in enumerate(sides)]
-        numbers = [side.sum().alias(f"number-{place}") for place, side in enumerate(sides)]
+        sums = [diff.filter(side).sum().abs().alias(f"sum-{number}") for number, side in enumerate(sides)]
+        numbers = [side.sum().alias(f"number-{number}") for number, side in enumerate(sides)]
         plus, minus, *updates = self._log.collect(self._updates.select(*sums, *numbers)).row(0)
         few = updates.index(min(updates))  # the side with fewer updates: only its rows can cancel
         if not updates[few]:
@@ -189,7 +189,7 @@ class SortedRows:
     @property
     def _plain(self) -> list[str]:
         """The first columns of the order whose values compare as Polars sorts them."""
-        nested = [place for place, name in enumerate(self.order) if self._log.schema[name].is_nested]
+        nested = [number for number, name in enumerate(self.order) if self._log.schema[name].is_nested]
         return self.order[: nested[0]] if nested else self.order
 
     # --- all rows ---

@@ -36,7 +36,7 @@ class Commit:
     @property
     def needed(self) -> tuple[Mapping[str, Any], ...]:
         """The files whose rows say what the commit changed."""
-        return self.changes or tuple(each for each in (*self.adds, *self.removes) if _changes_data(each))
+        return self.changes or tuple(add for add in (*self.adds, *self.removes) if _changes_data(add))
 
     @property
     def inserts(self) -> tuple[Mapping[str, Any], ...]:
@@ -51,12 +51,12 @@ class Commit:
     @property
     def has_deletion_vectors(self) -> bool:
         """Whether only some rows of a file are meant."""
-        return any(each.get("deletionVector") for each in (*self.adds, *self.removes))
+        return any(add.get("deletionVector") for add in (*self.adds, *self.removes))
 
     @property
     def has_escaped_names(self) -> bool:
         """Whether the name of a file has an escape beside those of the URL that the log has it as."""
-        return any("%" in unquote(str(each["path"])) for each in (*self.adds, *self.removes, *self.changes))
+        return any("%" in unquote(str(add["path"])) for add in (*self.adds, *self.removes, *self.changes))
 
     @property
     def feeds(self) -> bool | None:
@@ -98,7 +98,9 @@ def first_missing(folder: str, versions: Iterable[int]) -> int | None:
 
 def first_deleted(folder: str, actions: Iterable[Mapping[str, Any]]) -> str | None:
     """The path of the first of these files that was deleted; None where all are there."""
-    return next((str(each["path"]) for each in actions if not store.is_file(place_of(path_of(folder, each)))), None)
+    return next(
+        (str(action["path"]) for action in actions if not store.is_file(place_of(path_of(folder, action)))), None
+    )
 
 
 def path_of(folder: str, action: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ class DeltaFeed(DeltaTable):
     def commit_times(self) -> dict[int, int]:
         """When each commit was made, in milliseconds since 1970."""
         start = self.version if self.first is None else self.first
-        return {start + place: time for place, time in enumerate(self.times)}
+        return {start + number: time for number, time in enumerate(self.times)}
 
     def row_count(self) -> int | None:
         """None: not known before the rows are read."""

@@ -252,7 +252,7 @@ def _folders_above(source: Source) -> Sequence[Place]:
     """The folders that a source is in, if it is a file."""
     if _is_remote(source.path):
         place = address_at(source.path)
-        return () if source.is_table else [Address(place.root, each) for each in place.path.parents]
+        return () if source.is_table else [Address(place.root, parent) for parent in place.path.parents]
     return list(Path(source.real).parents) if os.path.isfile(source.path) else ()
 
 

@@ -27,7 +27,12 @@ def guessed_types(objects: Sequence[Mapping[str, Any]], *, debezium: bool) -> tu
     if not debezium:
         return _fields(objects), ()
     envelopes = [_envelope(each) for each in objects]
-    rows = [row for each in envelopes for row in (each.get("before"), each.get("after")) if isinstance(row, Mapping)]
+    rows = [
+        row
+        for envelope in envelopes
+        for row in (envelope.get("before"), envelope.get("after"))
+        if isinstance(row, Mapping)
+    ]
     keys = [_inside(each["key"], "payload") for each in objects if isinstance(each.get("key"), Mapping)]
     types = {name: _declared(objects, name) for row in rows for name in row} | _fields(rows, unknown=None)
     plain = {name: kind for name, kind in types.items() if not kind.startswith(("list", "struct"))}

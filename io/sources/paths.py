@@ -78,9 +78,9 @@ def _steps(path: str, names: Callable[[Steps], Collection[str]], taken: Steps = 
     there = names(taken)
     if path in there:
         return (*taken, path)
-    for place, character in enumerate(path):
-        if character == "." and path[:place] in there:
-            found = _steps(path[place + 1 :], names, (*taken, path[:place]))
+    for number, character in enumerate(path):
+        if character == "." and path[:number] in there:
+            found = _steps(path[number + 1 :], names, (*taken, path[:number]))
             if found is not None:
                 return found
     return None
@@ -95,7 +95,7 @@ def _names(types: Types, taken: Steps) -> Collection[str]:
 def _fields(kind: pl.DataType) -> dict[str, pl.DataType]:
     if not isinstance(kind, pl.Struct):
         return {}
-    return {each.name: each.dtype() if isinstance(each.dtype, type) else each.dtype for each in kind.fields}
+    return {field.name: field.dtype() if isinstance(field.dtype, type) else field.dtype for field in kind.fields}
 
 
 def _field(types: Types, path: str) -> pl.Expr:

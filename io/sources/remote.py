@@ -70,12 +70,12 @@ def matching(url: str) -> list[Address]:
     """The objects and folders that match a pattern, sorted, as the shell matches files."""
     pattern = address_at(url)
     steps = pattern.path.parts
-    literal = next(place for place, step in enumerate(steps) if _GLOB & set(step))
+    literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
     base = Address(pattern.root, PurePosixPath(*steps[:literal]))
     found: set[PurePosixPath] = set()
     for place, _, _ in objects.entries(base):
         below = place.path.relative_to(base.path)
-        found.update(each for each in (below, *below.parents) if each.parts)
+        found.update(parent for parent in (below, *below.parents) if parent.parts)
     return sorted(Address(pattern.root, base.path / each) for each in found if _fits(each.parts, steps[literal:]))
 
 
@@ -83,7 +83,7 @@ def _fits(steps: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not steps
     if pattern[0] == "**":
-        hidden = next((place for place, step in enumerate(steps) if step[0] in "._"), len(steps))
+        hidden = next((number for number, step in enumerate(steps) if step[0] in "._"), len(steps))
         return any(_fits(steps[skipped:], pattern[1:]) for skipped in range(hidden + 1))
     if not steps or (steps[0][0] in "._" and pattern[0] != steps[0]):
         return False

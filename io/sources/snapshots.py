@@ -108,15 +108,15 @@ class Series(Source):
         before = [frame for file in self._files() for frame in self._held_of(file)]
         window: list[tuple[Time, pl.DataFrame]] = []
         row, many = 1, 0
-        for place, (time, parts) in enumerate(self.snapshots):
+        for number, (time, parts) in enumerate(self.snapshots):
             window.append((time, self._rows(parts)))
             many += len(window[-1][1])
-            is_last = place + 1 == len(self.snapshots)
+            is_last = number + 1 == len(self.snapshots)
             if is_last or many >= self.log.tuning.snapshot_rows:
                 frame = self._differences(before, window).select(columns)
                 yield row, frame
                 row += len(frame)
-                before = [] if is_last else [_at(window[-1][1], -1, self.rules.dims, self.snapshots[place + 1][0])]
+                before = [] if is_last else [_at(window[-1][1], -1, self.rules.dims, self.snapshots[number + 1][0])]
                 window, many = [], 0
 
     def _differences(self, before: Sequence[pl.DataFrame], window: Sequence[tuple[Time, pl.DataFrame]]) -> pl.DataFrame:

@@ -267,9 +267,9 @@ class FileBatch(SortedBatch):
 
     def columns(self) -> Columns:
         """All rows, in memory."""
-        return self.widen().columns()
+        return self.decompress().columns()
 
-    def widen(self) -> ColumnBatch:
+    def decompress(self) -> ColumnBatch:
         """All rows, in memory."""
         with self._lock:
             if self._whole is None:
@@ -310,7 +310,7 @@ class FileBatch(SortedBatch):
         if self._whole is None and len(probes) < self._budget.tuning.whole_share * self._rows:
             lo, hi = self.file.locate(probes)
             return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
-        return self.widen().locate(probes, budget)
+        return self.decompress().locate(probes, budget)
 
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
         """The updates in the spans, decoded, and their spans there; all rows, once many were looked up."""
@@ -319,7 +319,7 @@ class FileBatch(SortedBatch):
             with self._lock:
                 self._looked_up += rows
                 if self._looked_up > self._budget.tuning.whole_share * self._rows:
-                    whole = self.widen()
+                    whole = self.decompress()
         if whole is not None:
             return whole, lo, hi
         stops = np.cumsum(hi - lo)
@@ -347,7 +347,7 @@ class FileBatch(SortedBatch):
 
     def part(self, start: int, stop: int) -> ColumnBatch:
         """Updates number ``start`` to ``stop``."""
-        return self.widen().part(start, stop)
+        return self.decompress().part(start, stop)
 
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
         """The rows of the codes between two. Reads pages of codes."""
@@ -377,11 +377,11 @@ class FileBatch(SortedBatch):
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key. Reads all rows."""
-        self.widen().scatter(at, out, values, keys, spans)
+        self.decompress().scatter(at, out, values, keys, spans)
 
     def code(self, row: int) -> int:
         """The code of a row. Reads all rows."""
-        return self.widen().code(row)
+        return self.decompress().code(row)
 
     def span(self, code: int) -> tuple[int, int]:
         """The rows with a code."""
@@ -390,8 +390,8 @@ class FileBatch(SortedBatch):
 
     def sample(self, step: int) -> np.ndarray:
         """The code of every ``step``-th update. Reads all rows."""
-        return self.widen().sample(step)
+        return self.decompress().sample(step)
 
     def versions(self) -> np.ndarray:
         """The first coordinates of the times. Reads all rows."""
-        return self.widen().versions()
+        return self.decompress().versions()

@@ -165,9 +165,9 @@ def _layout(columns: tuple[tuple[str, Type], ...], key: tuple[str, ...], times: 
 def _plain_names(names: Iterable[str], taken: Iterable[str], noun: str) -> dict[str, str]:
     plain: dict[str, str] = {}
     used = {name.casefold() for name in taken}
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         fits = name.isidentifier() and not name.startswith("_") and name.casefold() not in used
-        plain[name] = name if fits else f"_{noun}_{place}"
+        plain[name] = name if fits else f"_{noun}_{number}"
         used.add(name.casefold())
     return plain
 

@@ -92,7 +92,7 @@ class _Writer:
     def add(self, batch: SortedBatch) -> None:
         """Write some rows as a row group; several, where their texts are very long."""
         try:
-            self._add(batch.widen())
+            self._add(batch.decompress())
         except _TooLong:
             half = len(batch) // 2
             self.add(batch.part(0, half))

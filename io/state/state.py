@@ -101,7 +101,7 @@ def _span(spans: Spans | None, arrangement: int) -> Span:
 def _load_all(stored: Stored, table: str, layout: Layout, span: Span, budget: Budget) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span, budget)
     for run in runs:
-        run.widen()
+        run.decompress()
     return runs
 
 

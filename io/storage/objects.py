@@ -141,7 +141,7 @@ def denial(error: BaseException) -> str:
     """What a store said when it refused a request, in a word or two; empty for an error of another kind."""
     text = str(error)
     code = _CODE.search(text)
-    named = next((each for each in code.groups() if each), "") if code else ""
+    named = next((group for group in code.groups() if group), "") if code else ""
     if named == "NoSuchBucket":
         return "there is no such bucket"
     if _DENIALS.search(text):

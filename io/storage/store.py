@@ -356,7 +356,7 @@ def remove_folder(folder: Place) -> None:
         return
     from ddcore.io.storage import objects
 
-    objects.delete(each[0] for each in objects.entries(folder))
+    objects.delete(entry[0] for entry in objects.entries(folder))
 
 
 def sync(place: Place) -> None:

@@ -180,8 +180,8 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
     Times beyond it stay as they are.
     """
     return [
-        pl.min_horizontal([pl.max_horizontal(pl.col(dim), pl.lit(element[place])) for element in frontier]).alias(dim)
-        for place, dim in enumerate(dims)
+        pl.min_horizontal([pl.max_horizontal(pl.col(dim), pl.lit(element[number])) for element in frontier]).alias(dim)
+        for number, dim in enumerate(dims)
         if frontier
     ]
 

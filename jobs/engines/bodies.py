@@ -34,7 +34,9 @@ def packed(columns: Columns, kinds: Sequence[Type | None]) -> bytes:
         column = columns.compressed(place)
         arrays.append(pa.nulls(column.rows) if column.distances is None else pa.array(column.distances))
         bounds.append((column.least, column.most))
-    schema = pa.schema([(str(place), array.type) for place, array in enumerate(arrays)], {"bounds": json.dumps(bounds)})
+    schema = pa.schema(
+        [(str(number), array.type) for number, array in enumerate(arrays)], {"bounds": json.dumps(bounds)}
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
@@ -47,8 +49,8 @@ def columns_of(body: bytes, kinds: Sequence[Type | None]) -> list[CompressedColu
     with pa.ipc.open_stream(body) as stream:
         batch, bounds = stream.read_next_batch(), json.loads(stream.schema.metadata[b"bounds"])
     columns = []
-    for place, (array, (least, most)) in enumerate(zip(batch.columns, bounds, strict=True)):
-        kind = kinds[place] if place < len(kinds) else None
+    for number, (array, (least, most)) in enumerate(zip(batch.columns, bounds, strict=True)):
+        kind = kinds[number] if number < len(kinds) else None
         if kind is not None and kind.is_pooled:
             columns.append(CompressedColumn.of(_words(array, kind)))
         elif pa.types.is_null(array.type):

@@ -251,7 +251,7 @@ def _types(arrangement: Arrangement, keys_only: bool) -> list[Type]:
 
 def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
     """The run cut into the ranges of the workers; workers without rows are left out."""
-    bounds = [0, *np.searchsorted(run.widen().codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
+    bounds = [0, *np.searchsorted(run.decompress().codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
     for dest, (a, b) in enumerate(pairwise(bounds)):
         if a < b:
             yield dest, run.part(a, b)

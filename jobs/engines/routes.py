@@ -60,7 +60,7 @@ class Route:
 
     def keeps(self, key: Sequence[str]) -> bool:
         """Whether these columns of the arrangement are the sender's key."""
-        return self.width == len(key) and all((name, place) in self.columns for place, name in enumerate(key))
+        return self.width == len(key) and all((name, number) in self.columns for number, name in enumerate(key))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ def _shared_key(routes: Sequence[Route]) -> tuple[str, ...] | None:
     if not routes or routes[0].width is None:
         return None
     places = [
-        min((name for name, place in routes[0].columns if place == each), default="") for each in range(routes[0].width)
+        min((name for name, place in routes[0].columns if place == number), default="")
+        for number in range(routes[0].width)
     ]
     return tuple(places) if all(route.keeps(places) for route in routes) else None
 
@@ -174,7 +175,7 @@ def _routes(plan: Plan, block: Block, spreading: Container[int | None]) -> Itera
     else:
         return
     width = None if key is None else len(key)
-    start: _State = (node, frozenset((name, place) for place, name in enumerate(key or ())), ())
+    start: _State = (node, frozenset((name, number) for number, name in enumerate(key or ())), ())
     waiting: list[_State] = [start]
     visited = {start}
     while waiting:

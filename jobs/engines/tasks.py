@@ -268,7 +268,7 @@ def _restore_late(task: Task, worker: Worker, now: Superstep, partitions: Sequen
             if step < now.number
         )
         entries = (each for file in files for each in _read(file))
-        messages.accept_late(worker.state, [each for each in entries if each.kind in (messages.HELD, messages.LATE)])
+        messages.accept_late(worker.state, [entry for entry in entries if entry.kind in (messages.HELD, messages.LATE)])
 
 
 def _catch_up(task: Task, kept: _Kept, now: Superstep, partitions: Sequence[int]) -> None:

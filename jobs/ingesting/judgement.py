@@ -179,13 +179,13 @@ class SourceChecks:
         With several dimensions each is judged by itself.
         """
         latest = self.ledger.latest_ingested()
-        for place, dim in enumerate(self.dims):
-            last = None if latest is None else latest[place]
-            values = {time[place] for time in part.counts}
+        for number, dim in enumerate(self.dims):
+            last = None if latest is None else latest[number]
+            values = {time[number] for time in part.counts}
             new = sorted(value for value in values if last is None or value > last)
             for before, value in pairwise([*([] if last is None else [last]), *new]):
                 if before > 0 and value > _SMALL and value // _FAR >= before:
-                    raise self._far(part, place, "version" if len(self.dims) == 1 else dim, before, value)
+                    raise self._far(part, number, "version" if len(self.dims) == 1 else dim, before, value)
 
     def _far(self, part: Part, place: int, dim: str, before: int, value: int) -> DataError:
         sources = (name for name, of in part.digests.items() if any(t[place] == value for t in of))

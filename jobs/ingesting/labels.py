@@ -86,15 +86,15 @@ class Naming:
     def _add_given(self, mine: list[dict[int, Label]], notes: list[str]) -> None:
         """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
         left_out = []
-        for place, of in enumerate(self.given):
-            landed = {time[place] for time in self.times}
+        for number, of in enumerate(self.given):
+            landed = {time[number] for time in self.times}
             for coordinate, label in of.items():
                 why = unusable(label.text) if label.text else ""
                 if why:
-                    left_out.append(f"{label.text!r:.60} of {self._word(place)} {coordinate}: {why}")
+                    left_out.append(f"{label.text!r:.60} of {self._word(number)} {coordinate}: {why}")
                 one = Label("" if why else label.text, label.instant)
                 if one and (coordinate in landed or not self.moved):  # else its rows went to another version
-                    mine[place][coordinate] = one
+                    mine[number][coordinate] = one
         if left_out:
             more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
             notes.append(f"left out, because it cannot be a label: {left_out[0]}{more}")
@@ -119,8 +119,8 @@ class Naming:
 
         A restatement says it again: its labels replace all that were given from there on.
         """
-        for place, (of, names) in enumerate(zip(mine, own, strict=False)):
-            landed = {time[place] for time in self.times}
+        for number, (of, names) in enumerate(zip(mine, own, strict=False)):
+            landed = {time[number] for time in self.times}
             for coordinate in [each for each in of if each in names and each not in landed]:
                 label, name = of.pop(coordinate), names[coordinate]
                 text = "" if label.text in name.labels else label.text

@@ -48,7 +48,9 @@ class SnapshotReader(Reader):
         index = known_by.ingest_index(self.name)
         unknown: list[Position | None] = [None] * len(snapshots)
         places = unknown if self.again else last_positions(known_by, index, snapshots, self.project.root)
-        known = [place is not None and each.is_at(place[1]) for each, place in zip(snapshots, places, strict=True)]
+        known = [
+            place is not None and snapshot.is_at(place[1]) for snapshot, place in zip(snapshots, places, strict=True)
+        ]
         last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
         for number, is_known in enumerate(known[: last + 1]):
             if not is_known:
@@ -62,8 +64,8 @@ class SnapshotReader(Reader):
                     "with all snapshots from there: --restate V",
                 )
         self.new = {
-            each: self.new.get(each) or _fitted(each, self.rules)
-            for each, is_known in zip(snapshots, known, strict=True)
+            snapshot: self.new.get(snapshot) or _fitted(snapshot, self.rules)
+            for snapshot, is_known in zip(snapshots, known, strict=True)
             if not is_known
         }
         self.layouts, self.is_new = [part for parts in self.new.values() for part in parts], bool(self.new)

@@ -39,7 +39,7 @@ def version_of(version: Version | None, project: Project) -> Version | None:
         return time
     if len(time) == 1:
         return NEXT
-    return tuple(NEXT if place in new else each for place, each in enumerate(time))
+    return tuple(NEXT if number in new else each for number, each in enumerate(time))
 
 
 def start_of(start: Time | str | None, project: Project) -> Time | str | None:
@@ -62,12 +62,12 @@ def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> Time:
     """
     latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
     after = [0] * len(version) if latest is None else [each + 1 for each in latest]
-    new = [place for place, each in enumerate(version) if isinstance(each, str)]
-    time = Time(after[place] if isinstance(each, str) else each for place, each in enumerate(version))
+    new = [number for number, each in enumerate(version) if isinstance(each, str)]
+    time = Time(after[number] if isinstance(each, str) else each for number, each in enumerate(version))
     if upper is not None and not is_open(time, upper):
         tops = corners(upper)
         time = Time(
-            max(each, *(top[place] + 1 for top in tops)) if place in new else each for place, each in enumerate(time)
+            max(each, *(top[number] + 1 for top in tops)) if number in new else each for number, each in enumerate(time)
         )
     if max(time) > LARGEST_TIME:
         raise UsageError(f"--version: no coordinate comes after {LARGEST_TIME}", "say a number")

@@ -32,7 +32,7 @@ def _head(commits: Commits, *, dry: bool) -> str:
     upcoming, plan, part = commits.upcoming, commits.plan, commits.rebuilding
     changed = "the program has changed: " if commits.changed else ""
     if part is not None:
-        stored = sum(not (each.transient or plan.is_inner(each)) for each in plan.arrangements)
+        stored = sum(not (arrangement.transient or plan.is_inner(arrangement)) for arrangement in plan.arrangements)
         again = f"; filled {len(part.again)} again for this run" if part.again else ""
         return f"{changed}kept {stored - len(part.missing)} of {stored} arrangements, built {len(part.missing)}{again}"
     start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"

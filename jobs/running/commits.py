@@ -165,8 +165,8 @@ class Commits:
         if base is None:
             return LargeGroups()
         blocks = [self.plan.blocks[index] for index in (part.treeless if part is not None else ())]
-        without = {self.plan.arrangements[each.output].fingerprint for each in blocks if each.output is not None}
-        names = {each.fingerprint for each in self.plan.arrangements} & {*base.arrangements}
+        without = {self.plan.arrangements[block.output].fingerprint for block in blocks if block.output is not None}
+        names = {arrangement.fingerprint for arrangement in self.plan.arrangements} & {*base.arrangements}
         names = names & without if treeless else names - without
         grown, noted = (
             {name: codes for name, codes in each.items() if name in names} for each in (base.large, base.noted)

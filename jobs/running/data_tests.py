@@ -99,7 +99,7 @@ def check(
     errors = [each for each in broken if each.test.severity == ERROR]
     if not errors:
         return broken
-    first, others = errors[0], [each.test.name for each in errors[1:]]
+    first, others = errors[0], [error.test.name for error in errors[1:]]
     also = f"; also broken: {', '.join(others)}" if others else ""
     raise BrokenTest(
         f"{first.told(names)}{also}; nothing of run {commits.upcoming.number} is committed",

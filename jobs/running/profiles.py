@@ -32,8 +32,8 @@ def profile_record(plan: Plan, profile: Profile) -> ProfileRecord:
     return ProfileRecord(
         tuple(_operator(drawing, box, costs.get(box, Cost())) for box in drawing.boxes),
         tuple(
-            LoopRecord(each.scope, each.parent, each.name, each.max_rounds, each.returns, each.prioritized)
-            for each in drawing.frames
+            LoopRecord(frame.scope, frame.parent, frame.name, frame.max_rounds, frame.returns, frame.prioritized)
+            for frame in drawing.frames
         ),
         _heat(profile.heat),
         round(profile.compiling / 1e9, 6),
@@ -91,11 +91,11 @@ def _heat(heat: Heat) -> HeatRecord:
 
 def warnings(profile: ProfileRecord) -> Iterator[str]:
     """A sentence on each key, and on an operator, that dominates a run. Small runs have none."""
-    for each in profile.operators:
-        if each.key_rows >= DOMINANT_UPDATES and each.key_rows >= DOMINANT_KEY * each.taken:
-            share, counts = 100 * each.key_rows // each.taken, f"{each.key_rows:,} of {each.taken:,}"
-            yield f"one key has {share}% of the updates of {each.named}: {each.key}, {counts}"
-    total = sum(each.seconds for each in profile.operators)
-    slowest = max(profile.operators, key=lambda each: each.seconds, default=None)
+    for operator in profile.operators:
+        if operator.key_rows >= DOMINANT_UPDATES and operator.key_rows >= DOMINANT_KEY * operator.taken:
+            share, counts = 100 * operator.key_rows // operator.taken, f"{operator.key_rows:,} of {operator.taken:,}"
+            yield f"one key has {share}% of the updates of {operator.named}: {operator.key}, {counts}"
+    total = sum(operator.seconds for operator in profile.operators)
+    slowest = max(profile.operators, key=lambda operator: operator.seconds, default=None)
     if slowest is not None and slowest.seconds >= max(DOMINANT_SECONDS, DOMINANT_SHARE * total):
         yield f"{slowest.named} took {slowest.seconds:.0f}s of {total:.0f}s; all operators: ddcore log --operators"
