@@ -36,6 +36,7 @@ def test_the_least_values_are_no_more_than_the_defaults() -> None:
     assert all(each.least < each.default for each in Tuning.settings())
     assert all(getattr(least, each.name) == each.least for each in Tuning.settings())
     assert Tuning() == DEFAULT
+    assert repr(DEFAULT) == "Tuning()" and eval(repr(least)) == least
 
 
 def test_a_page_that_is_out_of_date_is_made_again() -> None:

@@ -27,7 +27,7 @@ def _setting(default: float, unit: str, meaning: str, *, least: float = 1) -> An
     return field(default=default, metadata={"least": least, "unit": unit, "meaning": meaning})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning:
     """The sizes and thresholds of a session or of a project's commands. :meth:`settings` says what each is for."""
 
@@ -125,6 +125,12 @@ class Tuning:
     ledger_seconds: float = _setting(
         3600, "seconds", "a merged file of the ledger stays, for readers that opened it before", least=-1
     )
+
+    def __repr__(self) -> str:
+        """Only what is not as by default."""
+        values = {each.name: getattr(self, each.name) for each in self.settings()}
+        others = [f"{each.name}={values[each.name]!r}" for each in self.settings() if values[each.name] != each.default]
+        return f"Tuning({', '.join(others)})"
 
     @classmethod
     def settings(cls) -> list[Setting]:
