@@ -84,7 +84,8 @@ def test_all_encodings_give_the_same_answers(seed: int, layout: Layout, tmp_path
             "pieces": [rows_of(piece) for piece in batch.pieces(7)],
             "spans": [batch.span(code) for code in np.unique(plain.codes).tolist()],
             "codes": [batch.code(row) for row in range(0, len(batch), 17)], "sample": batch.sample(13).tolist(),
-            "versions": batch.versions().tolist(), "width": (len(batch), batch.width), "rows": rows_of(batch.decompress()),
+            "versions": batch.versions().tolist(), "width": (len(batch), batch.width),
+            "rows": rows_of(batch.decompress()),
             "columns": rows_of(batch), "limits": [batch.columns().limits(number)[0] for number in range(width + 4)],
             "merge": rows_of(merge(batch, plain)), "union": rows_of(union([batch.columns().compress()] * 3, width)),
         }  # fmt: skip
