@@ -363,7 +363,6 @@ def test_a_server_that_is_not_there_is_one_line_and_loses_nothing(tmp_path: Path
     [
         ("sc://127.0.0.1:port", (), "error: master sc://127.0.0.1:port: not an address of Spark Connect: "),
         ("sc://127.0.0.1/a", (), "error: master sc://127.0.0.1/a: not an address of Spark Connect: "),
-        ("sc://127.0.0.1:1", ("--parallelism", "2"), "error: parallelism 2: workers exchange messages by RDDs"),
     ],
 )
 def test_what_cannot_be_is_refused(address: str, arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
@@ -385,7 +384,7 @@ def test_with_another_master_the_variable_is_not_used(tmp_path: Path) -> None:
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_LIBRARIES", {"grpc": "grpcio", "nowhere.at_all": "nowhere"})
     with pytest.raises(UsageError, match=r"^Spark Connect needs nowhere: not installed") as refusal:
-        connect.check(None)
+        connect.check()
     assert "ddcore[connect]" in str(refusal.value.hint)
 
 

@@ -19,6 +19,7 @@ from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = [
     "Queued", "columns_of", "consolidated", "least_times", "narrowed", "sorted_run", "types_of", "whole", "widened",
+    "width_of",
 ]  # fmt: skip
 
 _NARROW_FROM = 1 << 14  # updates of a batch
@@ -78,10 +79,10 @@ def _consolidated(arrangement: Arrangement, queued: Sequence[Queued], some: Sequ
             each if isinstance(each, NarrowBatch) else columns_of(arrangement, widened(arrangement, each))
             for each in some
         ]
-        return arrange_all(pieces, _width(arrangement), _hashed(arrangement))
+        return arrange_all(pieces, width_of(arrangement), _hashed(arrangement))
     batch = whole(arrangement, queued)
     *columns, diffs = columns_of(arrangement, batch)
-    types, words = _hashed(arrangement), _width(arrangement)
+    types, words = _hashed(arrangement), width_of(arrangement)
     codes = key_codes(columns[: len(types)], types, len(batch)) if types else columns.pop(0)
     return arrange(codes, columns[:words], columns[words:], diffs, batch.high)
 
@@ -113,7 +114,7 @@ def _hashed(arrangement: Arrangement) -> list[Type]:
     return [] if arrangement.direct or arrangement.transient else arrangement.key_types
 
 
-def _width(arrangement: Arrangement) -> int:
+def width_of(arrangement: Arrangement) -> int:
     """How many columns of a sorted batch are words."""
     return len(arrangement.values if arrangement.direct and not arrangement.transient else arrangement.collection)
 
@@ -123,7 +124,7 @@ def narrowed(arrangement: Arrangement, batch: Batch) -> Batch | NarrowBatch:
     few = _NARROW_FROM if spilling.current() is None else _NARROW_EARLIER_FROM
     if len(batch) < few or batch.high is not None:
         return batch
-    return NarrowBatch.of(columns_of(arrangement, batch), _width(arrangement))
+    return NarrowBatch.of(columns_of(arrangement, batch), width_of(arrangement))
 
 
 def whole(arrangement: Arrangement, queued: Sequence[Queued]) -> Batch:

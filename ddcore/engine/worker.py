@@ -141,15 +141,17 @@ class Worker:
                 self.state.push(node, batch)
 
     def run(self) -> None:
-        """Step until no work is queued. No other worker may have work left in this fold."""
+        """Step until no work is queued. This is the only worker of its fold."""
         with self.ready():
             while self.agenda.next_position is not None:
                 self.step()
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
-        """All work of the fold is queued. Steps in here share threads and memory."""
-        self.state.queued()
+    def ready(self, least: np.ndarray | None = None) -> Iterator[None]:
+        """All work of the fold is queued; ``least``: the least versions of that of all workers. Steps in here share
+        threads and memory.
+        """
+        self.state.queued(least)
         is_large = spilling.current() is None and self.agenda.waiting() >= _LARGE
         with using(self.threads), reused_memory() if is_large else nullcontext():
             yield

@@ -28,17 +28,15 @@ from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_gains"]
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_gains"]
 
 Spans = Mapping[int, Span]
 
 
-def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiting: bool = True) -> Worker:
+def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Rows are read when they are needed. Without ``waiting`` the worker starts without what earlier runs left: pending
-    times, held updates, and the history of large groups that are to have trees. Raises StorageError for files that are
-    missing or damaged.
+    Rows are read when they are needed. Raises StorageError for files that are missing or damaged.
     """
     runs = {
         arrangement.index: _open(
@@ -47,8 +45,7 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, *, waiti
         for arrangement in plan.arrangements
         if not arrangement.transient
     }
-    groups = stored.groups.copy() if waiting else stored.groups.all_grown()
-    return Worker(plan, runs, *(waiting_of(plan, stored, spans) if waiting else ()), groups=groups)
+    return Worker(plan, runs, *_waiting(plan, stored, spans), groups=stored.groups.copy())
 
 
 def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding) -> Worker:
@@ -67,9 +64,7 @@ def replay(worker: Worker, stored: Stored, part: Rebuilding, spans: Spans | None
             worker.replay(arrangement, arrangement.batch_of(run))
 
 
-def waiting_of(
-    plan: Plan, stored: Stored, spans: Spans | None = None
-) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
+def _waiting(plan: Plan, stored: Stored, spans: Spans | None) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
     """The pending times of earlier runs by block index, and their held updates by arrangement index.
 
     With ``spans``, those with codes in them only. Raises StorageError for files that are missing or damaged.
