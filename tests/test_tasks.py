@@ -15,12 +15,15 @@ import polars as pl
 import pytest
 import sparkless
 from programs import Case, case
+from seeds import nightly
 from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
+from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, workers
 from ddcore.jobs.engines.partitioning import _cuts
+from ddcore.jobs.spark.failures import TaskLost
 from ddcore.operators import tree
 
 SEEDS = one_dimensional(range(60))
@@ -39,6 +42,36 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
         project_of(tmp_path / "cut", drawn), ends_of(drawn, seed), engine="spark", parallelism=parallelism
     )
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
+
+
+@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
+def test_a_fold_begins_again_when_a_worker_is_killed(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGKILL, at any moment of half of the folds."""
+    stage = sparkless.install(monkeypatch, seed=seed, unrest=0.5)
+    drawn = case(seed, plain=True)
+    ends = ends_of(drawn, seed)
+    outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=3)
+    print(f"{stage.attempts} attempts at {len(ends)} folds")
+    compare(drawn, "with killed workers", expected_of(drawn), outcomes)
+
+
+def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four attempts. Nothing is committed, and the next run folds all."""
+    drawn = case(SEEDS[0], plain=True)
+    project = project_of(tmp_path / "p", drawn)
+    with monkeypatch.context() as patch:
+        stage = sparkless.install(patch)
+
+        def lost(shared: bytes, number: int) -> Any:
+            raise sparkless.Lost("of the test")
+
+        patch.setattr(stage, "attempt", lost)
+        with pytest.raises(TaskLost, match="of the test"):
+            replay.run(project, engine="spark", parallelism=2)
+        assert stage.attempts == 4
+    compare(drawn, "afterwards", expected_of(drawn), outcome(project, [None], engine="inline"))
 
 
 SKEWED = """

@@ -2,7 +2,7 @@
 directly.
 
 Spark starts the tasks together; the driver takes no part until all are done. If a task or its executor is lost, Spark
-starts all of them again: nothing but files that nobody reads was written. What the workers do is in
+ends all of them, and the fold begins again: nothing but files that nobody reads was written. What the workers do is in
 :mod:`ddcore.jobs.engines.workers`, which the driver does not load.
 """
 
@@ -21,6 +21,7 @@ from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import Report, SharedFold, Split, raise_first
 from ddcore.jobs.engines.routes import routing_of
 from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark.failures import TaskLost
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.slots import obstacle
 from ddcore.jobs.spark.stage import in_tasks
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with", "shared"]
 
 SPLIT_ROWS = 1 << 19  # of an input, read at once
+_ATTEMPTS = 4  # at a fold of which tasks are lost
 
 _logger = logging.getLogger("ddcore")
 
@@ -47,7 +49,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
         return one_task.fold_with(spark, fold)
     reason = obstacle(spark, parallelism)
     if not reason:
-        reports = in_tasks(spark, partial(_work, pickled(work)), parallelism)
+        reports = _reports(spark, work)
         reason = next((report.unreachable for report in reports if report.unreachable), "")
         if not reason:
             return gained(reports), parallelism
@@ -61,6 +63,19 @@ def shared(fold: Fold, parallelism: int) -> SharedFold:
     routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
     division = division_of(fold, routing, parallelism)
     return SharedFold(fold, routing, division, list(_splits(fold)), parallelism, secrets.token_bytes(32))
+
+
+def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Report]:
+    """What all workers report. The fold begins again where some are lost, a few times at most."""
+    task = partial(_work, pickled(work))
+    for left in range(_ATTEMPTS - 1, -1, -1):
+        try:
+            return in_tasks(spark, task, work.parallelism)
+        except TaskLost as error:
+            if not left:
+                raise
+            _logger.info("a worker is lost, and the fold begins again: %s", error.message)
+    raise AssertionError("unreachable")
 
 
 def gained(reports: list[Report]) -> Gained:

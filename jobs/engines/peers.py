@@ -69,54 +69,54 @@ def meeting(rank: int, host: str, secret: bytes, gather: Callable[[str], list[st
 
 def _meet(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]]) -> Peers:
     words: Header = {"token": secrets.token_hex(16)}
-    listener = None
-    try:
-        listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        words["address"] = listener.getsockname()[:2]
-    except OSError as error:
-        words["error"] = f"worker {rank} cannot listen at {host}: {error}"
-    others = [json.loads(each) for each in gather(json.dumps(words))]
-    if errors := [each["error"] for each in others if "error" in each]:
-        raise Unreachable(errors[0])
-    assert listener is not None
-    key = hmac.digest(secret, "".join(each["token"] for each in others).encode(), "sha256")  # of this attempt
-    deadline = time.monotonic() + MEETING
-    connections: dict[int, socket.socket] = {}
-    try:
-        with listener:
-            for peer in range(rank):
-                connections[peer] = _call(rank, peer, others[peer]["address"], key, deadline)
-            connections |= _answer(rank, set(range(rank + 1, len(others))), listener, key, deadline)
+    with contextlib.ExitStack() as opened:
+        listener = None
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listener = opened.enter_context(socket.create_server((host, 0), family=family))
+            words["address"] = listener.getsockname()[:2]
+        except OSError as error:
+            words["error"] = f"worker {rank} cannot listen at {host}: {error}"
+        others = [json.loads(each) for each in gather(json.dumps(words))]
+        if listener is None or any("error" in each for each in others):
+            raise Unreachable(next(each["error"] for each in others if "error" in each))
+        key = hmac.digest(secret, "".join(each["token"] for each in others).encode(), "sha256")  # of this attempt
+        deadline = time.monotonic() + MEETING
+        connections = {
+            peer: opened.enter_context(_call(rank, peer, others[peer]["address"], key, deadline))
+            for peer in range(rank)
+        }
+        for peer, connection in _answer(rank, set(range(rank + 1, len(others))), listener, key, deadline).items():
+            connections[peer] = opened.enter_context(connection)
+        listener.close()
         peers = Peers(rank, connections)
+        opened.callback(peers.close)
         try:
             peers.exchange({}, patience=max(1.0, deadline - time.monotonic()))
         except PeerLost as error:
             raise Unreachable(str(error)) from error
-    except BaseException:
-        for connection in connections.values():
-            connection.close()
-        raise
-    return peers
+        opened.pop_all()
+        return peers
 
 
 def _call(rank: int, peer: int, address: list[Any], key: bytes, deadline: float) -> socket.socket:
     """A connection to a worker of a lower number."""
-    connection = None
-    try:
-        connection = socket.create_connection(tuple(address), timeout=max(0.1, deadline - time.monotonic()))
-        connection.settimeout(_GREETING)
-        mine = _WHO.pack(rank, secrets.token_bytes(32))
-        connection.sendall(mine)
-        theirs = _received(connection, _WHO.size)
-        if not hmac.compare_digest(_received(connection, 32), _proof(key, b"answers", mine, theirs)):
-            raise Unreachable(f"what answers at {address[0]}:{address[1]} is not worker {peer}")
-        connection.sendall(_proof(key, b"calls", mine, theirs))
-    except OSError as error:
-        if connection is not None:
-            connection.close()
-        place = f"{address[0]}:{address[1]}"
-        raise Unreachable(f"worker {rank} cannot reach worker {peer} at {place}: {error}") from error
-    return connection
+    place = f"{address[0]}:{address[1]}"
+    with contextlib.ExitStack() as opened:
+        try:
+            patience = max(0.1, deadline - time.monotonic())
+            connection = opened.enter_context(socket.create_connection((address[0], address[1]), timeout=patience))
+            connection.settimeout(_GREETING)
+            mine = _WHO.pack(rank, secrets.token_bytes(32))
+            connection.sendall(mine)
+            theirs = _received(connection, _WHO.size)
+            if not hmac.compare_digest(_received(connection, 32), _proof(key, b"answers", mine, theirs)):
+                raise Unreachable(f"what answers at {place} is not worker {peer}")
+            connection.sendall(_proof(key, b"calls", mine, theirs))
+        except OSError as error:
+            raise Unreachable(f"worker {rank} cannot reach worker {peer} at {place}: {error}") from error
+        opened.pop_all()
+        return connection
 
 
 def _answer(
@@ -147,8 +147,9 @@ def _answer(
     listener.settimeout(0.05)
     while len(found) < len(awaited):
         if time.monotonic() > deadline:
-            missing = ", ".join(map(str, sorted(awaited - set(found))))
             with lock:
+                missing = ", ".join(map(str, sorted(awaited - set(found))))
+                awaited.clear()  # who comes now is sent away
                 for connection in found.values():
                     connection.close()
             raise Unreachable(f"worker {rank} was not reached by worker {missing} within {MEETING:.0f} s")
@@ -239,7 +240,10 @@ class _Line:
         elif self.header_size:
             try:
                 header = json.loads(full)
-                size = sum(_padded(each) for each in header.get("sizes", ()))
+                sizes = header.get("sizes", ())
+                if min(sizes, default=0) < 0:
+                    raise ValueError(f"sizes {sizes}")
+                size = sum(map(_padded, sizes))
             except (ValueError, TypeError, AttributeError) as error:
                 raise PeerLost(f"worker {self.peer} sent a header that is none: {error}") from None
             self.header_size = 0

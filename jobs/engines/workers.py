@@ -9,6 +9,7 @@ and the next horizon. Nothing is written before the end, where each worker write
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_gains
 from ddcore.io.storage.scratch import limited
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
-from ddcore.jobs.engines.peers import Header, Part, Peers, Unreachable, meeting
+from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers, Unreachable, meeting
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
 from ddcore.operators.block import Position
@@ -35,6 +36,8 @@ __all__ = ["fold_part", "work"]
 
 _MOST_ROWS = 1 << 22  # of updates that a worker divides at once
 _PART_ROWS = 1 << 18  # of updates in one part of a message
+
+_DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
 
 _EVERYWHERE: Position = (-1,)  # before all positions
 
@@ -61,6 +64,9 @@ def fold_part(
             return _Member(shared, number, peers, threads).fold()
         except Unreachable as error:
             return Report(number, unreachable=str(error))
+        except PeerLost:
+            time.sleep(_DEFERENCE)
+            raise
 
 
 class _Member:

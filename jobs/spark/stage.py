@@ -26,7 +26,7 @@ _PIECE = 1 << 20  # bytes of a result in one row
 def in_tasks(spark: SparkContext | SparkSession, task: Callable[[], Any], number: int = 1) -> list[Any]:
     """What a function returns in each of so many tasks; raises what a job raises.
 
-    Several are a barrier stage: all start together, and if one fails, all start again, three times at most.
+    Several are a barrier stage: all start together, and if one fails, all end, with TaskLost.
     """
     context: Any = spark
     if hasattr(context, "parallelize"):

@@ -1,6 +1,6 @@
 """The exchange without Spark: its workers in processes of their own, which stay for the next fold, and real sockets.
 
-What Spark does with a barrier stage is done here: all tasks start together, and again if one is lost.
+What Spark does with a barrier stage is done here: all tasks start together, and all end if one is lost.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ import pytest
 
 from ddcore.io.state import arrangements
 from ddcore.jobs.engines import exchange, one_task
-from ddcore.jobs.spark.failures import run_job
+from ddcore.jobs.spark.failures import TaskLost, run_job
 from ddcore.operators import join
 from ddcore.traces import packed_batch, packing
-
-ATTEMPTS = 4  # as spark.stage.maxConsecutiveAttempts has it
 
 Tuned = list[tuple[str, str, Any]]
 
@@ -140,7 +138,7 @@ class Stage:
     def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random, unrest: float) -> None:
         self.patch, self.rng, self.unrest = patch, rng, unrest
         self.reports: list[Any] = []
-        self.attempts = 0  # of the last fold
+        self.attempts = 0
 
     def __call__(self, spark: Any, task: partial[Any], number: int = 1) -> list[Any]:
         results: list[Any] = run_job(partial(self.run, task, number))
@@ -149,14 +147,13 @@ class Stage:
     def run(self, task: partial[Any], number: int) -> list[Any]:
         if number == 1:
             return [task()]
-        for self.attempts in range(1, ATTEMPTS + 1):
-            try:
-                self.reports = self.attempt(task.args[0], number)
-                return self.reports
-            except Lost as error:
-                print(error)
-                _end()
-        raise AssertionError("the tasks fail each time")
+        self.attempts += 1
+        try:
+            self.reports = self.attempt(task.args[0], number)
+        except Lost as error:
+            _end()
+            raise TaskLost(f"the tasks are lost: {error}") from error
+        return self.reports
 
     def attempt(self, shared: bytes, number: int) -> list[Any]:
         while len(_processes) < number:
