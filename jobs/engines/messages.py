@@ -123,7 +123,7 @@ def encoded(message: Message) -> Part:
             buffers.append(values)
         columns.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
         if column.distances is not None:
-            buffers.append(memoryview(np.ascontiguousarray(column.distances)).cast("B"))
+            buffers.append(np.ascontiguousarray(column.distances).data.cast("B"))
     header = {"to": message.arrangement.index, "at": message.rounds, "rows": len(message), "columns": columns}
     return header, buffers
 

@@ -63,8 +63,13 @@ def meeting(rank: int, host: str, secret: bytes, gather: Callable[[str], list[st
     try:
         yield future
     finally:
-        future.add_done_callback(lambda done: done.exception() or done.result().close())
+        future.add_done_callback(_closed)
         pool.shutdown(wait=False)
+
+
+def _closed(connected: Future[Peers]) -> None:
+    if connected.exception() is None:
+        connected.result().close()
 
 
 def _meet(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]]) -> Peers:

@@ -228,7 +228,8 @@ class _Member:
         own = self.worker.agenda.least_versions().tolist() if self.worker.agenda.next_position is not None else None
         notes = self._talk({"versions": own}, {})
         versions = [each["versions"] for each in notes if each["versions"] is not None]
-        return np.array(versions, dtype=np.int64).min(axis=0)
+        least: np.ndarray = np.array(versions, dtype=np.int64).min(axis=0)
+        return least
 
 
 def _parts(messages: Iterable[Message]) -> Iterator[Part]:

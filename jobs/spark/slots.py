@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ddcore.io.sources.spark import cores
+from ddcore.jobs.spark.settings import cores_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -27,15 +27,25 @@ def obstacle(spark: SparkContext | SparkSession, number: int) -> str:
     until = time.monotonic() + _PATIENCE
     while (slots := _slots(spark)) < number and time.monotonic() < until and not _is_here(spark):
         time.sleep(0.1)
-    return "" if slots >= number else f"Spark runs {slots} tasks at a time"
+    if slots >= number:
+        return ""
+    if slots == 0:
+        return "nothing says how many tasks Spark runs at a time: spark.executor.instances is not set"
+    return f"Spark runs {slots} task{'s' * (slots > 1)} at a time"
 
 
 def _slots(spark: Any) -> int:
     """How many tasks run at a time: of a Spark Connect server, what it is set to."""
     if not hasattr(spark, "parallelize"):
-        return cores(spark) // int(spark.conf.get("spark.task.cpus", "1"))
+        return _stated_cores(spark.conf) // int(spark.conf.get("spark.task.cpus", "1"))
     scala: Any = spark._jsc.sc()  # private to Spark; pyspark is pinned to one version
     return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+
+
+def _stated_cores(conf: Any) -> int:
+    """The cores of a Spark Connect server as its settings say; 0 where they do not."""
+    executors = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
+    return cores_of(conf.get("spark.master", "")) or executors or int(conf.get("spark.default.parallelism", "0"))
 
 
 def _is_here(spark: Any) -> bool:

@@ -138,7 +138,7 @@ class Stage:
     def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random, unrest: float) -> None:
         self.patch, self.rng, self.unrest = patch, rng, unrest
         self.reports: list[Any] = []
-        self.attempts = 0
+        self.attempts = self.losses = 0
 
     def __call__(self, spark: Any, task: partial[Any], number: int = 1) -> list[Any]:
         results: list[Any] = run_job(partial(self.run, task, number))
@@ -152,14 +152,16 @@ class Stage:
             self.reports = self.attempt(task.args[0], number)
         except Lost as error:
             _end()
+            self.losses += 1
             raise TaskLost(f"the tasks are lost: {error}") from error
+        self.losses = 0
         return self.reports
 
     def attempt(self, shared: bytes, number: int) -> list[Any]:
         while len(_processes) < number:
             _processes.append(Process())
         timer = None
-        if self.rng.random() < self.unrest:
+        if self.losses < 3 and self.rng.random() < self.unrest:  # the fourth attempt at a fold is the last
             victim = self.rng.choice(_processes[:number]).process
             timer = threading.Timer(self.rng.random() * 0.3, victim.kill)
             timer.start()
