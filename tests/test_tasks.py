@@ -6,6 +6,7 @@ their quantiles.
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from test_random_programs import compare
 from warehouses import project_of
 
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, workers
+from ddcore.jobs.engines import exchange, peers, workers
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 from ddcore.operators import tree
@@ -55,6 +56,50 @@ def test_a_fold_begins_again_when_a_worker_is_killed(
     outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=3)
     print(f"{stage.attempts} attempts at {len(ends)} folds")
     compare(drawn, "with killed workers", expected_of(drawn), outcomes)
+
+
+STOPPING = """
+import os, signal
+from pathlib import Path
+
+import polars as pl
+
+CAUSE = Path({cause!r})
+
+
+def fewer(frame):
+    if CAUSE.exists() and frame["n"].max() == 4:
+        CAUSE.rename(CAUSE.with_name("done"))
+        os.kill(os.getpid(), getattr(signal, {name!r}))
+    return frame.filter(pl.col("n") > 0).select("row", m=pl.col("n") - 1)
+
+
+def program(numbers):
+    def lower(left):
+        return left.flat_map(fewer, schema={{"m": "int64"}}).select(n="m").concat(numbers).distinct()
+
+    return {{"left": numbers.iterate(lower)}}
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
+def test_a_worker_that_dies_or_hangs_in_a_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others notice, and the fold begins again."""
+    stage = sparkless.install(monkeypatch)
+    monkeypatch.setattr(peers, "SILENCE", 3.0)
+    text = STOPPING.format(cause=str(tmp_path / "cause"), name=name)
+    space: dict[str, Any] = {}
+    exec(text, space)
+    frames = {"numbers": pl.DataFrame({"n": [8, 9, 8, 12], "version": [0, 1, 1, 2], "diff": [1, 1, -1, 1]})}
+    drawn = Case(0, text, space["program"], frames)
+    expected = expected_of(drawn)
+    (tmp_path / "cause").touch()
+    start = time.monotonic()
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark", parallelism=3)
+    compare(drawn, name, expected, outcomes)
+    assert (tmp_path / "done").exists()
+    assert stage.attempts == 2
+    assert time.monotonic() - start < 60
 
 
 def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ __all__ = ["fold_part", "work"]
 _MOST_ROWS = 1 << 22  # of updates that a worker divides at once
 _PART_ROWS = 1 << 18  # of updates in one part of a message
 
+_STARTING = 300.0  # seconds in which Spark must have started all workers, which may compile kernels
 _DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
 
 _EVERYWHERE: Position = (-1,)  # before all positions
@@ -81,8 +82,11 @@ class _Member:
 
     @property
     def peers(self) -> Peers:
-        """The connections, as soon as they are there. Raises Unreachable."""
-        return self._peers.result()
+        """The connections, as soon as they are there. Raises Unreachable; PeerLost where a worker never came."""
+        try:
+            return self._peers.result(_STARTING)
+        except TimeoutError:
+            raise PeerLost(f"some workers have not started within {_STARTING:.0f} s") from None
 
     def fold(self) -> Report:
         """Read, work, write. An error of the fold is told to the others before it is reported."""

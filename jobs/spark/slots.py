@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["obstacle"]
 
-_PATIENCE = 10.0  # seconds in which executors of a cluster may come
+_PATIENCE = 30.0  # seconds in which executors of a cluster may come
 # With these, Spark encrypts what its own processes send each other. What workers send is not encrypted.
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
