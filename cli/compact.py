@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
@@ -13,8 +11,9 @@ from ddcore.cli.options import (
     ProjectOption,
     QuietOption,
     WarehouseOption,
-    filled,
+    flag,
     open_project,
+    option,
 )
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
@@ -30,18 +29,13 @@ __all__ = ["compact"]
 
 def compact(
     *,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            parser=filled,
-            metavar="V",
-            help="The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
-            "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; write nothing.")] = False,
+    since: str | None = option(
+        "V",
+        "The first version that can still be read afterwards: a folded one, latest, an offset: -100, a label, "
+        "or a date, whose first version it is. With one time dimension only. Default: all that can be read now.",
+        complete=version_names,
+    ),
+    dry_run: bool = flag("Print what would be done; write nothing."),
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     project: ProjectOption = None,
@@ -69,13 +63,10 @@ def _time(project: Project, text: str | None) -> Time | None:
     """The time that --since names."""
     if text is None:
         return None
-    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.reading.folded import ledger_of
     from ddcore.io.reading.published import finished_run
-    from ddcore.io.storage.warehouse import Warehouse
 
-    warehouse = Warehouse(project.warehouse)
-    warehouse.check()
-    ledger = Ledger.load(warehouse)
+    ledger = ledger_of(project)
     names = ledger.version_names(project.dims)
     if len(project.dims) > 1:
         return names.time(text, "--since", begins=True, nearest=True)

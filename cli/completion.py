@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,10 @@ import typer
 from ddcore.program.data_tests import is_test
 
 __all__ = [
-    "engine_names", "example_names", "input_names", "key_names", "output_names", "run_numbers", "version_names",
-    "way_names",
+    "input_names", "key_names", "one_of", "output_names", "run_numbers", "version_names",
 ]  # fmt: skip
 
 _FILE_NAME = "dd.toml"
-_ENGINES = ("inline", "spark")
-_EXAMPLES = ("bitemporal", "trams")
-_WAYS = ("reference", "scratch")
 _VERSIONS = ("latest", "today", "yesterday")
 _MOST = 100  # labels, or runs, that are offered
 
@@ -42,19 +38,13 @@ def output_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, names)
 
 
-def engine_names(incomplete: str) -> list[str]:
-    """The engines."""
-    return _starting(incomplete, _ENGINES)
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completion by some words."""
 
+    def starting(incomplete: str) -> list[str]:
+        return _starting(incomplete, words)
 
-def example_names(incomplete: str) -> list[str]:
-    """The projects that ``init`` makes."""
-    return _starting(incomplete, _EXAMPLES)
-
-
-def way_names(incomplete: str) -> list[str]:
-    """What ``verify`` compares with."""
-    return _starting(incomplete, _WAYS)
+    return starting
 
 
 def version_names(ctx: typer.Context, incomplete: str) -> list[str]:

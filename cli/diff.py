@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import key_names, version_names
@@ -22,8 +20,10 @@ from ddcore.cli.options import (
     VerticalOption,
     WarehouseOption,
     WhereOption,
-    filled_path,
+    argument,
+    flag,
     open_project,
+    option,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.report import write_page
@@ -47,50 +47,32 @@ _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 
 def diff(
     output: OutputArgument,
-    a: Annotated[
-        str,
-        typer.Argument(
-            metavar="A",
-            help="A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
-            "yesterday. With several time dimensions: day=7,revision=1.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ],
-    b: Annotated[
-        str | None,
-        typer.Argument(metavar="B", help="A version, inclusive.", show_default=False, autocompletion=version_names),
-    ] = None,
+    a: str = argument(
+        "A",
+        "A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
+        "yesterday. With several time dimensions: day=7,revision=1.",
+        default=...,
+        complete=version_names,
+    ),
+    b: str | None = argument("B", "A version, inclusive.", complete=version_names),
     *,
     or_before: OrBeforeOption = False,
-    stat: Annotated[bool, typer.Option("--stat", help="Counts only, version by version.")] = False,
+    stat: bool = flag("Counts only, version by version."),
     where: WhereOption = None,
     limit: LimitOption = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="COLUMN",
-            help="Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
-            "Default: the output's key in dd.toml, except with --json; --key '' pairs nothing.",
-            show_default=False,
-            autocompletion=key_names,
-        ),
-    ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 when there are differences.")] = False,
+    key: list[str] | None = option(
+        "COLUMN",
+        "Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
+        "Default: the output's key in dd.toml, except with --json; --key '' pairs nothing.",
+        str,
+        complete=key_names,
+    ),
+    exit_code: bool = flag("Exit with 3 when there are differences."),
     vertical: VerticalOption = False,
-    html: Annotated[bool, typer.Option("--html", help="Write a page of HTML, with the rows in a table.")] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="With --html: write to FILE instead of diff.html; - for stdout.",
-            show_default=False,
-        ),
-    ] = None,
+    html: bool = flag("Write a page of HTML, with the rows in a table."),
+    file: Path | None = option(
+        "FILE", "With --html: write to FILE instead of diff.html; - for stdout.", names=("--output", "-o")
+    ),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -211,7 +193,7 @@ def _text_rows(
         _table(out, log, part, follows=bool(shown), vertical=vertical)
         shown, times = shown + len(part), times + sum(change.times for change in part)
     if limit and next(changes, None):
-        out.say(f"... and {_rest(rows, keys, shown, times)}; all of them with --limit 0")
+        out.rest(_rest(rows, keys, shown, times))
 
 
 def _rest(rows: SortedRows, keys: list[str], shown: int, times: int) -> str:

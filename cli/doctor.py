@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, flag, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned
 from ddcore.text.redaction import masked
@@ -24,9 +22,7 @@ _COLORS = {"ok": "green", "note": "yellow", "fail": "red"}
 
 def doctor(
     *,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read every byte of the warehouse, 1 GB/s, and compare its digests.")
-    ] = False,
+    deep: bool = flag("Read every byte of the warehouse, 1 GB/s, and compare its digests."),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
@@ -18,8 +16,10 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
-    filled,
+    argument,
+    flag,
     open_project,
+    option,
     whole_number,
 )
 from ddcore.cli.output import Output, count
@@ -37,195 +37,84 @@ __all__ = ["ingest"]
 
 
 def ingest(
-    input_name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="INPUT",
-            parser=filled,
-            help="The input's name in dd.toml.",
-            show_default=False,
-            autocompletion=input_names,
-        ),
-    ] = None,
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            parser=filled,
-            help="Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables.",
-            show_default=False,
-        ),
-    ] = None,
+    input_name: str | None = argument("INPUT", "The input's name in dd.toml.", complete=input_names),
+    sources: list[str] | None = argument(
+        "SOURCE", "Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables."
+    ),
     *,
-    append: Annotated[
-        bool,
-        typer.Option("--append", help="The sources hold rows to insert, at the next version if they have none."),
-    ] = False,
-    snapshot: Annotated[
-        bool,
-        typer.Option(
-            "--snapshot",
-            help="Each source is the whole content of the input at one version, the next one: a file, a folder, or a "
-            "Delta table, also TABLE@v3 or TABLE@v3..v7. What it changes is ingested.",
-        ),
-    ] = False,
-    feed: Annotated[
-        bool,
-        typer.Option(
-            "--feed",
-            help="Each source is a Delta table; the changes of its commits since the last ingest are taken in, at the "
-            "commits' numbers.",
-        ),
-    ] = False,
-    upsert: Annotated[
-        bool,
-        typer.Option(
-            "--upsert",
-            help="Each row is the newest value of its key; where all other columns are null, the key is deleted.",
-        ),
-    ] = False,
-    op: Annotated[
-        str | None,
-        typer.Option(
-            "--op",
-            parser=filled,
-            metavar="COLUMN",
-            help="The sources hold events, and this column says what each does: I, U, D, c, u, d, insert, ...",
-            show_default=False,
-        ),
-    ] = None,
-    debezium: Annotated[
-        bool,
-        typer.Option(
-            "--debezium",
-            help="The sources hold Debezium's events: columns op, before and after, or one column with them as JSON.",
-        ),
-    ] = False,
-    op_values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--op-values",
-            metavar="KIND=VALUE,...",
-            help="Other values of the operation column: insert=A,update=B,delete=C; also before=, after= for updates "
-            "in two events. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            parser=filled,
-            metavar="COLUMN,...",
-            help="The columns by which events say which row they change. Default: the key of the input in dd.toml.",
-            show_default=False,
-        ),
-    ] = None,
-    order_by: Annotated[
-        str | None,
-        typer.Option(
-            "--order-by",
-            parser=filled,
-            metavar="COLUMN,...",
-            help="The columns that say which of several events of one key and version is the last. Default: their "
-            "places in the sources.",
-            show_default=False,
-        ),
-    ] = None,
-    version: Annotated[
-        str | None,
-        typer.Option(
-            parser=filled,
-            metavar="N|LABEL|next",
-            help="The version of every row, if the sources have no version column: a number, the label of a version, "
-            "or the next version of the input. With several time dimensions the whole time: day=7,revision=1.",
-            show_default=False,
-        ),
-    ] = None,
-    diff: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(1 - 2**63),
-            metavar="N",
-            help="The diff of every row, if the sources have no diff column: 1 inserts.",
-            show_default=False,
-        ),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="OURS=THEIRS",
-            help="A column that has another name in the sources; also for version and diff. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            parser=filled,
-            help="Read the sources as Spark reads this format: orc, text, xml, or that of a package. With the engine "
-            "spark only.",
-            show_default=False,
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", metavar="KEY=VALUE", help="An option for --format. May be repeated.", show_default=False
-        ),
-    ] = None,
-    late: Annotated[
-        str,
-        typer.Option(
-            metavar="refuse|move|restate",
-            help="Rows at folded versions: refuse all, move to the next version, or keep their own; the next run then "
-            "folds again from there. --undo N --late restate also undoes ingests that are folded.",
-        ),
-    ] = "refuse",
-    restate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="V|first",
-            parser=filled,
-            help="Replace the input's history from version V on, or from the sources' first version on, by the "
-            "sources. V may be a label, or a date, whose first version it is. With several time dimensions V is a "
-            "time: day=3,revision=0.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ] = None,
-    allow_gap: Annotated[
-        bool,
-        typer.Option("--allow-gap", help="Accept a version far beyond all others, which is usually a typo."),
-    ] = False,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            parser=filled,
-            help="What to call the version of the rows, which must be one: commands then take TEXT for it. With "
-            "several time dimensions: day=TEXT. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    undo: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(1),
-            metavar="N",
-            help="Undo ingest N instead, if none of its versions is folded or it restated. For numbers: ddcore log.",
-            show_default=False,
-        ),
-    ] = None,
-    new_warehouse: Annotated[
-        bool,
-        typer.Option(
-            "--new-warehouse",
-            help="Create a warehouse in a folder outside of the project's.",
-        ),
-    ] = False,
+    append: bool = flag("The sources hold rows to insert, at the next version if they have none."),
+    snapshot: bool = flag(
+        "Each source is the whole content of the input at one version, the next one: a file, a folder, or a "
+        "Delta table, also TABLE@v3 or TABLE@v3..v7. What it changes is ingested."
+    ),
+    feed: bool = flag(
+        "Each source is a Delta table; the changes of its commits since the last ingest are taken in, at the "
+        "commits' numbers."
+    ),
+    upsert: bool = flag(
+        "Each row is the newest value of its key; where all other columns are null, the key is deleted."
+    ),
+    op: str | None = option(
+        "COLUMN", "The sources hold events, and this column says what each does: I, U, D, c, u, d, insert, ..."
+    ),
+    debezium: bool = flag(
+        "The sources hold Debezium's events: columns op, before and after, or one column with them as JSON."
+    ),
+    op_values: list[str] | None = option(
+        "KIND=VALUE,...",
+        "Other values of the operation column: insert=A,update=B,delete=C; also before=, after= for updates "
+        "in two events. May be repeated.",
+    ),
+    key: str | None = option(
+        "COLUMN,...", "The columns by which events say which row they change. Default: the key of the input in dd.toml."
+    ),
+    order_by: str | None = option(
+        "COLUMN,...",
+        "The columns that say which of several events of one key and version is the last. Default: their "
+        "places in the sources.",
+    ),
+    version: str | None = option(
+        "N|LABEL|next",
+        "The version of every row, if the sources have no version column: a number, the label of a version, "
+        "or the next version of the input. With several time dimensions the whole time: day=7,revision=1.",
+    ),
+    diff: int | None = option(
+        "N", "The diff of every row, if the sources have no diff column: 1 inserts.", whole_number(1 - 2**63)
+    ),
+    column: list[str] | None = option(
+        "OURS=THEIRS", "A column that has another name in the sources; also for version and diff. May be repeated."
+    ),
+    format: str | None = option(
+        "NAME",
+        "Read the sources as Spark reads this format: orc, text, xml, or that of a package. With the engine "
+        "spark only.",
+    ),
+    option: list[str] | None = option("KEY=VALUE", "An option for --format. May be repeated."),
+    late: str = option(
+        "refuse|move|restate",
+        "Rows at folded versions: refuse all, move to the next version, or keep their own; the next run then "
+        "folds again from there. --undo N --late restate also undoes ingests that are folded.",
+        default="refuse",
+    ),
+    restate: str | None = option(
+        "V|first",
+        "Replace the input's history from version V on, or from the sources' first version on, by the "
+        "sources. V may be a label, or a date, whose first version it is. With several time dimensions V is a "
+        "time: day=3,revision=0.",
+        complete=version_names,
+    ),
+    allow_gap: bool = flag("Accept a version far beyond all others, which is usually a typo."),
+    label: list[str] | None = option(
+        "TEXT",
+        "What to call the version of the rows, which must be one: commands then take TEXT for it. With "
+        "several time dimensions: day=TEXT. May be repeated.",
+    ),
+    undo: int | None = option(
+        "N",
+        "Undo ingest N instead, if none of its versions is folded or it restated. For numbers: ddcore log.",
+        whole_number(1),
+    ),
+    new_warehouse: bool = flag("Create a warehouse in a folder outside of the project's."),
     engine: EngineOption = None,
     master: MasterOption = None,
     skip_code: SkipCodeOption = None,

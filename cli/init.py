@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.completion import example_names
-from ddcore.cli.options import DebugOption, QuietOption, filled_path
+from ddcore.cli.completion import one_of
+from ddcore.cli.options import DebugOption, QuietOption, argument, option
 from ddcore.cli.output import Output
 from ddcore.cli.samples import SAMPLES, Sample
 from ddcore.text.wording import meant
@@ -22,22 +19,14 @@ _OPTIONAL = ("README.md", ".gitignore")
 
 
 def init(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", parser=filled_path, help="The folder to fill; it is created if missing.", show_default=False
-        ),
-    ] = Path("."),
+    folder: Path = argument("DIR", "The folder to fill; it is created if missing.", default=Path(".")),
     *,
-    example: Annotated[
-        str,
-        typer.Option(
-            "--example",
-            metavar="trams|bitemporal",
-            help="What to make: a tram network in five versions, or daily figures that later reports restate.",
-            autocompletion=example_names,
-        ),
-    ] = "trams",
+    example: str = option(
+        "trams|bitemporal",
+        "What to make: a tram network in five versions, or daily figures that later reports restate.",
+        default="trams",
+        complete=one_of(*SAMPLES),
+    ),
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> int:

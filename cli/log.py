@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.options import (
@@ -13,9 +11,10 @@ from ddcore.cli.options import (
     JsonOption,
     ProjectOption,
     WarehouseOption,
-    filled,
-    limit_option,
+    flag,
     open_project,
+    option,
+    whole_number,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count
@@ -33,48 +32,31 @@ ON_TERMINAL = 20  # entries that a terminal shows unless --limit says otherwise
 
 def log(
     *,
-    versions: Annotated[
-        bool, typer.Option("--versions", help="One line per folded version instead of one per run and ingest.")
-    ] = False,
-    operators: Annotated[
-        bool,
-        typer.Option(
-            "--operators",
-            help="What each operator of the newest run did: updates, time, memory, state. More runs: --limit.",
-        ),
-    ] = False,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            parser=filled,
-            metavar="SQL",
-            help="Only entries that meet this condition, in SQL, over their fields in JSON that are one value, and "
-            "in_plus, in_minus, out_plus, out_minus: \"kind = 'run' AND took > 60\".",
-            show_default=False,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        limit_option(
-            f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1."
-        ),
-    ] = None,
+    versions: bool = flag("One line per folded version instead of one per run and ingest."),
+    operators: bool = flag(
+        "What each operator of the newest run did: updates, time, memory, state. More runs: --limit."
+    ),
+    where: str | None = option(
+        "SQL",
+        "Only entries that meet this condition, in SQL, over their fields in JSON that are one value, and "
+        "in_plus, in_minus, out_plus, out_minus: \"kind = 'run' AND took > 60\".",
+    ),
+    limit: int | None = option(
+        "N",
+        f"At most N entries; 0 for all. Default: {ON_TERMINAL} on a terminal, else all; with --operators 1.",
+        whole_number(0),
+    ),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
     """List runs and ingests, newest first: when, which versions, how much changed, by which program."""
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
 
     out = Output(json=as_json)
     opened = open_project(project, warehouse=warehouse)
-    home, dims = Warehouse(opened.warehouse), opened.dims
-    home.check()
-    ledger = Ledger.load(home)
-    ledger.check_dims(dims)
+    ledger, dims = ledger_of(opened), opened.dims
     if operators:
         if versions or where is not None:
             other = "--versions" if versions else "--where"
@@ -103,7 +85,7 @@ def log(
     for place, line in enumerate(aligned(table, right, out.width, header=True)):
         out.data((line, "" if place else "dim"))
     if len(records) > len(part):
-        out.say(f"... and {count(len(records) - len(part))} more; all of them with --limit 0")
+        out.rest(f"{count(len(records) - len(part))} more")
     return 0
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddcore.cli.status import size
-from ddcore.cli.text import aligned, count
+from ddcore.cli.text import aligned, count, duration, size
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
     from ddcore.io.ledger.records import RunRecord
 
-__all__ = ["duration", "listing", "operators_json"]
+__all__ = ["entered", "listing", "loops_around", "numbers_of", "operators_json"]
 
 _NAMES = {"number": "operator", "taken": "updates_in", "sent": "updates_out"}
 _HEADERS = ["", "operator", "from", "in", "out", "time", "memory", "state read", "written"]
@@ -42,15 +41,15 @@ def operators_json(profile: ProfileRecord) -> dict[str, Any]:
 
 def listing(run: RunRecord, width: int | None) -> Iterator[str]:
     """The operators of a run as a table, in the order of the plan; those of a loop are indented."""
-    loops, shown = {each.number: each for each in run.profile.loops}, list[int]()
+    loops, before = {each.number: each for each in run.profile.loops}, list[int]()
+    parents = {number: loop.parent for number, loop in loops.items()}
     rows = [_HEADERS]
     for each in run.profile.operators:
-        around = _around({number: loop.parent for number, loop in loops.items()}, each.loop)
-        for depth, number in enumerate(around):
-            if number not in shown[depth : depth + 1]:
-                rows.append(["", "│ " * depth + f"loop {loops[number].name.partition(' (')[0]}", *[""] * 7])
-        shown = around
-        rows.append(_row(each, len(around)))
+        around = loops_around(parents, each.loop)
+        for depth, number in entered(before, around):
+            rows.append(["", "│ " * depth + f"loop {loops[number].name.partition(' (')[0]}", *[""] * 7])
+        before = around
+        rows.append([str(each.number), "│ " * len(around) + each.title, each.place, *numbers_of(each)])
     yield from aligned(rows, [0, 3, 4, 5, 6, 7, 8], width, header=True)
     if run.profile.compiling:
         took = duration(run.profile.compiling)
@@ -61,23 +60,21 @@ def listing(run: RunRecord, width: int | None) -> Iterator[str]:
             yield f"{each.number}: {share}% of the updates in are of one key: {each.key}"
 
 
-def _around(parents: dict[int, int], scope: int) -> list[int]:
-    """The loops around, outermost first."""
-    scopes: list[int] = []
-    while scope:
-        scopes.insert(0, scope)
-        scope = parents[scope]
-    return scopes
+def loops_around(parents: Mapping[int, int], scope: int) -> list[int]:
+    """The loops around, outermost first, by the loop around each."""
+    return [*loops_around(parents, parents[scope]), scope] if scope else []
 
 
-def _row(each: OperatorRecord, depth: int) -> list[str]:
-    source, end = each.kind == "input", each.kind == "output"
+def entered(before: Sequence[int], around: Sequence[int]) -> list[tuple[int, int]]:
+    """Which of the loops around begin here, by those around what was listed before: their depths, and the loops."""
+    return [(depth, scope) for depth, scope in enumerate(around) if scope not in before[depth : depth + 1]]
+
+
+def numbers_of(each: OperatorRecord) -> list[str]:
+    """Updates in and out, time, memory, and what was read and written of state."""
     return [
-        str(each.number),
-        "│ " * depth + each.title,
-        each.place,
-        "" if source else count(each.taken),
-        "" if end else count(each.sent),
+        "" if each.kind == "input" else count(each.taken),
+        "" if each.kind == "output" else count(each.sent),
         duration(each.seconds),
         size(each.memory) if each.memory else "",
         _rows(each.rows_read, each.bytes_read),
@@ -88,12 +85,3 @@ def _row(each: OperatorRecord, depth: int) -> list[str]:
 def _rows(rows: int, bytes_: int) -> str:
     """Rows and bytes of state: ``1,234 in 13.2 kB``."""
     return f"{count(rows)} in {size(bytes_)}" if rows else ""
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: ``1.4 s``, ``12 ms``."""
-    if seconds >= 1:
-        return f"{seconds:,.1f} s"
-    if seconds >= 0.001 or seconds == 0:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds * 1000:.1f} ms" if seconds >= 0.00005 else "<0.1 ms"

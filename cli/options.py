@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddcore.cli.completion import engine_names, output_names
+from ddcore.cli.completion import one_of, output_names
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
@@ -35,23 +35,19 @@ __all__ = [
     "VerticalOption",
     "WarehouseOption",
     "WhereOption",
-    "filled",
-    "filled_path",
+    "argument",
+    "flag",
     "open_project",
+    "option",
     "whole_number",
 ]
 
 
-def filled(text: str) -> str:
-    """A parser for names and paths, which are not empty: an empty one is mostly a shell variable that is not set."""
-    if not text.strip():
+def filled(text: Any) -> str:
+    """The text of a name or a path. An empty one is refused: it is mostly a shell variable that is not set."""
+    if not str(text).strip():
         raise typer.BadParameter("the value is empty: is a variable not set?")
-    return text
-
-
-def filled_path(text: str | Path) -> Path:
-    """A path that is not empty (:func:`filled`); a default comes as a path."""
-    return Path(filled(str(text)))
+    return str(text)
 
 
 def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
@@ -66,41 +62,56 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
     return parse
 
 
+def flag(help: str, *names: str) -> Any:
+    """The default of a parameter that is an option without a value; without names it is called as the parameter."""
+    return typer.Option(False, *names, help=help)
+
+
+def option(
+    metavar: str,
+    help: str,
+    parser: Callable[[Any], Any] | None = None,
+    *,
+    names: Sequence[str] = (),
+    default: Any = None,
+    complete: Any = None,
+) -> Any:
+    """The default of a parameter that is an option with a value: text or a path, unless a parser makes it another."""
+    return typer.Option(default, *names, metavar=metavar, help=help, parser=parser, autocompletion=complete)
+
+
+def argument(
+    metavar: str, help: str, parser: Callable[[Any], Any] | None = None, *, default: Any = None, complete: Any = None
+) -> Any:
+    """The default of a parameter that is an argument; ``...`` for one that must be there."""
+    how = {"metavar": metavar, "help": help, "parser": parser, "autocompletion": complete}
+    return typer.Argument(default, show_default=False, **how)
+
+
 ProjectOption = Annotated[
     Path | None,
     typer.Option(
         "--project",
-        parser=filled_path,
         metavar="DIR",
         help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
-        show_default=False,
     ),
 ]
 WarehouseOption = Annotated[
     str | None,
     typer.Option(
-        "--warehouse",
-        parser=filled,
-        metavar="DIR",
-        help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's.",
-        show_default=False,
+        "--warehouse", metavar="DIR", help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's."
     ),
 ]
 OutputArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="OUTPUT", parser=filled, help="The output's name.", show_default=False, autocompletion=output_names
-    ),
+    str, typer.Argument(metavar="OUTPUT", help="The output's name.", autocompletion=output_names)
 ]
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        autocompletion=engine_names,
-        parser=filled,
+        autocompletion=one_of("inline", "spark"),
         metavar="spark|inline",
         help="Do the work on Spark, or in this process without a JVM. Same tables, same rows. Default: spark.",
-        show_default=False,
     ),
 ]
 ParallelismOption = Annotated[
@@ -110,29 +121,24 @@ ParallelismOption = Annotated[
         parser=whole_number(1),
         metavar="P",
         help="How many workers. Default: one for small runs, one per core for large ones.",
-        show_default=False,
     ),
 ]
 MemoryOption = Annotated[
     str | None,
     typer.Option(
         "--memory",
-        parser=filled,
         metavar="SIZE",
         help="What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
         "and the rest is spilled to temporary files. Default: no limit.",
-        show_default=False,
     ),
 ]
 MasterOption = Annotated[
     str | None,
     typer.Option(
         "--master",
-        parser=filled,
         metavar="URL",
         help="Spark's master, any cluster's or sc://HOST:PORT, instead of DDCORE_MASTER and dd.toml's. Default: "
         "local[*].",
-        show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
@@ -142,7 +148,7 @@ ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
 
 def limit_option(text: str) -> Any:
     """``--limit N`` with its help."""
-    return typer.Option("--limit", parser=whole_number(0), metavar="N", help=text, show_default=False)
+    return typer.Option("--limit", parser=whole_number(0), metavar="N", help=text)
 
 
 LimitOption = Annotated[
@@ -152,10 +158,8 @@ WhereOption = Annotated[
     str | None,
     typer.Option(
         "--where",
-        parser=filled,
         metavar="SQL",
         help="Only rows that meet this condition, in SQL as in programs: \"town = 'Ashby' AND distance > 3\".",
-        show_default=False,
     ),
 ]
 VerticalOption = Annotated[
@@ -179,7 +183,6 @@ SkipCodeOption = Annotated[
         parser=whole_number(0, 255),
         metavar="N",
         help="Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.",
-        show_default=False,
     ),
 ]
 
@@ -195,7 +198,13 @@ class Command(TyperCommand):
     """A command that reads its parameters by our parsers alone.
 
     typer calls them through pydantic, and importing that takes longer than all else that a command imports but Polars.
+    A flag has no opposite, ``--no-...``.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for param in self.params:
+            param.secondary_opts = []
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``args`` without pydantic."""
@@ -217,15 +226,18 @@ def _read_directly(command: TyperCommand | TyperGroup, context: Any) -> Any:
     return context
 
 
+_PARSERS: dict[Any, Callable[[Any], Any]] = {str: filled, list[str]: filled, Path: lambda path: Path(filled(path))}
+"""Of parameters that name no parser, by their types."""
+
+
 def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     """The value of a parameter, as typer's ``process_value`` returns it."""
     descriptor, several = param.type_descriptor, param.multiple or param.nargs == -1
     parser: Callable[[Any], Any] | None = descriptor.parameter_info.parser
-    if parser is None and descriptor.annotation in (str, list[str]):
-        parser = str
+    parser = parser or _PARSERS.get(descriptor.annotation)
     if value is None and not param.required:
         value = () if several else None
-    elif parser is None or (param.required and not value):
+    elif parser is None or value in (None, ()):
         return by_typer(context, value)
     else:
         value = [parser(each) for each in value] if several else parser(value)

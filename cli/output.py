@@ -15,13 +15,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
+from ddcore.base.errors import StorageError
 from ddcore.cli.text import count, cut, json_text, message, printable
 from ddcore.jobs.report import SCHEMA_VERSION, json_line
 from ddcore.text.redaction import masked
+from ddcore.text.wording import advice, shown
 
-__all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams"]
+__all__ = ["SCHEMA_VERSION", "Output", "Progress", "count", "open_streams", "write_file"]
 
 _COLORS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _BAR_EVERY = 0.2  # seconds between two drawings of the bar
@@ -73,6 +76,10 @@ class Output:
         """One line for people, on stderr; a very long one is cut in the middle."""
         if not self.quiet:
             self._tell(parts)
+
+    def rest(self, many: str) -> None:
+        """How many more there are than are shown."""
+        self.say(f"... and {many}; all of them with --limit 0")
 
     def warn(self, line: str) -> None:
         """One line for people that -q does not drop."""
@@ -278,6 +285,15 @@ def _to_null(number: int) -> None:
         return
     os.dup2(null, number)
     os.close(null)
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a file that a user named. StorageError."""
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        hint = advice(error) or "name a file in a folder that exists"
+        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
 
 
 def _write(stream: TextIO, text: str, end: str = "\n") -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ddcore.base.errors import StorageError, UsageError
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, filled_path, open_project
-from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.base.errors import UsageError
+from ddcore.cli.completion import one_of
+from ddcore.cli.operators import entered, loops_around
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project, option
+from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
-from ddcore.text.wording import advice, meant, shown
+from ddcore.cli.text import size as size_text
+from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
-    from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
+    from ddcore.drawing.diagram import Box, Diagram, Edge
     from ddcore.io.project.project import Project
     from ddcore.planning.plan import Plan
 
@@ -30,28 +31,14 @@ Extent = tuple[int, int]  # updates and bytes of a table
 
 def plan(
     *,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(FORMATS),
-            help="A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
-            "called, .svg, .mmd or .json; else text.",
-            autocompletion=lambda: list(FORMATS),
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="Write to FILE instead of stdout.",
-            show_default=False,
-        ),
-    ] = None,
+    form: str | None = option(
+        "|".join(FORMATS),
+        "A listing for people, a drawing for Mermaid or as SVG, or one JSON line. Default: what the file is "
+        "called, .svg, .mmd or .json; else text.",
+        names=["--format"],
+        complete=one_of(*FORMATS),
+    ),
+    file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
@@ -77,7 +64,7 @@ def plan(
         return 0
     lines = _rendered(form, settings, built, drawing, (out.width or WIDTH) if file is None else WIDTH)
     if file is not None:
-        _write(file, lines)
+        write_file(file, "".join(f"{line}\n" for line in lines))
         return 0
     for line in lines:
         out.data(line)
@@ -99,36 +86,18 @@ def _rendered(form: str, project: Project, built: Plan, drawing: Diagram, width:
     return _listing(project, built, drawing, sizes, width)
 
 
-def _write(file: Path, lines: Iterable[str]) -> None:
-    text = "".join(f"{line}\n" for line in lines)
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        hint = advice(error) or "name a file in a folder that exists"
-        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
-
-
 def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     """The updates and bytes of the arrangements that the newest run has, by table; it reads Delta logs alone."""
-    from ddcore.io.storage.store import is_folder
-
-    if not is_folder(project.warehouse):
-        return {}
     from ddcore.io.delta.tables import live_files
     from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.storage.store import is_folder
     from ddcore.io.storage.warehouse import Warehouse
 
     place = Warehouse(project.warehouse)
-    if not is_folder(place.ledger):
-        return {}
-    live = Ledger.load(place).tables()
-    sizes = {}
-    for index in drawing.indexes:
-        state = live.get(index.table)
-        if state is not None:
-            files = live_files(place.table(index.table), state)
-            sizes[index.table] = sum(each.rows for each in files), sum(each.size for each in files)
-    return sizes
+    live = Ledger.load(place).tables() if is_folder(place.ledger) else {}
+    stored = [each.table for each in drawing.indexes if each.table in live]
+    files = {table: live_files(place.table(table), live[table]) for table in stored}
+    return {table: (sum(each.rows for each in of), sum(each.size for each in of)) for table, of in files.items()}
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -143,14 +112,14 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
     yield ", ".join(_several(len(things), word) for word, things in counts.items())
     yield ""
     frames = {frame.scope: frame for frame in drawing.frames}
+    parents = {frame.scope: frame.parent for frame in drawing.frames}
     rows = [["", "operators", "read", "from", "columns"]]
     open_: list[int] = []
     for box in drawing.boxes:
-        around = _around(frames, box.loop)
-        for depth, scope in enumerate(around):
-            if scope not in open_[depth : depth + 1]:
-                file, place = _split(frames[scope])
-                rows.append(["", "│ " * depth + file, "", place, frames[scope].limit])
+        around = loops_around(parents, box.loop)
+        for depth, scope in entered(open_, around):
+            name, _, place = frames[scope].name.rpartition(" (")
+            rows.append(["", f"{'│ ' * depth}loop {name}", "", place.rstrip(")"), frames[scope].limit])
         open_ = around
         reads = ", ".join(map(_read, drawing.reads(box)))
         rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.place, ", ".join(box.columns)])
@@ -164,24 +133,9 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
         users = "itself" if index.own and not index.readers else ", ".join(str(box.number) for box in index.readers)
         rows.append([
             index.label, f"{index.box.number} {index.box.title}", index.key_text, users,
-            "-" if updates is None else count(updates), "-" if size is None else _size(size), index.table,
+            "-" if updates is None else count(updates), "-" if size is None else size_text(size), index.table,
         ])  # fmt: skip
     yield from aligned(rows, [4, 5], width, header=True)
-
-
-def _around(frames: dict[int, Frame], scope: int) -> list[int]:
-    """The scopes of the loops around, outermost first."""
-    scopes = []
-    while scope:
-        scopes.append(scope)
-        scope = frames[scope].parent
-    return scopes[::-1]
-
-
-def _split(frame: Frame) -> tuple[str, str]:
-    """What a loop is called, and its place."""
-    name, _, place = frame.name.rpartition(" (")
-    return f"loop {name}", place.rstrip(")")
 
 
 def _read(edge: Edge) -> str:
@@ -191,12 +145,6 @@ def _read(edge: Edge) -> str:
 
 def _several(number: int, word: str) -> str:
     return f"{count(number)} {word}{'' if number == 1 else 's'}"
-
-
-def _size(number: int) -> str:
-    from ddcore.cli.status import size
-
-    return size(number)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.cli.completion import run_numbers
-from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, filled_path, open_project, whole_number
-from ddcore.cli.output import Output
-from ddcore.text.wording import advice, shown
+from ddcore.cli.options import DebugOption, ProjectOption, WarehouseOption, argument, open_project, option, whole_number
+from ddcore.cli.output import Output, write_file
+from ddcore.text.wording import shown
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
@@ -21,38 +19,10 @@ __all__ = ["report", "write_page"]
 
 
 def report(
-    a: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[RUN|A B]",
-            parser=whole_number(1),
-            help="A run; with B the first of a range.",
-            show_default=False,
-            autocompletion=run_numbers,
-        ),
-    ] = None,
-    b: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="B",
-            parser=whole_number(1),
-            help="The last run of a range.",
-            show_default=False,
-            autocompletion=run_numbers,
-        ),
-    ] = None,
+    a: int | None = argument("[RUN|A B]", "A run; with B the first of a range.", whole_number(1), complete=run_numbers),
+    b: int | None = argument("B", "The last run of a range.", whole_number(1), complete=run_numbers),
     *,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=filled_path,
-            metavar="FILE",
-            help="Write to FILE instead of report.html; - for stdout.",
-            show_default=False,
-        ),
-    ] = None,
+    file: Path | None = option("FILE", "Write to FILE instead of report.html; - for stdout.", names=("--output", "-o")),
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
@@ -65,13 +35,9 @@ def report(
     out = Output()
     settings = open_project(project, warehouse=warehouse)
     from ddcore.cli.report_page import report_page
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
 
-    home = Warehouse(settings.warehouse)
-    home.check()
-    ledger = Ledger.load(home)
-    ledger.check_dims(settings.dims)
+    ledger = ledger_of(settings)
     runs = _runs(ledger, a, b)
     text = report_page(settings, ledger, runs)
     write_page(out, file, "report.html", text)
@@ -99,9 +65,5 @@ def write_page(out: Output, file: Path | None, name: str, text: str) -> None:
         out.stdout.write(text)
         return
     file = file or Path(name)
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        hint = advice(error) or "name a file in a folder that exists"
-        raise StorageError(f"{shown(file)}: {error.strerror}", hint) from None
+    write_file(file, text)
     out.say(f"wrote {shown(file)}")

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddcore.cli.charts import bars, curve, heat_map, share
-from ddcore.cli.operators import duration
+from ddcore.cli.operators import numbers_of
 from ddcore.cli.page import Html, figure, page, scrolling, section, svg_inline, table, tag, tiles
-from ddcore.cli.status import size
-from ddcore.cli.text import cell, count
+from ddcore.cli.text import cell, count, duration, size
 from ddcore.io.ledger.history import moment
 from ddcore.io.ledger.profiles import HeatRecord, OperatorRecord, ProfileRecord
 from ddcore.io.project.times import least, span
@@ -185,21 +184,11 @@ def _told(each: OperatorRecord) -> str:
 def _operators(profile: ProfileRecord) -> Html:
     total = sum(each.seconds for each in profile.operators) or 1.0
     slowest = sorted(profile.operators, key=lambda each: -each.seconds)[:_OPERATORS]
-    rows = [
-        [
-            f"{each.number} {each.title}",
-            tag("span", each.place, class_="mono"),
-            duration(each.seconds),
-            share(each.seconds / total),
-            "" if each.kind == "input" else count(each.taken),
-            "" if each.kind == "output" else count(each.sent),
-            size(each.memory) if each.memory else "",
-            f"{count(each.rows_read)} in {size(each.bytes_read)}" if each.rows_read else "",
-            f"{count(each.rows_written)} in {size(each.bytes_written)}" if each.rows_written else "",
-            each.key if each.key else "",
-        ]
-        for each in slowest
-    ]
+    rows = []
+    for each in slowest:
+        taken, sent, took, *state = numbers_of(each)
+        name, place = f"{each.number} {each.title}", tag("span", each.place, class_="mono")
+        rows.append([name, place, took, share(each.seconds / total), taken, sent, *state, each.key or ""])
     headers = ["operator", "from", "time", "", "in", "out", "memory", "state read", "written", "heaviest key"]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]

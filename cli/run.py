@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
@@ -20,7 +18,9 @@ from ddcore.cli.options import (
     QuietOption,
     SkipCodeOption,
     WarehouseOption,
+    flag,
     open_project,
+    option,
     whole_number,
 )
 from ddcore.cli.output import Output, count
@@ -40,59 +40,36 @@ ON_TERMINAL = 20  # more versions than these are summed up in one line, after a 
 
 def run(
     *,
-    from_version: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="Fold everything again from this version on, inclusive: a number, a label, or a date, whose first "
-            "version it is. With several dimensions: a time.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ] = None,
-    to_version: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="The last version to fold, inclusive: a number, a label, or a date. Default: latest.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            help="The last time to fold, inclusive, of any number of dimensions: day=7,revision=1. Default: the "
-            "greatest coordinates that were ingested.",
-            show_default=False,
-        ),
-    ] = None,
+    from_version: str | None = option(
+        "N",
+        "Fold everything again from this version on, inclusive: a number, a label, or a date, whose first "
+        "version it is. With several dimensions: a time.",
+        complete=version_names,
+    ),
+    to_version: str | None = option(
+        "N",
+        "The last version to fold, inclusive: a number, a label, or a date. Default: latest.",
+        complete=version_names,
+    ),
+    to: str | None = option(
+        "T",
+        "The last time to fold, inclusive, of any number of dimensions: day=7,revision=1. Default: the "
+        "greatest coordinates that were ingested.",
+    ),
     or_before: OrBeforeOption = False,
-    full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Fold everything again, from nothing; it also repairs damaged state.")
-    ] = False,
-    corrections: Annotated[
-        str | None,
-        typer.Option(
-            metavar="rewrite|append",
-            help="Where folding again changes outputs: rewrite their logs, or append the difference at the next "
-            "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
-            show_default=False,
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be folded; write nothing.")] = False,
-    verify_every: Annotated[
-        int | None,
-        typer.Option(
-            "--verify-every",
-            parser=whole_number(0),
-            metavar="N",
-            help="Then verify the outputs, as verify does, at each version folded that N divides; with several time "
-            "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
-            show_default=False,
-        ),
-    ] = None,
+    full_refresh: bool = flag("Fold everything again, from nothing; it also repairs damaged state."),
+    corrections: str | None = option(
+        "rewrite|append",
+        "Where folding again changes outputs: rewrite their logs, or append the difference at the next "
+        "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
+    ),
+    dry_run: bool = flag("Print what would be folded; write nothing."),
+    verify_every: int | None = option(
+        "N",
+        "Then verify the outputs, as verify does, at each version folded that N divides; with several time "
+        "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
+        whole_number(0),
+    ),
     engine: EngineOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
@@ -155,16 +132,12 @@ def run(
 def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | None:
     """Verify what was folded, if a version of it is due; the error where rows differ. The run is recorded already."""
     from ddcore.cli.notices import listener, notices
-    from ddcore.cli.verify import tell_rows, tell_verdict
+    from ddcore.cli.verify import tell_verdicts
     from ddcore.jobs.verify import after_run, mismatch
 
-    verdicts = []
     with out.claimed(), out.progress() as progress, notices(out, progress):
-        for verdict in after_run(project, report, project.verify_every, listener(out, progress, project.engine)):
-            progress.wipe()
-            verdicts.append(verdict)
-            tell_verdict(out, project, verdict, out.say)
-            tell_rows(out, project, verdict, _ROWS, out.say)
+        found = after_run(project, report, project.verify_every, listener(out, progress, project.engine))
+        verdicts = tell_verdicts(out, progress, project, found, out.say, limit=_ROWS)
     return mismatch(verdicts, project.dims)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
@@ -19,6 +17,7 @@ from ddcore.cli.options import (
     WarehouseOption,
     WhereOption,
     open_project,
+    option,
 )
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import cell, count, laid_out, plain
@@ -38,16 +37,13 @@ LINES = 10_000  # rows of a table that are aligned together
 def show(
     output: OutputArgument,
     *,
-    at: Annotated[
-        str,
-        typer.Option(
-            "--at",
-            metavar="V",
-            help="As of this version, inclusive: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
-            "yesterday. With several time dimensions: day=7,revision=1.",
-            autocompletion=version_names,
-        ),
-    ] = "latest",
+    at: str = option(
+        "V",
+        "As of this version, inclusive: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
+        "yesterday. With several time dimensions: day=7,revision=1.",
+        default="latest",
+        complete=version_names,
+    ),
     or_before: OrBeforeOption = False,
     where: WhereOption = None,
     limit: LimitOption = None,
@@ -105,8 +101,7 @@ def _text_rows(out: Output, log: FoldedLog, rows: SortedRows, time: Time, limit:
             return
         shown, times = shown + len(listed), times + sum(listed["diff"].to_list())
     if is_cut:
-        rest = f"{count(total - times)} more" if total > times else "more"
-        out.say(f"... and {rest}; all of them with --limit 0")
+        out.rest(f"{count(total - times)} more" if total > times else "more")
 
 
 def _table(out: Output, log: FoldedLog, part: pl.DataFrame, *, repeated: bool, follows: bool, vertical: bool) -> None:

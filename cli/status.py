@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
-from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, open_project
+from ddcore.cli.options import DebugOption, JsonOption, ProjectOption, WarehouseOption, flag, open_project
 from ddcore.cli.output import SCHEMA_VERSION, Output
-from ddcore.cli.text import aligned, count
+from ddcore.cli.text import aligned, count, size
 from ddcore.io.ledger.history import moment
 from ddcore.io.project.times import (
     Time,
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.state.layout import Use
     from ddcore.io.storage.store import Place
-    from ddcore.io.storage.warehouse import Warehouse
 
-__all__ = ["size", "status"]
+__all__ = ["status"]
 
 
 @dataclass(frozen=True)
@@ -63,26 +60,20 @@ class _Table:
 
 def status(
     *,
-    state: Annotated[
-        bool, typer.Option("--state", help="List the tables of state, too; --json always has them.")
-    ] = False,
+    state: bool = flag("List the tables of state, too; --json always has them."),
     as_json: JsonOption = False,
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     debug: DebugOption = False,
 ) -> int:
     """Show what is folded, which versions are waiting, how big all tables are, and who holds the lock."""
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
 
     out = Output(json=as_json)
     settings = open_project(project, warehouse=warehouse)
-    place = Warehouse(settings.warehouse)
-    place.check()
-    ledger = Ledger.load(place)
-    ledger.check_dims(settings.dims)
-    summary, names = _summary(settings, place, ledger), ledger.version_names(settings.dims)
-    tables = [*_inputs(settings, place, ledger), *_of_run(settings, place, ledger)]
+    ledger = ledger_of(settings)
+    summary, names = _summary(settings, ledger), ledger.version_names(settings.dims)
+    tables = [*_inputs(settings, ledger), *_of_run(settings, ledger)]
     if out.json:
         records = [{**vars(table), "through": json_time(table.through, settings.dims)} for table in tables]
         out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, names), tables=records)
@@ -91,14 +82,14 @@ def status(
     return 0
 
 
-def _summary(project: Project, warehouse: Warehouse, ledger: Ledger) -> dict[str, Any]:
+def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
     from ddcore.io.ledger.left_out import left_out
 
-    run, intent, holder = ledger.current_run(), ledger.open_intent(), warehouse.holder()
+    run, intent, holder = ledger.current_run(), ledger.open_intent(), ledger.warehouse.holder()
     return {
         "project": str(project.root),
         "program": project.program,
-        "warehouse": str(warehouse.root),
+        "warehouse": str(ledger.warehouse.root),
         "origin": dict(project.origin),
         "engine": project.engine,
         **_frontiers(ledger, project.dims),
@@ -143,24 +134,15 @@ def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
     return sorted(time for time in times if upper is None or is_open(time, upper))
 
 
-def _inputs(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
-    names = list(dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]))
+def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
     tables = []
-    for name in names:
-        state, through = ledger.input_table(name), ledger.latest_ingested([name])
-        tables.append(
-            _Table(
-                "input",
-                name,
-                through,
-                len(_waiting(ledger, name)),
-                *_extent(warehouse.input(name), state, project.dims),
-            )
-        )
+    for name in dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]):
+        extent = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
+        tables.append(_Table("input", name, ledger.latest_ingested([name]), len(_waiting(ledger, name)), *extent))
     return tables
 
 
-def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Table]:
+def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
     run = ledger.current_run()
     if run is None:
         return []
@@ -173,7 +155,7 @@ def _of_run(project: Project, warehouse: Warehouse, ledger: Ledger) -> list[_Tab
             name,
             run.last,
             0,
-            *_extent(warehouse.table(table), state, project.dims),
+            *_extent(ledger.warehouse.table(table), state, project.dims),
             *(vars(uses[table]).values() if table in uses else ()),
         )
         for table, state in sorted(ledger.tables().items())
@@ -285,12 +267,3 @@ def _spans(times: list[Time], names: VersionNames) -> str:
     labels = f" ({names.span(first, last)})" if names.span(first, last) else ""
     what = "versions" if len(names.dims) == 1 else "times"
     return f"{count(len(times))} {what}, {span(first, last, names.dims)}{labels}"
-
-
-def size(number: float) -> str:
-    """Bytes for people: ``13.2 MB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"

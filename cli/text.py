@@ -9,7 +9,10 @@ from typing import Any
 from ddcore.text.cells import cell, count, plain, printable
 from ddcore.text.listing import aligned, cut, fits, laid_out
 
-__all__ = ["aligned", "cell", "count", "cut", "fits", "json_text", "laid_out", "message", "plain", "printable"]
+__all__ = [
+    "aligned", "cell", "count", "cut", "duration", "fits", "json_text", "laid_out", "message", "plain", "printable",
+    "size",
+]  # fmt: skip
 
 MESSAGE = 2_000  # characters of a message
 
@@ -30,3 +33,21 @@ def json_text(value: Any, *, ascii_only: bool = False) -> str:
 
 def _json_character(char: re.Match[str]) -> str:
     return char[0] if char[0].isprintable() else json.dumps(char[0])[1:-1]
+
+
+def size(number: float) -> str:
+    """Bytes for people: ``13.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``1.4 s``, ``12 ms``."""
+    if seconds >= 1:
+        return f"{seconds:,.1f} s"
+    if seconds >= 0.001 or seconds == 0:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds * 1000:.1f} ms" if seconds >= 0.00005 else "<0.1 ms"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.completion import output_names, version_names, way_names
+from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
     DebugOption,
@@ -23,12 +21,12 @@ from ddcore.cli.options import (
     QuietOption,
     VerticalOption,
     WarehouseOption,
-    filled,
-    filled_path,
+    argument,
     open_project,
+    option,
     whole_number,
 )
-from ddcore.cli.output import SCHEMA_VERSION, Output
+from ddcore.cli.output import SCHEMA_VERSION, Output, Progress
 from ddcore.cli.text import cell, count, laid_out, plain
 from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.times import json_time, named
@@ -38,76 +36,36 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
-__all__ = ["tell_rows", "tell_verdict", "verify"]
+__all__ = ["tell_verdicts", "verify"]
 
 
 def verify(
-    outputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[OUTPUT]...",
-            parser=filled,
-            help="The outputs. Default: all.",
-            show_default=False,
-            autocompletion=output_names,
-        ),
-    ] = None,
+    outputs: list[str] | None = argument("[OUTPUT]...", "The outputs. Default: all.", complete=output_names),
     *,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at",
-            metavar="V",
-            help="At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
-            "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
-            "repeated. Default: the last folded one.",
-            show_default=False,
-            autocompletion=version_names,
-        ),
-    ] = None,
+    at: list[str] | None = option(
+        "V",
+        "At this version: a number, latest, an offset: -1, a label, or a date: yesterday. A..B: at A, and at "
+        "each later one up to B at which something changed. With several time dimensions: day=7,revision=1. May be "
+        "repeated. Default: the last folded one.",
+        str,
+        complete=version_names,
+    ),
     or_before: OrBeforeOption = False,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--last",
-            parser=whole_number(1),
-            metavar="N",
-            help="At the last N versions at which something changed.",
-            show_default=False,
-        ),
-    ] = None,
-    every: Annotated[
-        int | None,
-        typer.Option(
-            "--every",
-            parser=whole_number(1),
-            metavar="N",
-            help="At every version that N divides, without those at which nothing changed since the one before.",
-            show_default=False,
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            parser=filled,
-            metavar="reference|scratch",
-            help="What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
-            "inputs have at most 1,000 rows.",
-            show_default=False,
-            autocompletion=way_names,
-        ),
-    ] = None,
-    scratch_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--scratch-folder",
-            parser=filled_path,
-            metavar="DIR",
-            help="Where scratch keeps its tables while it works. Default: the system's folder for temporary files.",
-            show_default=False,
-        ),
-    ] = None,
+    last: int | None = option("N", "At the last N versions at which something changed.", whole_number(1)),
+    every: int | None = option(
+        "N",
+        "At every version that N divides, without those at which nothing changed since the one before.",
+        whole_number(1),
+    ),
+    by: str | None = option(
+        "reference|scratch",
+        "What to compare with: the naive evaluator, or a fold from nothing. Default: reference where the "
+        "inputs have at most 1,000 rows.",
+        complete=one_of("reference", "scratch"),
+    ),
+    scratch_folder: Path | None = option(
+        "DIR", "Where scratch keeps its tables while it works. Default: the system's folder for temporary files."
+    ),
     limit: LimitOption = None,
     vertical: VerticalOption = False,
     engine: EngineOption = None,
@@ -131,7 +89,6 @@ def verify(
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs.verify import Verification, mismatch
 
-    verdicts: list[Verdict] = []
     with out.claimed(), out.progress() as progress, notices(out, progress):
         listen = listener(out, progress, settings.engine)
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
@@ -140,11 +97,8 @@ def verify(
         times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
-        for verdict in verification.verdicts(times, names):
-            progress.wipe()
-            verdicts.append(verdict)
-            tell_verdict(out, settings, verdict, out.data)
-            tell_rows(out, settings, verdict, limit, out.data, vertical=vertical)
+        found = verification.verdicts(times, names)
+        verdicts = tell_verdicts(out, progress, settings, found, out.data, limit=limit, vertical=vertical)
     if not verdicts:
         out.say("nothing to verify: no such version has changed anything")
     if error := mismatch(verdicts, settings.dims):
@@ -178,10 +132,10 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
 
     dims, claims = verification.plan.dims, verification.claims
     readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, verification.names)
-    for option, value in (("--last", last), ("--every", every)):
+    for name, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(
-                f"{option} {value}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --at {example(dims)}"
+                f"{name} {value}: dd.toml has the time dimensions {', '.join(dims)}", f"say: --at {example(dims)}"
             )
     times, ranges = [], []
     for text in at:
@@ -198,7 +152,21 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     return Selection(times, ranges, last, every)
 
 
-def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
+def tell_verdicts(
+    out: Output, progress: Progress, project: Project, found: Iterable[Verdict], write: Callable[..., None], *,
+    limit: int | None, vertical: bool = False,
+) -> list[Verdict]:  # fmt: skip
+    """Say each verdict when it is found, with the rows that differ: at most ``limit``, 0 for all, None for a screen."""
+    verdicts = []
+    for verdict in found:
+        progress.wipe()
+        verdicts.append(verdict)
+        _tell_verdict(out, project, verdict, write)
+        _tell_rows(out, project, verdict, limit, write, vertical=vertical)
+    return verdicts
+
+
+def _tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callable[..., None]) -> None:
     """One line, or one JSON record, for a verdict. With ``quiet`` only where the law does not hold."""
     if out.json:
         from ddcore.jobs.verify import fields_of
@@ -214,14 +182,8 @@ def tell_verdict(out: Output, project: Project, verdict: Verdict, write: Callabl
         write((word, color), f"{' ' * (9 - len(word))}{what}  {rows}  by {verdict.by} in {verdict.took:.1f}s")
 
 
-def tell_rows(
-    out: Output,
-    project: Project,
-    verdict: Verdict,
-    limit: int | None,
-    write: Callable[..., None],
-    *,
-    vertical: bool = False,
+def _tell_rows(
+    out: Output, project: Project, verdict: Verdict, limit: int | None, write: Callable[..., None], *, vertical: bool
 ) -> None:
     """The rows that differ, with both counts, at most ``limit`` (0: all; None: as many as a terminal shows)."""
     if out.json:
@@ -239,7 +201,7 @@ def tell_rows(
     for _, line in laid_out(columns.columns, cells, numbers, out.width, vertical=vertical):
         write(f"  {line}")
     if len(verdict.differing) > len(part):
-        out.say(f"... and {count(len(verdict.differing) - len(part))} more; all of them with --limit 0")
+        out.rest(f"{count(len(verdict.differing) - len(part))} more")
 
 
 def _first(verdict: Verdict, limit: int) -> Iterable[tuple[Any, ...]]:

@@ -37,14 +37,10 @@ def window(
             f"--to-version {last}: dd.toml has the time dimensions {', '.join(project.dims)}",
             f"say: --to {example(project.dims)}",
         )
-    from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.io.reading.folded import ledger_of
     from ddcore.jobs.running.next_run import latest_of
 
-    warehouse = Warehouse(project.warehouse)
-    warehouse.check()
-    ledger = Ledger.load(warehouse)
-    ledger.check_dims(project.dims)
+    ledger = ledger_of(project)
     latest, names = latest_of(ledger), ledger.version_names(project.dims)
     if latest is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
-from ddcore.io.delta import open_tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.tables import is_settled, live_files
 from ddcore.io.ledger import unrecorded
@@ -96,7 +95,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
-        with predecessor.succeeding(warehouse, "ddcore compact") as (lock, ledger):
+        with predecessor.writing(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
             finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
             stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()
@@ -138,6 +137,7 @@ class _Compaction:
 
     def __init__(self, project: Project, ledger: Ledger, since: Time | None, *, everything: bool = True) -> None:
         self.retention, self.dims, self.ledger, self.everything = project.retention, project.dims, ledger, everything
+        self.piece = project.tuning.merge_rows
         self.room = None if project.memory is None else rows_within(project.memory)
         ledger.check_dims(project.dims)
         self.last = ledger.current_run()
@@ -147,11 +147,7 @@ class _Compaction:
     def _since(self, wanted: Time | None) -> Frontier:
         """The frontier of the logs after this compaction. UsageError for one that is not possible."""
         intent = self.ledger.open_intent()
-        if (
-            intent is not None
-            and not open_tables.is_writer()
-            and (holder := self.ledger.warehouse.holder()) is not None
-        ):
+        if intent is not None and self.ledger.writer is None and (holder := self.ledger.warehouse.holder()) is not None:
             raise LockHeld(
                 f"run {intent.run} is not finished yet: {holder} is at work",
                 "wait until it is done, then run the same command again",
@@ -204,7 +200,7 @@ class _Compaction:
         changed: dict[str, TableState] = {}
         for name, merge in self._merges():
             number = self.ledger.next_ingest() - 1 if name.startswith("inputs/") else last.run
-            changed[name] = merge.commit(number, live[name], last.run)
+            changed[name] = merge.commit(self.ledger.owner, number, live[name], last.run)
             self.report.tables[name] = live[name], changed[name]
         if changed or self.since != self.ledger.since():
             self._record(last, changed)
@@ -236,9 +232,11 @@ class _Compaction:
             folder = self.ledger.warehouse.table(name)
             if part == "outputs" and not is_settled(folder, state):
                 continue  # the next run mends what one that was given up committed
-            files = live_files(folder, state)
+            files = live_files(folder, state, self.ledger.writer)
             if part == "state":
-                merge = state_merge(folder, files, self.dims, upper, everything=self.everything, room=self.room)
+                merge = state_merge(
+                    folder, files, self.dims, upper, everything=self.everything, room=self.room, piece=self.piece
+                )
             else:
                 reads = part == "outputs" or plain in inputs  # an input that no run has read is open at all times
                 closed = upper if reads else nothing_closed(self.dims)

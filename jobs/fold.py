@@ -1,4 +1,6 @@
-"""What an engine is given: one window of times to be folded. Its result is :class:`ddcore.io.state.fold_result.Gained`.
+"""What an engine is given: one window of times to be folded.
+
+Its result is :class:`ddcore.io.state.fold_result.FoldResult`.
 
 Must not import the engine: the driver of a fold on Spark loads this module.
 """
@@ -15,7 +17,7 @@ from ddcore.io.project.times import Frontier, Window
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
-    from ddcore.io.state.fold_result import Gained, Stored
+    from ddcore.io.state.fold_result import FoldResult, Stored
     from ddcore.operators.block import Block
     from ddcore.planning.plan import Plan
     from ddcore.planning.rebuilding import Rebuilding
@@ -58,7 +60,7 @@ class Fold:
         return self.window.upper if len(self.plan.dims) > 1 else None
 
 
-Engine = Callable[[Fold, "Listener | None"], "tuple[Gained, int]"]
+Engine = Callable[[Fold, "Listener | None"], "tuple[FoldResult, int]"]
 """Folds a window; returns the files it wrote, and the parallelism. Raises the FoldError family and DdError."""
 
 

@@ -27,7 +27,7 @@ from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
-from ddcore.io.sources.row_checks import Rules
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
@@ -87,7 +87,7 @@ def ingest(
         if version == NEXT:
             reader.refuse_times()
         warehouse.begin(project.root, new=settings.new_warehouse)
-        with predecessor.succeeding(warehouse, "ddcore ingest") as (lock, ledger):
+        with predecessor.writing(warehouse, "ddcore ingest", project.tuning) as (lock, ledger):
             ledger.check_dims(project.dims)
             finished = unrecorded.finish(ledger)
             intent = ledger.open_intent()

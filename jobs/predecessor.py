@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.cache import remove_unused
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.delta import heads
-from ddcore.io.delta.open_tables import kept_open
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.storage import scratch
@@ -20,23 +21,25 @@ from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
 
-__all__ = ["finished", "given_up", "note_unfinished", "succeeding", "tell"]
+__all__ = ["finished", "given_up", "note_unfinished", "tell", "writing"]
 
 _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
-def succeeding(warehouse: Warehouse, command: str, *, refresh: bool = False) -> Iterator[tuple[Lock | Lease, Ledger]]:
-    """Hold the lock, with the ledger. A command that fails before it called :func:`tell` still tells of a dead holder:
-    the name is in the file only once. Removes what killed processes left on this machine, and caches of other releases.
-    ``refresh``: as for :meth:`Ledger.load`.
+def writing(
+    warehouse: Warehouse, command: str, tuning: Tuning = DEFAULT, *, refresh: bool = False
+) -> Iterator[tuple[Lock | Lease, Ledger]]:
+    """Hold the lock, with the ledger, which has the warehouse's writer. A command that fails before it called
+    :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes left on
+    this machine, and caches of other releases. ``refresh``: as for :meth:`Ledger.load`.
     """
     scratch.remove_left()
     remove_unused()
-    with warehouse.lock(command) as lock, kept_open(lock):
+    with warehouse.lock(command) as lock:
         if lock.dead is not None:
             heads.remove_left([warehouse.ledger, *(folder for _, folder in warehouse.tables())])
-        ledger = Ledger.load(warehouse, refresh=refresh)
+        ledger = Ledger.load(warehouse, Writer(lock, tuning), refresh=refresh)
         try:
             yield lock, ledger
         except Exception:

@@ -28,7 +28,7 @@ from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, 
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.io.storage.warehouse import Lock, Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
@@ -36,7 +36,7 @@ from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks
-from ddcore.jobs.running.next_run import CORRECTIONS, NextRun, Request, Runs
+from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
 
@@ -78,11 +78,11 @@ def run(
     warehouse.check()
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
-    request = Request(first, last, full_refresh, corrections, project.memory)
+    request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
-    with predecessor.succeeding(warehouse, "ddcore run", refresh=full_refresh) as (lock, ledger):
+    with predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh) as (lock, ledger):
         finished = unrecorded.finish(ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
@@ -162,7 +162,7 @@ class _Replay:
 
             self._note(upcoming)
             self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
-            new = self._after(upcoming) if upcoming.appends else upcoming
+            new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})
                 self._warn_of_clocks(new)
@@ -171,10 +171,10 @@ class _Replay:
     def _after(self, upcoming: NextRun) -> NextRun | None:
         """The versions that the same command folds after a run that appends; None without any."""
         last = self.runs.last()
-        if last is None or not self.runs.goes_on(upcoming):
+        if last is None or not self.runs.has_more_after(upcoming):
             return None
         lower = upcoming.times.upper
-        return replace(upcoming, last=last, times=Window(lower, close(lower, last)), appends=False)
+        return replace(upcoming, last=last, times=Window(lower, close(lower, last)), effect=Effect.EXTEND)
 
     def note_predecessor(self, lock: Lock | Lease, outcome: str) -> None:
         """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
@@ -219,14 +219,14 @@ class _Replay:
         report.nothing_new, report.run, report.last = False, upcoming.number, upcoming.last
         report.first = upcoming.first if report.first is None else report.first
         report.upper = upcoming.times.upper
-        if upcoming.appends:
+        if upcoming.effect is Effect.APPEND:
             return
         report.windows.append((upcoming.number, upcoming.first, upcoming.last))
         self._warn_of_clocks(upcoming)
 
     def _warn_of_clocks(self, upcoming: NextRun) -> None:
         """Warn, once in a command, if inputs that it folds for the first time end at different versions."""
-        again = upcoming.rewrites and self.ledger.current_run() is not None
+        again = upcoming.effect is Effect.REWRITE and self.ledger.current_run() is not None
         if len(self.dims) > 1 or again or self.warned:
             return
         ends, counted = clocks.ends_apart(self.ledger, self._ingests(upcoming), upcoming.times)
@@ -240,7 +240,7 @@ class _Replay:
 
         for name, schema in self.plan.inputs.items():
             if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
+                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class _Replay:
         self._check_names()
         self._tell(upcoming)
         engine = engines.load(options.engine, options.project, options.parallelism)
-        if not upcoming.is_known:
+        if not upcoming.is_resumed:
             self.ledger.append(self._intent(upcoming))
         lineage = Lineage(options.project, self.plan, self.warehouse)
         lineage.start()
@@ -265,7 +265,7 @@ class _Replay:
             commits.prepare()
             fold = self._fold_input(upcoming)
             gained, parallelism = (
-                (Gained(groups=fold.stored.groups), 1)
+                (FoldResult(groups=fold.stored.groups), 1)
                 if fold.rebuilding is not None and not fold.rebuilding
                 else engine(fold, options.listener)
             )
@@ -275,7 +275,7 @@ class _Replay:
             self._note_failure(upcoming, error)
             lineage.fail(one_line(error))
             raise
-        versions = [] if upcoming.appends else self._versions(upcoming, commits.added(gained))
+        versions = [] if upcoming.effect is Effect.APPEND else self._versions(upcoming, commits.added(gained))
         before, groups = upcoming.base, commits.groups(gained)
         profile = profile_record(self.plan, gained.profile)
         self.ledger.append(
@@ -299,8 +299,8 @@ class _Replay:
                 definitions=definitions(self.plan),
                 arrangements=tuple(each.fingerprint for each in self.plan.arrangements if not each.transient),
                 corrections=corrections,
-                published_from=upcoming.first if upcoming.appends else None,
-                outdated=tuple(commits.outdated) if upcoming.appends else None,
+                published_from=upcoming.first if upcoming.effect is Effect.APPEND else None,
+                outdated=tuple(commits.outdated) if upcoming.effect is Effect.APPEND else None,
                 large=_sorted(groups.grown),
                 noted=_sorted(groups.noted),
                 profile=profile,
@@ -315,7 +315,7 @@ class _Replay:
         self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
         self._note_broken(broken)
 
-    def _check_tests(self, upcoming: NextRun, gained: Gained) -> list[Broken]:
+    def _check_tests(self, upcoming: NextRun, gained: FoldResult) -> list[Broken]:
         """The data tests that are broken and only warn. BrokenTest, StorageError."""
         if not self.tests:
             return []
@@ -323,12 +323,12 @@ class _Replay:
 
         assert self.commits is not None
         times = [time for time, _, _ in self._versions(upcoming, {})]
-        goes_on = self.runs.goes_on(upcoming)
+        has_more = self.runs.has_more_after(upcoming)
         try:
-            return data_tests.check(self.tests, self.commits, gained, times, self.report.names, goes_on=goes_on)
+            return data_tests.check(self.tests, self.commits, gained, times, self.report.names, is_last=not has_more)
         except BrokenTest:
             # An earlier attempt may have committed these very files.
-            if not (upcoming.is_known and is_committed(self.warehouse, upcoming.number)):
+            if not (upcoming.is_resumed and is_committed(self.ledger, upcoming.number)):
                 self.commits.discard(gained)
             raise
 
@@ -383,7 +383,7 @@ class _Replay:
             lower=self._stored(upcoming.times.lower),
             upper=self._stored(upcoming.times.upper),
             base=0 if upcoming.base is None else upcoming.base.run,
-            appends=upcoming.appends,
+            appends=upcoming.effect is Effect.APPEND,
         )
 
     def _stored(self, frontier: Frontier) -> Frontier:
@@ -395,8 +395,8 @@ class _Replay:
         and the next run finishes it or gives it up.
         """
         # An earlier attempt of a known run may have committed tables.
-        begun = upcoming.is_known or (self.commits is not None and self.commits.begun)
-        if begun and is_committed(self.warehouse, upcoming.number):
+        begun = upcoming.is_resumed or (self.commits is not None and self.commits.begun)
+        if begun and is_committed(self.ledger, upcoming.number):
             return
         with suppress(DdError, OSError):
             span = upcoming.first, upcoming.last

@@ -67,7 +67,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
-    with predecessor.succeeding(warehouse, "ddcore ingest --undo") as (lock, ledger):
+    with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
         intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
         finished = unrecorded.finish(ledger)
@@ -121,7 +121,8 @@ class _Undo:
 
     def __init__(self, project: Project, ledger: Ledger, record: IngestRecord, restate: bool) -> None:
         self.ledger, self.record = ledger, record
-        self.log = ChangeLog(ledger.warehouse.input(record.input), project.input_schema(record.input), project.dims)
+        folder, schema = ledger.warehouse.input(record.input), project.input_schema(record.input)
+        self.log = ChangeLog(folder, schema, project.dims, ledger.writer, project.tuning)
         self.base, self.key = ledger.input_table(record.input), tuple(project.keys.get(record.input, ()))
         self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
         # Whoever restated closed times before knows that they are folded again.

@@ -22,6 +22,7 @@ import polars as pl
 
 from ddcore.base import deep_stack
 from ddcore.base.errors import FoldError, Mismatch, ProgramChanged, UsageError
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_plan, load_program
@@ -322,7 +323,8 @@ def _fold_once(
     """The outputs of a fold of one version in an empty warehouse, whose tables it writes. Rows and ``diff``."""
     dims, lower = plan.dims, nothing_closed(plan.dims)
     time = Time(lower[0])
-    logs = {name: ChangeLog(place.input(name), schema, dims) for name, schema in plan.inputs.items()}
+    writer = Writer()  # nobody else knows the warehouse
+    logs = {name: ChangeLog(place.input(name), schema, dims, writer) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
         for name, log in logs.items()
@@ -333,7 +335,7 @@ def _fold_once(
     gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():
-        log = ChangeLog(place.output(name), schema, dims)
+        log = ChangeLog(place.output(name), schema, dims, writer)
         log.create()
         state = log.commit(gained.files.get(f"outputs/{name}", []), 1, base=None)
         outputs[name] = log.between(None, time, state)

@@ -21,13 +21,14 @@ from ddcore.base.schema import parse_schema
 from ddcore.data.encoding import encode, key_codes
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
 from ddcore.io.storage import store as files
 from ddcore.traces import spilling
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys, gather
 
 DIRECT = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
@@ -43,7 +44,7 @@ def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_writer, "GROUP", 700)
 
 
-def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> SortedBatch:
+def make(layout: Layout, n: int, seed: int = 0, keys: int = 1000) -> ColumnBatch:
     rng = np.random.default_rng(seed)
     series = []
     for name, kind in layout.schema.items():
@@ -69,7 +70,8 @@ def store(folder: Path, run: SortedBatch, layout: Layout) -> FileBatch:
 
 def same(a: SortedBatch, b: SortedBatch, rows: slice | np.ndarray = slice(None)) -> None:
     for name in ("codes", "words", "times", "diffs"):
-        np.testing.assert_array_equal(getattr(a, name)[..., rows], getattr(b, name)[..., rows], err_msg=name)
+        actual, wanted = (getattr(batch.widen(), name)[..., rows] for batch in (a, b))
+        np.testing.assert_array_equal(actual, wanted, err_msg=name)
 
 
 @pytest.mark.parametrize("layout", [DIRECT, DATES, HASHED, BARE], ids=["direct", "dates", "hashed", "bare"])
@@ -77,9 +79,8 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path, layout: Layout) -> None:
     run = make(layout, 5000)
     stored = store(tmp_path, run, layout)
     assert len(stored) == len(run)
-    assert stored.words.flags.c_contiguous
-    assert stored.times.flags.c_contiguous
-    stored.load_all()
+    assert stored.widen().words.flags.c_contiguous
+    assert stored.widen().times.flags.c_contiguous
     same(stored, run)
 
 
@@ -200,13 +201,13 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
     """More row groups than are decoded at once: those of the second portion were left unread."""
-    monkeypatch.setattr(arrangements, "_WORTH", 1)
+    monkeypatch.setattr(spilling, "_WORTH_TABLE", 1)
     monkeypatch.setattr(arrangements, "_READ", 700)
     run = make(DIRECT, 5000)
     with spilling.using(spilling.Spilling(2**30, tmp_path)):
         stored = store(tmp_path / "table", run, DIRECT)
         if whole:
-            stored.load_all()
+            stored.widen()
         else:
             probes = np.unique(run.codes)
             lo, hi = stored.locate(probes)
@@ -220,16 +221,11 @@ def test_a_file_of_many_row_groups_is_read_in_portions_where_memory_is_limited(
 @pytest.mark.parametrize("layout", [DIRECT, HASHED], ids=["direct", "hashed"])
 def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout) -> None:
     run = make(layout, 3000, keys=300)
-    create(tmp_path, layout)
+    create(Writer(), tmp_path, layout)
     half = len(run) // 2
-    halves = [
-        SortedBatch(
-            run.codes[s], np.ascontiguousarray(run.words[:, s]), np.ascontiguousarray(run.times[:, s]), run.diffs[s]
-        )
-        for s in (slice(0, half), slice(half, None))
-    ]
+    halves = [run.part(*s) for s in ((0, half), (half, len(run)))]
     files = [arrangements.write_run(tmp_path, 1, part, piece, layout) for part, piece in enumerate(halves)]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     live = tables.live_files(tmp_path, version)
     cuts = [None, *sorted({int(code) for code in np.quantile(run.codes, [0.1, 0.13, 0.5, 0.501, 0.9])}), None]
     total = []
@@ -241,9 +237,7 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
             inside &= probes >= span[0] if span[0] is not None else True
             inside &= probes < span[1] if span[1] is not None else True
             assert not (hi - lo)[~inside].any(), "other workers' rows are not here"
-            if isinstance(piece, FileBatch):
-                piece.load_all()
-            total.append(piece)
+            total.append(piece.widen())
     np.testing.assert_array_equal(np.sort(np.concatenate([piece.codes for piece in total])), run.codes)
     assert sum(int(piece.diffs.sum()) for piece in total) == int(run.diffs.sum())
 
@@ -251,12 +245,12 @@ def test_spans_part_a_run_without_gap_or_overlap(tmp_path: Path, layout: Layout)
 @pytest.mark.parametrize("layout", [DIRECT, DATES, HASHED, BARE], ids=["direct", "dates", "hashed", "bare"])
 @pytest.mark.parametrize("sizes", [(5, 0, 900, 17), (2000, 3), (3000, 1, 1, 2500, 1024, 1025)])
 def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes: tuple[int, ...]) -> None:
-    create(tmp_path, layout)
+    create(Writer(), tmp_path, layout)
     version, made = None, []
     for number, size in enumerate(sizes, 1):
         made.append(make(layout, size, number))
         file = arrangements.write_run(tmp_path, number, 0, made[-1], layout)
-        version = arrangements.commit(tmp_path, [file], number, base=version)
+        version = arrangements.commit(Writer(), tmp_path, [file], number, base=version)
     live = tables.live_files(tmp_path, version)
     codes = np.concatenate([run.codes for run in made])
     for span in ((None, None), (int(np.quantile(codes, 0.3)), int(np.quantile(codes, 0.8)))):
@@ -266,16 +260,14 @@ def test_small_files_are_one_run_in_memory(tmp_path: Path, layout: Layout, sizes
         found = Counter[object]()
         opened = arrangements.open_runs(tmp_path, live, layout, span)
         assert sum(isinstance(run, FileBatch) for run in opened) <= sum(size > 1024 for size in sizes) + 1
-        for run in opened:
-            if isinstance(run, FileBatch):
-                run.load_all()
-            found.update(updates(run, (None, None)))
+        for piece in opened:
+            found.update(updates(piece.widen(), (None, None)))
         assert {row: diff for row, diff in found.items() if diff} == {
             row: diff for row, diff in expected.items() if diff
         }
 
 
-def updates(run: SortedBatch, span: tuple[int | None, int | None]) -> dict[object, int]:
+def updates(run: ColumnBatch, span: tuple[int | None, int | None]) -> dict[object, int]:
     """Diffs by code, words and times, of the rows in a span of codes."""
     lo, hi = span
     rows = zip(run.codes.tolist(), run.words.T.tolist(), run.times.T.tolist(), run.diffs.tolist(), strict=True)
@@ -287,9 +279,9 @@ def updates(run: SortedBatch, span: tuple[int | None, int | None]) -> dict[objec
 
 
 def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     files = [arrangements.write_run(tmp_path, n, 0, make(DIRECT, 20, n), DIRECT) for n in (1, 2)]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[1].path).write_bytes(b"PAR1")
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
         arrangements.open_runs(tmp_path, tables.live_files(tmp_path, version), DIRECT)
@@ -297,11 +289,11 @@ def test_a_damaged_small_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_span_opens_only_the_files_that_meet_it(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     low, high = make(DIRECT, 500, keys=10), make(DIRECT, 500, keys=10)
-    high = SortedBatch(high.codes + 1000, high.words, high.times, high.diffs)
+    high = ColumnBatch(high.codes + 1000, high.words, high.times, high.diffs)
     files = [arrangements.write_run(tmp_path, 1, i, r, DIRECT) for i, r in enumerate((low, high))]
-    version = arrangements.commit(tmp_path, files, 1, base=None)
+    version = arrangements.commit(Writer(), tmp_path, files, 1, base=None)
     (tmp_path / files[0].path).unlink()
     live = tables.live_files(tmp_path, version)
     (found,) = arrangements.open_runs(tmp_path, live, DIRECT, (500, None))
@@ -313,15 +305,15 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
     assert len(stored) == 0
     lo, hi = stored.locate(np.array([1, 2]))
     assert not (hi - lo).any()
-    stored.load_all()
+    stored.widen()
 
 
 def test_runs_are_appended_under_their_number_and_read_by_anyone(tmp_path: Path) -> None:
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     state: TableState | None = None
     for number in (1, 2):
         file = arrangements.write_run(tmp_path, number, 0, make(DIRECT, 100, number), DIRECT)
-        state = arrangements.commit(tmp_path, [file], number, base=state)
+        state = arrangements.commit(Writer(), tmp_path, [file], number, base=state)
     table = DeltaTable(str(tmp_path), version=2)
     assert table.metadata().partition_columns == ["run"]
     frame = pl.read_delta(table)
@@ -346,13 +338,13 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
         broken = {"truncated": content[:-100], "empty": b"", "page": b"\x00" * (len(content) // 2)}[damage]
         path.write_bytes(broken + content[len(broken) :] if damage == "page" else broken)
     with pytest.raises(StorageError, match="ddcore run --full-refresh") as caught:
-        FileBatch(path, DIRECT).load_all()
+        FileBatch(path, DIRECT).widen()
     assert str(path) in caught.value.message
 
 
 def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> None:
     """200 runs of which each is looked into, and 200 that are read whole, where 48 files may be open at once."""
-    create(tmp_path, DIRECT)
+    create(Writer(), tmp_path, DIRECT)
     for layout_rows, place in ((1025, "large"), (3, "small")):
         for number in range(200):
             arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT)

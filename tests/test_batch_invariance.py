@@ -152,8 +152,8 @@ SPARK = [pytest.mark.spark, pytest.mark.long]
 def test_T24_on_spark(parallelism: int, cuts: str, project: Project, at_once: Digests) -> None:
     ways = {"all at once": [LAST], "random cuts": random_ends(5), "the first ten one by one": [*range(10), LAST]}
     for end in ways[cuts]:
-        report = replay.run(project, last=end, engine="spark", parallelism=parallelism)
-        assert (report.engine, report.parallelism, report.last) == ("spark", parallelism, end)
+        report = replay.run(project, last=time_of(end), engine="spark", parallelism=parallelism)
+        assert (report.engine, report.parallelism, report.last) == ("spark", parallelism, time_of(end))
     assert stored(project) == at_once
 
 

@@ -107,7 +107,7 @@ def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path, monkeypatc
     project = project_of(tmp_path / "project", drawn)
     versions = sorted({version for frame in drawn.frames.values() for version in frame["version"].to_list()})
     cut = rng.choice(versions)
-    replay.run(project, last=cut, engine="inline")
+    replay.run(project, last=time_of(cut), engine="inline")
     before = expected(project, drawn.frames, cut)
     if seed % 2:  # the state no longer has every update at its own time
         compact(project)
@@ -121,7 +121,7 @@ def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path, monkeypatc
         return
     replay.run(project, engine="inline")
     if (run := Ledger.load(Warehouse(project.warehouse)).current_run()) is not None and run.corrections:
-        replay.run(project, last=cut + 1, engine="inline")
+        replay.run(project, last=time_of(cut + 1), engine="inline")
     outputs = load_plan(project).outputs
     assert after.keys() == outputs.keys()
     for name, schema in outputs.items():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +25,7 @@ from places import local
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.schema import parse_schema
 from ddcore.io.delta.table_files import LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import time_of
 
@@ -78,7 +79,7 @@ def append_in_pieces(log: ChangeLog, updates: list[Update], pieces: int) -> Tabl
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision"), ("a", "b", "c")])
 @pytest.mark.parametrize("seed", range(3))
 def test_accumulation_is_what_the_law_says(tmp_path: Path, seed: int, dims: tuple[str, ...]) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES, dims)
+    log = ChangeLog(tmp_path / "edges", EDGES, dims, writer=Writer())
     updates = random_updates(seed, len(dims))
     version = append_in_pieces(log, updates, 4)
     rng = random.Random(seed)
@@ -90,7 +91,7 @@ def test_accumulation_is_what_the_law_says(tmp_path: Path, seed: int, dims: tupl
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")])
 @pytest.mark.parametrize("seed", range(3))
 def test_differences_lead_from_one_time_to_the_other(tmp_path: Path, seed: int, dims: tuple[str, ...]) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES, dims)
+    log = ChangeLog(tmp_path / "edges", EDGES, dims, writer=Writer())
     updates = random_updates(seed, len(dims))
     version = append_in_pieces(log, updates, 4)
     rng = random.Random(seed)
@@ -105,7 +106,7 @@ def test_differences_lead_from_one_time_to_the_other(tmp_path: Path, seed: int, 
 
 
 def test_a_plain_int_is_a_time_of_one_dimension(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES)
+    log = ChangeLog(tmp_path / "edges", EDGES, writer=Writer())
     version = log.append(frame(log, [((1, 2), (3,), 1)]), 1, base=None)
     assert log.accumulate(time_of(3), version).to_dicts() == [{"src": 1, "dst": 2, "count": 1}]
     assert log.between(time_of(2), time_of(3), version).to_dicts() == [{"src": 1, "dst": 2, "diff": 1}]
@@ -115,14 +116,14 @@ def test_a_plain_int_is_a_time_of_one_dimension(tmp_path: Path) -> None:
 
 
 def test_before_the_ledger_names_a_version_there_are_no_rows(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "none", EDGES)
+    log = ChangeLog(tmp_path / "none", EDGES, writer=Writer())
     assert log.scan(None).collect().schema == {name: kind.polars for name, kind in log.columns.items()}
     assert log.accumulate(time_of(5), None).is_empty()
     assert log.between(None, time_of(5), None).columns == ["src", "dst", "diff"]
 
 
 def test_rows_of_an_unfinished_run_are_invisible_and_not_repeated(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "dists", EDGES)
+    log = ChangeLog(tmp_path / "dists", EDGES, writer=Writer())
     named = log.append(frame(log, [((1, 1), (0,), 1)]), 1, base=None)
     step = """
 import json, sys
@@ -130,8 +131,9 @@ from pathlib import Path
 import polars as pl
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.base.schema import parse_schema
-log = ChangeLog(Path(sys.argv[1]), parse_schema({"src": "int64", "dst": "int64"}))
+log = ChangeLog(Path(sys.argv[1]), parse_schema({"src": "int64", "dst": "int64"}), writer=Writer())
 base = TableState(*json.loads(sys.argv[2]))
 log.append(pl.DataFrame({"src": [2], "dst": [2], "version": [1], "diff": [1]}), 2, base=base)
 """
@@ -140,13 +142,13 @@ log.append(pl.DataFrame({"src": [2], "dst": [2], "version": [1], "diff": [1]}), 
     assert subprocess.run(command, env=environment, check=False).returncode == -9
     assert DeltaTable(str(log.folder)).version() > named.version, "the table was committed, the ledger was not"
     assert counted(log.accumulate(time_of(9), named)) == {(1, 1): 1}
-    again = log.append(frame(log, [((2, 2), (1,), 1)]), 2, base=named)
+    again = replace(log, writer=Writer()).append(frame(log, [((2, 2), (1,), 1)]), 2, base=named)
     assert counted(log.accumulate(time_of(9), again)) == {(1, 1): 1, (2, 2): 1}
     assert len(log.collect(log.scan(again))) == 2
 
 
 def test_the_same_values_meet_however_they_are_written(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "x", parse_schema({"x": "float64", "s": "string"}))
+    log = ChangeLog(tmp_path / "x", parse_schema({"x": "float64", "s": "string"}), writer=Writer())
     one = [((-0.0, None), (0,), 1), ((float("nan"), "a"), (0,), 1), ((None, None), (0,), 1)]
     two = [((0.0, None), (1,), 1), ((-float("nan"), "a"), (1,), -1), ((None, None), (1,), -1)]
     version = log.append(frame(log, two), 2, base=log.append(frame(log, one), 1, base=None))
@@ -156,7 +158,7 @@ def test_the_same_values_meet_however_they_are_written(tmp_path: Path) -> None:
 
 
 def test_every_type_survives(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "mixed", MIXED)
+    log = ChangeLog(tmp_path / "mixed", MIXED, writer=Writer())
     row = (0.1, "å", True, b"\x00", date(1, 1, 1), datetime(1960, 1, 1, 1, 2, 3, 4, UTC), Decimal("-12345678.90"))
     nulls = (None,) * 7
     version = log.append(frame(log, [(row, (0,), 2), (nulls, (1,), 3)]), 1, base=None)
@@ -166,7 +168,7 @@ def test_every_type_survives(tmp_path: Path) -> None:
 
 
 def test_files_outside_the_question_are_not_opened(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES)
+    log = ChangeLog(tmp_path / "edges", EDGES, writer=Writer())
     version = None
     for number in range(5):
         version = log.append(frame(log, [((number, 0), (number,), 1)]), number + 1, base=version)
@@ -181,7 +183,7 @@ def test_files_outside_the_question_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_a_truncated_file_is_a_storage_error(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "outputs" / "dists", EDGES)
+    log = ChangeLog(tmp_path / "outputs" / "dists", EDGES, writer=Writer())
     version = log.append(frame(log, [((1, 2), (0,), 1)] * 1000), 1, base=None)
     path = local(log.folder) / log.files(version)[0].path
     path.write_bytes(path.read_bytes()[:200])
@@ -191,7 +193,7 @@ def test_a_truncated_file_is_a_storage_error(tmp_path: Path) -> None:
 
 
 def test_sums_beyond_int64_are_an_error_and_never_wrap(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES)
+    log = ChangeLog(tmp_path / "edges", EDGES, writer=Writer())
     half = 2**62
     version = log.append(frame(log, [((1, 1), (0,), half), ((1, 1), (1,), half), ((1, 1), (2,), -half)]), 1, base=None)
     assert counted(log.accumulate(time_of(0), version)) == {(1, 1): half}
@@ -201,13 +203,13 @@ def test_sums_beyond_int64_are_an_error_and_never_wrap(tmp_path: Path) -> None:
 
 
 def test_an_empty_append_makes_an_empty_table(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "edges", EDGES)
+    log = ChangeLog(tmp_path / "edges", EDGES, writer=Writer())
     version = log.append(frame(log, []), 1, base=None)
     assert log.accumulate(time_of(0), version).is_empty()
 
 
 def test_files_rewritten_by_other_engines_still_read(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "t", parse_schema({"t": "timestamp", "s": "string"}))
+    log = ChangeLog(tmp_path / "t", parse_schema({"t": "timestamp", "s": "string"}), writer=Writer())
     moment = datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)
     version = log.append(frame(log, [((moment, "a"), (0,), 1)]), 1, base=None)
     (file,) = log.files(version)

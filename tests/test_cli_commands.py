@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from trams import records
 
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.project.times import time_of
@@ -531,7 +532,7 @@ def test_status_of_nothing_folded(fresh: Path, dd: Any) -> None:
 def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
     warehouse = Warehouse(mine / "warehouse")
     with warehouse.lock("test"):
-        ledger = Ledger.load(warehouse)
+        ledger = Ledger.load(warehouse, Writer())
         run = ledger.current_run()
         assert run is not None
         ledger.append(IntentRecord(2, run.fingerprint, time_of(6), time_of(6), 1, "inline"))

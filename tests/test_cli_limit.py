@@ -15,6 +15,7 @@ import pytest
 from ddcore.base.schema import Schema, parse_type
 from ddcore.cli import diff, show
 from ddcore.cli.output import Output
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
@@ -47,7 +48,7 @@ def _log(dice: random.Random, folder: Path) -> FoldedLog:
     }
     diffs = [dice.choice([1, 1, 2]) for _ in range(size)]
     updates = pl.DataFrame({**columns, "version": [dice.randrange(2) for _ in range(size)], "diff": diffs})
-    log = ChangeLog(folder, schema)
+    log = ChangeLog(folder, schema, writer=Writer())
     return FoldedLog("output", log, log.append(updates, 1, base=None), Readable(("version",), ((0,),), ((2,),), NAMES))
 
 
@@ -76,7 +77,7 @@ def test_limited_is_the_head_of_the_full_listing(seed: int, tmp_path: Path, caps
 
 
 def test_nulls_come_first_and_nan_last(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "log", {"x": parse_type("float64")})
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("float64")}, writer=Writer())
     values = [1.0, None, float("nan"), -1.0]
     version = log.append(pl.DataFrame({"x": values, "version": [0] * 4, "diff": [1] * 4}), 1, base=None)
     rows = FoldedLog("output", log, version, Readable(("version",), ((0,),), ((1,),), NAMES)).rows(None, time_of(0))

@@ -45,11 +45,13 @@ def unread(streams: Sequence[int], *arguments: str, cwd: Path) -> tuple[int, str
     return done.returncode, (done.stdout or "") + (done.stderr or "")
 
 
-def folded(project: Path) -> Any:
+def folded(project: Path) -> int:
     """The last folded version, with no run left unfinished."""
     ledger = Ledger.load(Warehouse(project / "warehouse"))
     assert ledger.open_intent() is None
-    return ledger.last_folded()
+    last = ledger.last_folded()
+    assert last is not None
+    return last.version
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore.base import lattice
 from ddcore.base.errors import DdError, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta import table_files, tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -50,7 +52,7 @@ def with_retention(project: Project, **settings: Any) -> Project:
 
 
 def ledger_of(project: Project) -> Ledger:
-    return Ledger.load(Warehouse(project.warehouse))
+    return Ledger.load(Warehouse(project.warehouse), Writer())
 
 
 def everything_named(project: Project) -> set[Path]:
@@ -87,11 +89,11 @@ def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monke
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
     monkeypatch.setattr(arrangements, "SMALL", rng.choice([0, 1024]))
-    monkeypatch.setattr(compaction, "_PIECE", rng.choice([2, 4 << 20]))
+    tuning = Tuning(merge_rows=rng.choice([2, 4 << 20]))
     monkeypatch.setattr(run_writer, "GROUP", 4)
     drawn = case(seed, plain=True)
     expected = outcome(folding.by_reference, drawn)
-    project = with_retention(project_of(tmp_path / "project", drawn))
+    project = replace(with_retention(project_of(tmp_path / "project", drawn)), tuning=tuning)
     ends = sorted(set(folding.grid(drawn.frames)))
     last = tuple(max(axis) for axis in zip(*ends, strict=True))
     since: Any = ()
@@ -309,7 +311,9 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
         assert words in raised.value.message
 
 
-@pytest.mark.parametrize("settings", [{"full_refresh": True}, {"first": 3}, {"corrections": "rewrite"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"full_refresh": True}, {"first": time_of(3)}, {"corrections": "rewrite"}], ids=str
+)
 def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
     """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
     compact.compact(mine, since=time_of(5))
@@ -460,9 +464,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
-compact.compact(project, since=int(sys.argv[2]) if len(sys.argv) > 2 else None)
+compact.compact(project, since=time_of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
 """
 
 
@@ -526,7 +531,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
     assert merge is not None
     last = ledger.current_run()
     assert last is not None
-    state = merge.commit(last.run, before, last.run)
+    state = merge.commit(Writer(), last.run, before, last.run)
     fold(project, range(FOLDED, FOLDED + 2))
     assert ledger_of(project).since() == ((9,),)
     operations = [entry["operation"] for entry in DeltaTable(str(folder)).history()]
@@ -538,7 +543,7 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
 def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: Project, since: int | None) -> None:
     """Whoever follows the output saw its updates, and a compaction is none that they could see."""
     folder = local(mine.warehouse) / "outputs" / "counts"
-    log = ChangeLog(folder, load_plan(mine).outputs["counts"])
+    log = ChangeLog(folder, load_plan(mine).outputs["counts"], writer=Writer())
     tailer, ledger = Tailer(folder), ledger_of(mine)
     last = ledger.current_run()
     assert last is not None
@@ -586,10 +591,11 @@ import sys
 from pathlib import Path
 from ddcore.io.reading.folded import output_log
 from ddcore.io.project.project import find_project
+from ddcore.io.project.times import time_of
 project = find_project(Path(sys.argv[1]), {})
 before = None
 while not Path(sys.argv[2]).exists():
-    rows = output_log(project, "counts").accumulate(27).sort("a", "n")
+    rows = output_log(project, "counts").accumulate(time_of(27)).sort("a", "n")
     assert before is None or rows.equals(before), rows
     before = rows
 print("read")
@@ -632,12 +638,13 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
 for version in range(int(sys.argv[2])):
-    replay.run(project, engine="inline", last=version)
+    replay.run(project, engine="inline", last=time_of(version))
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-replay.run(project, engine="inline", last=int(sys.argv[2]))
+replay.run(project, engine="inline", last=time_of(int(sys.argv[2])))
 compact.compact(project)
 """
 

@@ -7,30 +7,33 @@ import gzip
 import io
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddcore.base.errors import DataError
 from ddcore.base.schema import parse_type
-from ddcore.io.sources import csvfile, csvrows, jsonlines
+from ddcore.io.sources.csvfile import CsvFile
+from ddcore.io.sources.csvrows import Rows
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.jsonlines import JsonLines
+from ddcore.io.sources.source import Source
 
 LIMIT = 50  # bytes of a row, in these tests
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short rows and short portions, so that every boundary is met."""
-    monkeypatch.setattr(csvrows, "LONGEST_ROW", LIMIT)
-    monkeypatch.setattr(csvfile, "_BLOCK", 17)
-    monkeypatch.setattr(csvfile, "_BEGIN", 5)
-    monkeypatch.setattr(jsonlines, "_LONGEST_LINE", LIMIT)
-    monkeypatch.setattr(jsonlines, "_BLOCK", 17)
+def small(path: Path) -> Source:
+    """A source with short rows and short portions, so that every boundary is met."""
+    (source,) = find_sources([str(path)])
+    if isinstance(source, CsvFile):
+        return replace(source, header=5, block=17, longest=LIMIT)
+    assert isinstance(source, JsonLines)
+    return replace(source, block=17, longest=LIMIT)
 
 
 def rows_of(path: Path) -> list[tuple[str, ...]]:
-    source = find_sources([str(path)])[0]
+    source = small(path)
     return [row for _, frame in source.frames(list(source.columns())) for row in frame.rows()]
 
 
@@ -129,7 +132,7 @@ def test_quotes_of_any_bytes_are_found_as_byte_by_byte(seed: int) -> None:
     for case in range(200):
         rng = random.Random(seed * 1000 + case)
         content = bytes(rng.choice(b'""",\n\r\nab') for _ in range(rng.randint(0, 25)))
-        rows = csvrows.Rows(io.BytesIO(content), "f")
+        rows = Rows(io.BytesIO(content), "f")
         try:
             assert b"".join(rows.blocks(rng.randint(1, 9))) == content
             said = ""
@@ -169,8 +172,8 @@ def test_a_json_line_of_the_limit_is_read_and_one_more_byte_is_not(before: int, 
     path = tmp_path / "a.jsonl"
     for length in (LIMIT, LIMIT + 1, LIMIT + 20):
         path.write_text("\n" * before + json_line(length) + ending, newline="")
-        for source in (find_sources([str(path)])[0].as_declared({"t": parse_type("string")}),
-                       find_sources([str(path)])[0].as_texts()):  # fmt: skip
+        for source in (small(path).as_declared({"t": parse_type("string")}),
+                       small(path).as_texts()):  # fmt: skip
             if length <= LIMIT:
                 assert sum(len(frame) for _, frame in source.frames(list(source.columns()))) == 1
                 continue

@@ -24,9 +24,10 @@ from places import local
 from workshop import Workshop
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.io.delta import heads, table_files, tables
+from ddcore.io.delta import commits, heads, table_files, tables
 from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import ledger
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
@@ -341,7 +342,7 @@ def test_a_ledger_that_lost_its_last_undo_alone_costs_no_rows(shop: Shop) -> Non
 
 def test_a_ledger_older_than_a_given_up_run_is_refused(shop: Shop) -> None:
     """The number of a run that was given up stays known; tables that a later run wrote are not without it."""
-    table = Ledger.load(Warehouse(shop.warehouse))
+    table = Ledger.load(Warehouse(shop.warehouse), Writer())
     number = table.next_run()
     table.append(IntentRecord(number, "ab12", time_of(3), time_of(3), parallelism=1, engine="inline"))
     before = shop.table("ledger").with_name("before")
@@ -373,7 +374,7 @@ def test_a_refresh_of_damaged_tables_can_be_given_up(shop: Shop) -> None:
 def test_a_commit_that_failed_half_way_is_seen(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is in the log and the library raised all the same: the run is to be finished, and not given up."""
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "change", _commit_and_fail)
+        patch.setattr(commits, "change", _commit_and_fail)
         patch.setattr(heads, "publish", _publish_and_fail)
         with pytest.raises(StorageError, match="No space left"):
             shop.run()
@@ -390,10 +391,10 @@ def _publish_and_fail(prepared: heads.Prepared) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(prepared.folder))
 
 
-def _commit_and_fail(table: DeltaTable, *rest: Any, **options: Any) -> None:
+def _commit_and_fail(writer: Writer, table: DeltaTable, *rest: Any, **options: Any) -> None:
     if Path(table.table_uri.removeprefix("file://")).name == "ledger":
-        return change(table, *rest, **options)
-    change(DeltaTable(table.table_uri), *rest, **options)
+        return change(writer, table, *rest, **options)
+    change(writer, DeltaTable(table.table_uri), *rest, **options)
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

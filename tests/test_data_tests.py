@@ -255,7 +255,7 @@ def test_two_dimensions(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}, {updates}")
     try:
         for corner in [(rng.randint(0, top[0]), rng.randint(0, top[1])), top]:
-            fold(project, last=corner)
+            fold(project, last=time_of(corner))
             assert not any(naive(updates, (a, b)) for a in range(corner[0] + 1) for b in range(corner[1] + 1))
     except BrokenTest as error:
         box = [(a, b) for a in range(corner[0] + 1) for b in range(corner[1] + 1)]
@@ -269,7 +269,7 @@ def test_a_join_of_two_times_breaks_a_test(tmp_path: Path) -> None:
     project = project_at(tmp_path, dims=("day", "revision"))
     items = [((1, 5, "a"), (0, 1), 1), ((1, 6, "a"), (1, 0), 1)]
     bring(project, {"items": items, "totals": [(("a", row[1]), time, diff) for row, time, diff in items]})
-    fold(project, last=(0, 1))
+    fold(project, last=time_of((0, 1)))
     with pytest.raises(BrokenTest, match=r"test one_price is broken at day=1,revision=1: \(id=1, rows=2\)"):
         fold(project)
 
@@ -352,7 +352,7 @@ def test_a_repair_in_the_same_run_comes_too_late(tmp_path: Path) -> None:
     bring(project, item(1, 6, "a", 8, -1))
     with pytest.raises(BrokenTest, match=r"test one_price is broken at version 7: \(id=1, rows=2\); nothing of run 1 "):
         fold(project)
-    fold(project, last=1)
+    fold(project, last=time_of(1))
     with pytest.raises(BrokenTest, match="at version 7"):
         fold(project)
     bring(project, item(1, 6, "a", 7, -1))

@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError
 from workshop import COMMANDS, Workshop
 
 from ddcore.cli.main import run_command
-from ddcore.io.delta import tables
+from ddcore.io.delta import syncs, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
 
@@ -198,6 +198,6 @@ def test_the_recorder_misses_nothing(lost: str, workshop: Workshop, monkeypatch:
     """Without these calls it would complain: of commits, and of names in folders."""
     folder = workshop.copy(workshop.scenario("first run").base)
     recorder = Recorder(folder / "warehouse")
-    monkeypatch.setattr(tables, lost, lambda *_: None)
+    monkeypatch.setattr(syncs, lost, lambda *_: None)
     assert recorded(workshop, "first run", folder, recorder, monkeypatch) == 0
     assert any("_delta_log" in line for line in recorder.missing)

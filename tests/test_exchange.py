@@ -24,11 +24,12 @@ from warehouses import logs_of, project_of
 from ddcore import reference
 from ddcore.base.errors import Diverged, FoldError, NegativeMultiplicity
 from ddcore.cli import main
+from ddcore.io.delta.writer import Writer
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements
-from ddcore.io.state.state import open_worker, write_gains
+from ddcore.io.state.state import open_worker, write_result
 from ddcore.jobs import replay
 from ddcore.operators import tree
 from ddcore.planning.planner import build
@@ -204,14 +205,16 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
         for name, rows in frames.items():
             worker.feed(name, batch_of(rows, plan.inputs[name], dims, name))
         worker.run()
-        gained = write_gains(plan, worker, stored, "0")
+        gained = write_result(plan, worker, stored, "0")
         for name in {*gained.files, *(n for n in versions if n.startswith("state/") and layouts[n][1])}:
             folder, files, base = warehouse.table(name), gained.files.get(name, []), versions.get(name)
             if name.startswith("state/"):
-                create(folder, layouts[name][0])
-                versions[name] = arrangements.commit(folder, files, run, base=base, overwrite=layouts[name][1])
+                create(Writer(), folder, layouts[name][0])
+                versions[name] = arrangements.commit(
+                    Writer(), folder, files, run, base=base, overwrite=layouts[name][1]
+                )
             else:
-                log = ChangeLog(folder, plan.outputs[name.removeprefix("outputs/")], dims)
+                log = ChangeLog(folder, plan.outputs[name.removeprefix("outputs/")], dims, writer=Writer())
                 log.create()
                 versions[name] = log.commit(files, run, base=base)
 
@@ -230,7 +233,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
             return error
         logs = {}
         for name, schema in plan.outputs.items():
-            log = ChangeLog(warehouse.output(name), schema, dims)
+            log = ChangeLog(warehouse.output(name), schema, dims, writer=Writer())
             frame = log.collect(log.scan(versions.get(f"outputs/{name}")))
             logs[name] = reference.log_of(frame, dims)
         return logs

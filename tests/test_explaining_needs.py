@@ -30,6 +30,7 @@ from ddcore.explaining.fetching import Fetch
 from ddcore.explaining.needs import Needs
 from ddcore.explaining.restricting import EVERYTHING, NOTHING, Restriction, Values
 from ddcore.explaining.watching import TRIAL, Layout, Watch, run
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import time_of
 from ddcore.planning.planner import build
@@ -477,7 +478,7 @@ def test_the_condition_is_the_mask(kind: str, values: list[Any], tmp_path: Path)
     schema = parse_schema({"x": kind})
     series = pl.Series("x", values)
     frame = pl.DataFrame([series.cast(schema["x"].polars)])
-    log = ChangeLog(tmp_path, schema)
+    log = ChangeLog(tmp_path, schema, writer=Writer())
     state = log.append(frame.with_columns(version=pl.lit(0), diff=pl.lit(1)), 1, base=None)
     batch = batch_of(frame.with_columns(diff=pl.lit(1)), schema, (), "rows")
     for rows in (*([n] for n in range(len(values))), [0, len(values) - 1], [0, 1], range(len(values)), []):

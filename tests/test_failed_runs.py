@@ -28,6 +28,7 @@ from ddcore import reference
 from ddcore.base.errors import DdError, Diverged, ExpressionError, FoldError, ProgramError, StorageError, UsageError
 from ddcore.base.schema import Type
 from ddcore.io.delta import tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up, is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -112,7 +113,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def ledger_of(project: Project) -> Ledger:
-    return Ledger.load(Warehouse(project.warehouse))
+    return Ledger.load(Warehouse(project.warehouse), Writer())
 
 
 def check_law(project: Project, since: int = 0) -> None:
@@ -428,7 +429,7 @@ def test_a_full_refresh_begins_where_history_does(project: Project, dd: Command,
 def test_a_left_over_table_with_other_columns_is_no_obstacle(project: Project) -> None:
     """A run that was killed after it had made its tables, and before it committed to one of them."""
     warehouse = Warehouse(project.warehouse)
-    tables.create(warehouse.output("doubled"), {"other": Type("string")})
+    tables.create(Writer(), warehouse.output("doubled"), {"other": Type("string")})
     ledger_of(project).append(IntentRecord(1, "ab12", time_of(0), time_of(3), 1, "inline"))
     replay.run(project)
     check_law(project)
@@ -475,7 +476,7 @@ def test_killed_after_a_commit_any_program_goes_on(place: str, then: str, projec
     """What the killed run committed to outputs stays: whoever follows them never sees a row taken back."""
     replay.run(project, last=time_of(1))
     killed(project, place)
-    assert is_committed(Warehouse(project.warehouse), 2)
+    assert is_committed(ledger_of(project), 2)
     with pytest.raises(DdError, match="version 3 is closed"):
         bring(project, (7, 2, 1))
     seen = files_of(project)

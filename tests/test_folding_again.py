@@ -109,13 +109,14 @@ def test_late_updates_are_published_at_the_next_version(seed: int, tmp_path: Pat
     print(one)
     project = begun(tmp_path / "project", one, early, random.Random(seed))
     before = actual(project)
-    closed = Ledger.load(Warehouse(project.warehouse)).last_folded()
-    assert isinstance(closed, int)
+    folded = Ledger.load(Warehouse(project.warehouse)).last_folded()
+    assert folded is not None
+    closed = folded.version
     for name, frame in late.items():
         if len(frame):
             take_in(project, name, frame)
     if replay.run(project, corrections="append", engine="inline").corrections:
-        replay.run(project, last=closed + 1, engine="inline")
+        replay.run(project, last=time_of(closed + 1), engine="inline")
     after, expected = actual(project), reference.replay(one.program, ("version",), **one.frames)
     for name, log in after.items():
         published = {update: diff for update, diff in log.items() if update[1][0] <= closed}

@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from trams import Command
 
-from ddcore.io.ledger import ledger as ledger_module
+from ddcore.base.tuning import Tuning
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import FORMAT, Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
 from ddcore.io.project.times import time_of
@@ -70,11 +71,8 @@ def test_the_doctor_reports_another_format(more: Path, dd: Command, description:
     assert contents(more) == before
 
 
-def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
-    ledger = Ledger.load(Warehouse(tmp_path))
+def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(tmp_path: Path) -> None:
+    ledger = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_seconds=-1)))
     for run in range(1, 60):
         ledger.append(IntentRecord(run, "ab12", time_of(0), time_of(3), 1, "inline"))
         ledger.append(FailureRecord(run, "ab12", time_of(0), time_of(3), "inline", "none"))
@@ -84,7 +82,7 @@ def test_the_number_outlives_merges_and_the_trimming_of_the_ledgers_log(
     table = DeltaTable(str(tmp_path / "ledger"))
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     again.append(IntentRecord(60, "ab12", time_of(0), time_of(3), 1, "inline"))
     table = DeltaTable(str(tmp_path / "ledger"))
     table.create_checkpoint()

@@ -108,7 +108,7 @@ def tailers_of(project: Project) -> dict[str, Tailer]:
 def test_of_a_rewriting_run(first: int, graph: Project) -> None:
     """It had removed files from an output, which come back."""
     for version in range(4):
-        fold(graph, last=version)
+        fold(graph, last=time_of(version))
     tailers = tailers_of(graph)
     take_in(graph, "edges", pl.DataFrame({"src": [7], "dst": [8], "version": [first], "diff": [1]}))
     interrupt(graph)
@@ -130,11 +130,11 @@ def assert_followed_after_next(project: Project, tailers: dict[str, Tailer]) -> 
 def test_before_a_compaction(since: int | None, graph: Project) -> None:
     """Commits without a run stay visible until the next run cancels them: a compaction leaves them alone."""
     for version in range(3):
-        fold(graph, last=version)
+        fold(graph, last=time_of(version))
     tailers = tailers_of(graph)
     interrupt(graph)
     change(graph, OTHER)
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     for tailer in tailers.values():
         tailer.read()
     compact(graph, since=time_of(since))
@@ -145,9 +145,9 @@ def test_before_a_compaction(since: int | None, graph: Project) -> None:
 
 def test_that_published_corrections_which_still_wait(graph: Project) -> None:
     """The correction of the output that the next program computes in the same way is published once."""
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     take_in(graph, "edges", pl.DataFrame({"src": [7], "dst": [8], "version": [1], "diff": [1]}))
-    fold(graph, last=2, corrections="append")
+    fold(graph, last=time_of(2), corrections="append")
     tailers = tailers_of(graph)
     interrupt(graph)
     change(graph, OTHER)
@@ -162,7 +162,7 @@ WIDE = PROGRAM.replace('"ends": ends', '"ends": edges.select("src", "dst")')
 @pytest.mark.parametrize("later", [WIDE, PROGRAM, WIDE.replace('"src", "dst"', '"dst", "src"')])
 def test_that_gave_an_output_other_columns(later: str, graph: Project) -> None:
     """The table has the new columns already, and the ledger still names the old ones."""
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     change(graph, WIDE)
     interrupt(graph, "_correction")
     change(graph, later)
@@ -176,7 +176,7 @@ def test_that_gave_an_output_other_columns(later: str, graph: Project) -> None:
 
 @pytest.mark.parametrize("later", [WIDE, PROGRAM, OTHER])
 def test_that_replaced_an_output_by_one_with_other_columns(later: str, graph: Project) -> None:
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     change(graph, WIDE)
     interrupt(graph, full_refresh=True)
     change(graph, later)
@@ -187,11 +187,11 @@ def test_that_replaced_an_output_by_one_with_other_columns(later: str, graph: Pr
 def test_that_gave_an_output_other_columns_and_the_program_changes_back(graph: Project, dd: Any) -> None:
     """Nothing is left to fold; all commands read the output as the ledger names it."""
     for version in range(3):
-        fold(graph, last=version)
+        fold(graph, last=time_of(version))
     change(graph, WIDE)
-    interrupt(graph, "_correction", last=2)
+    interrupt(graph, "_correction", last=time_of(2))
     change(graph, PROGRAM)
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     before = log_of(graph, "ends", load_plan(graph).outputs["ends"]).sort(pl.all())
     project = ("--project", str(graph.root))
     for words in (["show", "ends"], ["diff", "ends", "0", "2"], ["verify", "ends"], ["compact"], ["show", "ends"]):
@@ -204,13 +204,13 @@ def test_that_gave_an_output_other_columns_and_the_program_changes_back(graph: P
 
 def test_that_left_an_output_empty(graph: Project) -> None:
     """It replaced the output's only file by nothing. The next run puts it back, though it has no rows for it."""
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     tailers = tailers_of(graph)
     change(graph, PROGRAM.replace("distinct()", 'where("node > 9").distinct()'))
     interrupt(graph, full_refresh=True)
     assert log_of(graph, "ends", load_plan(graph).outputs["ends"]).height == 4
     change(graph, OTHER)
-    fold(graph, corrections="append", last=2)
+    fold(graph, corrections="append", last=time_of(2))
     take_in(graph, "edges", pl.DataFrame({"src": [2], "dst": [3], "version": [3], "diff": [1]}))
     fold(graph)
     assert newest(graph)
@@ -220,7 +220,7 @@ def test_that_left_an_output_empty(graph: Project) -> None:
 
 def test_that_found_a_damaged_output(graph: Project, dd: Any) -> None:
     """What was published cannot be read, so there is no difference to it: the table stays where it is."""
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     (local(graph.warehouse) / "outputs" / "ends" / "_delta_log" / f"{0:020d}.json").write_text("garbage")
     words = ["run", "--full-refresh", "--engine", "inline", "--project", str(graph.root)]
     for _ in range(2):
@@ -233,7 +233,7 @@ def test_that_found_a_damaged_output(graph: Project, dd: Any) -> None:
 
 def test_rows_of_both_programs_are_once_in_the_log(graph: Project) -> None:
     """What the run that was given up had committed stays, and only what the next one gives beside that is added."""
-    fold(graph, last=2)
+    fold(graph, last=time_of(2))
     tailers = tailers_of(graph)
     more(graph, 3)
     interrupt(graph)

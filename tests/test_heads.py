@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Schema, parse_schema
-from ddcore.io.delta import commits, heads, new_files, open_tables, tables
+from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.table_files import AddedFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.times import time_of
@@ -27,17 +28,18 @@ ROWS: Schema = parse_schema({"n": "int64", "s": "string"})
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A table with one commit of ours, of the Delta library."""
-    tables.create(tmp_path / "t", ROWS)
+    tables.create(Writer(), tmp_path / "t", ROWS)
     return tmp_path / "t"
 
 
-def write(folder: Path, *numbers: int) -> AddedFile:
+def write(folder: Path, *numbers: int, unsynced: new_files.Unsynced | None = None) -> AddedFile:
     columns = {"n": pa.array(numbers, pa.int64()), "s": pa.array([f"text {n}" for n in numbers])}
-    return new_files.write_file(folder, "f", new_files.arrow_table(columns, ROWS), bounded=["n", "s"])
+    table = new_files.arrow_table(columns, ROWS)
+    return new_files.write_file(folder, "f", table, bounded=["n", "s"], unsynced=unsynced)
 
 
 def commit(folder: Path, number: int, base: TableState | None, *numbers: int, **how: Any) -> TableState:
-    return commits.commit(folder, [write(folder, *numbers)], number, base=base, **how)
+    return commits.commit(Writer(), folder, [write(folder, *numbers)], number, base=base, **how)
 
 
 def numbers(folder: Path, version: int | None = None) -> list[int]:
@@ -51,11 +53,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     found: list[object] = []
     before = open_tables.open_table
 
-    def open_table(folder: Path, version: int | None = None) -> DeltaTable:
+    def open_table(folder: Path, version: int | None = None, *, writer: Writer | None = None) -> DeltaTable:
         found.append(folder)
-        return before(folder, version)
+        return before(folder, version, writer=writer)
 
-    monkeypatch.setattr(tables, "open_table", open_table)
+    for module in (tables, commits, open_tables):
+        monkeypatch.setattr(module, "open_table", open_table)
     return found
 
 
@@ -114,8 +117,9 @@ def test_a_commit_at_the_same_moment_is_not_overwritten(folder: Path, monkeypatc
     assert numbers(folder, two.version) == [1, 2]
     assert numbers(folder, two.version - 1) == [1, 99]
     monkeypatch.setattr(heads, "publish", late)
-    with commits.together() as overtaken:
-        commits.commit(folder, [write(folder, 3)], 3, base=two)
+    writer = Writer()
+    with commits.together(writer) as overtaken:
+        commits.commit(writer, folder, [write(folder, 3)], 3, base=two)
     assert overtaken == {folder}
     assert numbers(folder, commit(folder, 3, two, 3).version) == [1, 2, 3]
 
@@ -148,7 +152,7 @@ def test_a_damaged_commit_has_no_head(folder: Path, damage: str, opened: list[ob
 def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [tmp_path / name for name in "abcd"]
     for each in folders:
-        tables.create(each, ROWS)
+        tables.create(Writer(), each, ROWS)
     bases = [commit(each, 1, None, 1) for each in folders]
     events: list[tuple[str, Path]] = []
     fsync, publish = os.fsync, heads.publish
@@ -164,9 +168,10 @@ def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monke
     files = [write(each, 2) for each in folders]
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(heads, "publish", published)
-    with commits.together():
+    writer = Writer()
+    with commits.together(writer):
         for each, base, file in zip(folders, bases, files, strict=True):
-            commits.commit(each, [file], 2, base=base)
+            commits.commit(writer, each, [file], 2, base=base)
         assert [numbers(each) for each in folders] == [[1]] * 4
     kinds = [kind for kind, _ in events]
     assert kinds == ["sync"] * 4 + ["commit"] * 4 + ["sync"] * 4
@@ -178,8 +183,9 @@ def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monke
 
 def test_a_group_that_fails_commits_nothing(folder: Path) -> None:
     one = commit(folder, 1, None, 1)
-    with pytest.raises(ZeroDivisionError), open_tables.kept_open(), commits.together():
-        commit(folder, 2, one, 2)
+    writer = Writer()
+    with pytest.raises(ZeroDivisionError), commits.together(writer):
+        commits.commit(writer, folder, [write(folder, 2)], 2, base=one)
         raise ZeroDivisionError
     assert numbers(folder) == [1]
     assert not (folder / "_delta_log" / ".commit.tmp").exists()
@@ -202,9 +208,9 @@ def test_what_a_killed_process_left_goes_and_is_never_written_into(folder: Path)
 
 def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(tables, "sync", lambda place: synced.append(place.name))
-    with new_files.synced_together():
-        files = [write(tmp_path / "t", number) for number in range(4)]
+    monkeypatch.setattr(syncs, "sync", lambda place: synced.append(place.name))
+    with new_files.Unsynced() as unsynced:
+        files = [write(tmp_path / "t", number, unsynced=unsynced) for number in range(4)]
         assert synced == []
     assert {*synced[:4]} == {file.path for file in files}
     assert synced[4:] == ["t"], "the folder once, after its files"
@@ -213,9 +219,9 @@ def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.
 def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, opened: list[object]) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 4):
-        Ledger.load(warehouse).append(record(number))
+        Ledger.load(warehouse, Writer()).append(record(number))
     opened.clear()
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     assert ledger.last_folded() == time_of(3)
     run = ledger.current_run()
     assert run is not None and run.run == 3
@@ -228,7 +234,7 @@ def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, open
 def test_the_ledger_through_its_merges_and_checkpoints(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
-        Ledger.load(warehouse).append(record(number))
+        Ledger.load(warehouse, Writer()).append(record(number))
     assert [each.run for each in Ledger.load(warehouse).runs()] == [*range(1, 70)]
     rows = pl.read_delta(str(warehouse.ledger)).sort("entry")
     assert rows["number"].to_list() == [*range(1, 70)]
@@ -238,7 +244,7 @@ def test_the_ledger_through_its_merges_and_checkpoints(tmp_path: Path) -> None:
 def test_a_row_in_a_commit_is_believed_by_its_digest_only(tmp_path: Path, opened: list[object]) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 4):
-        Ledger.load(warehouse).append(record(number))
+        Ledger.load(warehouse, Writer()).append(record(number))
     newest = sorted((tmp_path / "ledger" / "_delta_log").glob("*.json"))[-1]
     lines = [json.loads(line) for line in newest.read_text().splitlines()]
     lines[0]["commitInfo"]["ddcore.row"] = lines[0]["commitInfo"]["ddcore.row"].replace('"inline', '"spark', 1)

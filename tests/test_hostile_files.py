@@ -47,7 +47,8 @@ READER = f"""
 import json, re, sys
 from pathlib import Path
 from ddcore.base.errors import DdError
-from ddcore.io.sources.row_checks import Rules, normalise
+from ddcore.io.sources.layouts import Rules
+from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.intake import fitted, frames_of
 from ddcore.io.sources import parquetfile
 from ddcore.io.sources.finding import find_sources

@@ -22,13 +22,14 @@ from real_data import shared_data
 
 from ddcore.base.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
 from ddcore.base.schema import Type
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.delta.deltalog import commit_file
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.logs.balance import Balance
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import time_of
-from ddcore.io.sources import written_files as io_files
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 
@@ -108,10 +109,10 @@ def test_T46_multiplicities_are_kept_and_cancel_within_a_version(desk: Desk) -> 
     assert desk.updates() == [(1, 2, 0, 2), (1, 2, 1, -2), (6, 6, 2, 1)]
 
 
-def test_large_sources_are_written_in_several_files_by_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_sources_are_written_in_several_files_by_time(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, tuning=Tuning(file_rows=1_000))
     rng = random.Random(5)
     updates = [(rng.randrange(50), rng.randrange(50), rng.randrange(9), 1) for _ in range(3_000)]
-    monkeypatch.setattr(io_files, "_MOST_ROWS", 1_000)
     names = [desk.source(f"{part}.parquet", *updates[part * 500 : part * 500 + 500]) for part in range(6)]
     desk.ingest(*names)
     files = desk.log.files(desk.ledger.input_table("edges"))
@@ -415,7 +416,7 @@ def test_late_rows_may_move_to_the_next_open_version(desk: Desk) -> None:
 def test_versions_of_a_run_that_is_to_be_finished_are_closed(desk: Desk) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
     desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
-    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")})
+    output = ChangeLog(Warehouse(desk.project.warehouse).output("dists"), {"node": Type("int64")}, writer=Writer())
     output.append(pl.DataFrame({"node": [1], "version": [0], "diff": [1]}), 1, base=None)
     assert "version 4 is closed" in refused(desk, LateUpdate, desk.source("b.parquet", (9, 9, 3, 1))).message
 

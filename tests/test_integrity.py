@@ -19,13 +19,14 @@ from trams import records
 
 from ddcore.io.delta import commits, tables
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect, leftovers
 
 
 def ledger_of(project: Path) -> Ledger:
-    return Ledger.load(Warehouse(project / "warehouse"))
+    return Ledger.load(Warehouse(project / "warehouse"), Writer())
 
 
 def damages(project: Path, *, deep: bool = False) -> list[tuple[str, str]]:
@@ -141,7 +142,7 @@ def test_rows_that_the_log_does_not_say(mine: Path) -> None:
     rows = pl.DataFrame({"stop": ["A", "B"], "total": [1, 2], "version": [5, 5], "diff": [1, 1]})
     rows.write_parquet(folder / "foreign.parquet")
     file = AddedFile("foreign.parquet", (folder / "foreign.parquet").stat().st_size, 3, '{"numRecords": 3}')
-    state = commits.commit(folder, [file], number, base=run.tables[name])
+    state = commits.commit(Writer(), folder, [file], number, base=run.tables[name])
     ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
     (found,) = damages(mine)
     assert found[0] == f"{folder / 'foreign.parquet'} has 2 rows, its table's log says 3"

@@ -439,11 +439,13 @@ def collected(folder: Path, runs: list[dict[str, Any]]) -> Any:
 
 def test_a_warehouse_that_is_folded_version_by_version(tmp_path: Path) -> None:
     """State on disk: rows collide with rows of earlier runs, and get their ids when those go."""
-    ids = collected(tmp_path, [{"last": version, "engine": "inline"} for version in range(5)])["ids"]
+    ids = collected(tmp_path, [{"last": time_of(version), "engine": "inline"} for version in range(5)])["ids"]
     given = Counter(row[:-1] for (row, _), diff in ids.items() if diff > 0)
     assert max(given.values()) > 1  # some row got another id
 
 
 @pytest.mark.spark
 def test_two_workers_give_the_same_ids(tmp_path: Path, spark: Any) -> None:
-    collected(tmp_path, [{"last": 1, "engine": "spark", "parallelism": 2}, {"engine": "spark", "parallelism": 2}])
+    collected(
+        tmp_path, [{"last": time_of(1), "engine": "spark", "parallelism": 2}, {"engine": "spark", "parallelism": 2}]
+    )

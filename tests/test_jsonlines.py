@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,22 +19,23 @@ from ingesting import Desk
 
 from ddcore.base.errors import DataError, DdError
 from ddcore.base.schema import parse_schema
-from ddcore.io.sources import jsonlines
 from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.intake import fitted
 from ddcore.io.sources.jsonobjects import CUT
-from ddcore.io.sources.row_checks import Rules, rows_of
+from ddcore.io.sources.layouts import Rules
+from ddcore.io.sources.row_checks import rows_of
 
+NO_SIZES: Mapping[str, int] = {}
 KINDS = {"n": "int64", "x": "float64", "s": "string", "b": "bool", "d": "decimal(10,2)", "day": "date"}
 KINDS |= {"at": "timestamp", "raw": "binary", "l": "list[date]", "o": "struct[k: int64, t: list[string]]"}
 
 
-def rows_in(place: Path, columns: Mapping[str, str], **said: Any) -> pl.DataFrame:
-    """The rows of a source, as an input with these columns has them."""
+def rows_in(place: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any) -> pl.DataFrame:
+    """The rows of a source, as an input with these columns has them; it is read in portions of these ``sizes``."""
     rules = Rules(parse_schema(columns), rows_only=True, **said)
     frames = [
         rows_of(frame, layout, rules, first_row)
-        for source, layout in fitted(find_sources([str(place)]), rules)
+        for source, layout in fitted([replace(each, **sizes) for each in find_sources([str(place)])], rules)
         for first_row, frame in source.frames(layout.read)
     ]
     return pl.concat(frames)
@@ -44,9 +46,9 @@ def lines(path: Path, *texts: str | bytes) -> Path:
     return path
 
 
-def refused(place: Path, columns: Mapping[str, str], **said: Any) -> DdError:
+def refused(place: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any) -> DdError:
     with pytest.raises(DataError) as caught:
-        rows_in(place, columns, **said)
+        rows_in(place, columns, sizes, **said)
     assert "\n" not in caught.value.message and caught.value.hint
     return caught.value
 
@@ -132,14 +134,10 @@ def test_a_value_that_is_not_of_its_type_is_an_error_with_its_line(
     ],
 )
 @pytest.mark.parametrize("far", [False, True])
-def test_a_line_that_is_no_object_is_an_error(
-    tmp_path: Path, line: bytes, what: str, far: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: bytes, what: str, far: bool) -> None:
     """Near: among the lines that are searched for fields. Far: behind them, where only pyarrow reads."""
-    if far:
-        monkeypatch.setattr(jsonlines, "_SCANNED", 5)
     path = lines(tmp_path / "a.jsonl", '{"v": 1}', '{"v": null}', line, '{"v": 2}')
-    message = refused(path, {"v": "int64"}).message
+    message = refused(path, {"v": "int64"}, {"searched": 5} if far else NO_SIZES).message
     assert what in message and len(message) < 500
 
 
@@ -153,11 +151,10 @@ def test_a_line_that_is_cut_at_any_byte_is_called_so(tmp_path: Path) -> None:
         assert error.hint == CUT
 
 
-def test_a_deep_value_is_an_error_only_where_it_is_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deep_value_is_an_error_only_where_it_is_looked_into(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", '{"v": 1}', '{"w": ' + "[" * 200_000 + "]" * 200_000 + ', "v": 2}')
     assert "line 2 is nested too deeply" in refused(path, {"v": "int64"}).message
-    monkeypatch.setattr(jsonlines, "_SCANNED", 5)
-    assert rows_in(path, {"v": "int64"})["v"].to_list() == [1, 2]
+    assert rows_in(path, {"v": "int64"}, {"searched": 5})["v"].to_list() == [1, 2]
 
 
 def test_an_object_on_two_lines_is_an_error(tmp_path: Path) -> None:
@@ -186,11 +183,9 @@ def test_a_field_that_no_line_has_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ['"name"', '"na\\u006de"'])
-def test_a_field_of_one_late_line_is_read(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonlines, "_SCANNED", 100)
-    monkeypatch.setattr(jsonlines, "_BLOCK", 512)
+def test_a_field_of_one_late_line_is_read(tmp_path: Path, key: str) -> None:
     path = lines(tmp_path / "a.ndjson", *['{"v": 1}'] * 5000, f'{{"v": 2, {key}: "x"}}', *['{"v": 3}'] * 5000)
-    rows = rows_in(path, {"v": "int64", "name": "string"})
+    rows = rows_in(path, {"v": "int64", "name": "string"}, {"searched": 100, "block": 512})
     assert rows["v"].to_list() == [1] * 5000 + [2] + [3] * 5000
     assert rows.filter(pl.col("name").is_not_null()).rows() == [(2, "x")]
 
@@ -202,7 +197,7 @@ def test_compressed_files_byte_order_marks_and_windows_lines(tmp_path: Path) -> 
     assert "b.ndjson.gz: not a readable JSON lines file" in refused(tmp_path / "b.ndjson.gz", {"v": "int64"}).message
 
 
-def test_random_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_rows_come_back(tmp_path: Path) -> None:
     """Rows written by Python's json come back, in blocks of any size."""
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
@@ -218,10 +213,10 @@ def test_random_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for _ in range(400)
     ]
     kinds = {"n": "int64", "x": "float64", "s": "string", "l": "list[string]", "o": KINDS["o"]}
-    monkeypatch.setattr(jsonlines, "_BLOCK", rng.choice([1, 7, 100, 5000]))
+    sizes = {"block": rng.choice([1, 7, 100, 5000])}
     written = [json.dumps({k: v for k, v in row.items() if v is not None or rng.random() < 0.5},
                           ensure_ascii=rng.random() < 0.5) for row in rows]  # fmt: skip
-    assert rows_in(lines(tmp_path / "a.jsonl", *written), kinds).to_dicts() == rows, f"seed {seed}"
+    assert rows_in(lines(tmp_path / "a.jsonl", *written), kinds, sizes).to_dicts() == rows, f"seed {seed}"
 
 
 def test_mutated_lines_never_end_the_process(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 from ingesting import Desk
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import new_files, open_tables, tables
+from ddcore.base.tuning import Tuning
+from ddcore.io.delta import new_files
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import ledger as ledger_module
 from ddcore.io.ledger import records
 from ddcore.io.ledger.ingest_index import FOOTER
@@ -22,7 +24,7 @@ from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecor
 from ddcore.io.logs.digests import Digest
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, greatest, least, time_of
-from ddcore.io.sources.known import Earlier, Known, Seen, find_earlier, stored
+from ddcore.io.sources.known import AlreadyIngested, IngestHistory, SourceIdentity, find_earlier, stored
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.integrity import inspect
 
@@ -37,7 +39,7 @@ class History:
 
     def __init__(self, seed: int, folder: Path, dims: int) -> None:
         self.rng, self.folder, self.dims = random.Random(seed), folder, dims
-        self.ledger = Ledger.load(Warehouse(folder / "warehouse"))
+        self.ledger = Ledger.load(Warehouse(folder / "warehouse"), Writer(tuning=Tuning(ledger_files=3)))
         self.files, self.live, self.past = dict[str, Content](), list[int](), list[Content]()
         (folder / "data").mkdir()
 
@@ -56,16 +58,18 @@ class History:
             **(start or {}),
         }
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[SourceIdentity]:
         """Some sources, as an ingest reads them; now and then those of an earlier one as one source or as two."""
         rng = self.rng
         if self.past and rng.random() < 0.2:
             past, cut = rng.choice(self.past), rng.choice([0, 1])
             parts = [dict(list(past.items())[:cut]), dict(list(past.items())[cut:])]
-            return [Seen(f"data/part-{n}", f"data/part-{n}", False, part) for n, part in enumerate(parts) if part]
+            return [
+                SourceIdentity(f"data/part-{n}", f"data/part-{n}", False, part) for n, part in enumerate(parts) if part
+            ]
         names = rng.sample(sorted(self.files), min(len(self.files), rng.choice([1, 1, 2, 3])))
         member = rng.random() < 0.3
-        return [Seen(name, name, member, self.files[name]) for name in names]
+        return [SourceIdentity(name, name, member, self.files[name]) for name in names]
 
     def change_files(self) -> None:
         rng = self.rng
@@ -77,10 +81,10 @@ class History:
         start = self.files.get(name) if kind == "itself grown" else old if kind in ("grown", "copy") else None
         self.files[name] = dict(old) if kind == "copy" and old else self.content(start)
 
-    def ingest(self, sources: Sequence[Seen]) -> None:
+    def ingest(self, sources: Sequence[SourceIdentity]) -> None:
         """Take in what is not known of these sources, as an ingest does."""
         rng, number, columns = self.rng, self.ledger.next_ingest(), self.rng.choice([*COLUMNS, COLUMNS[1], COLUMNS[1]])
-        known = Earlier(self.ledger.ingests("edges"), self.folder, columns).recognise(sources, number)
+        known = IngestHistory(self.ledger.ingests("edges"), self.folder, columns).recognise(sources, number)
         fresh = [one for one in sources if one.name not in known or known[one.name].part is not None]
         own = {time for one in fresh for time in one.digests if not holds(known.get(one.name), time)}
         if not own:
@@ -111,42 +115,40 @@ class History:
         self.live.remove(number)
 
 
-def holds(known: Known | None, time: Time) -> bool:
+def holds(known: AlreadyIngested | None, time: Time) -> bool:
     """Whether the log has the rows of a source at a time."""
     if known is None or known.part is None:
         return False
     return time <= known.part if isinstance(known.part, Time) else time in known.part
 
 
-def judgement(earlier: Earlier, sources: Sequence[Seen], number: int) -> list[Any]:
+def judgement(earlier: IngestHistory, sources: Sequence[SourceIdentity], number: int) -> list[Any]:
     """All that an ingest learns of its sources from the earlier ones."""
     others = [(earlier.other_rows(source), earlier.beginning(source)) for source in sources]
     return [earlier.recognise(sources, number), others]
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_MERGED", 3)
+def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     history, recognised = History(seed, tmp_path, dims), 0
-    with open_tables.kept_open():
-        for _ in range(25):
-            for _ in range(3):
-                history.change_files()
-            ledger = Ledger.load(Warehouse(tmp_path / "warehouse"))
-            index, every = ledger.ingest_index("edges"), list(ledger.ingests("edges"))
-            assert list(index.numbers.values()) == [record.number for record in every]
-            assert set(index.columns) == {record.columns for record in every}
-            assert index.plus >= sum(plus for record in every for plus, _ in record.counts.values())
-            for _ in range(8):
-                sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
-                actual = judgement(find_earlier(ledger, index, sources, tmp_path, columns), sources, 99)
-                assert actual == judgement(Earlier(every, tmp_path, columns), sources, 99)
-                recognised += any(one.number != 99 for one in actual[0].values())
-            history.ingest(sources)
-            if len(history.live) > 4 and history.rng.random() < 0.2:
-                history.undo()
+    for _ in range(25):
+        for _ in range(3):
+            history.change_files()
+        ledger = Ledger.load(Warehouse(tmp_path / "warehouse"))
+        index, every = ledger.ingest_index("edges"), list(ledger.ingests("edges"))
+        assert list(index.numbers.values()) == [record.number for record in every]
+        assert set(index.columns) == {record.columns for record in every}
+        assert index.plus >= sum(plus for record in every for plus, _ in record.counts.values())
+        for _ in range(8):
+            sources, columns = history.seen(), history.rng.choice(COLUMNS[:2])
+            actual = judgement(find_earlier(ledger, index, sources, tmp_path, columns), sources, 99)
+            assert actual == judgement(IngestHistory(every, tmp_path, columns), sources, 99)
+            recognised += any(one.number != 99 for one in actual[0].values())
+        history.ingest(sources)
+        if len(history.live) > 4 and history.rng.random() < 0.2:
+            history.undo()
     assert recognised > 5, "else this test shows nothing"
 
 
@@ -157,11 +159,10 @@ def remember(desk: Desk, ingests: int) -> None:
     """Add ingests of other sources to the ledger until there are so many. The input's table stays as it is."""
     (first,) = desk.records()
     key = first.sources[0].digest.partition(":")[0]
-    with open_tables.kept_open():
-        ledger = desk.ledger
-        for number in range(2, ingests + 1):
-            source = Source(f"data/{number}.parquet", f"{key}:{random.getrandbits(128):x}")
-            ledger.append(replace(first, number=number, sources=(source,)))
+    ledger = desk.ledger
+    for number in range(2, ingests + 1):
+        source = Source(f"data/{number}.parquet", f"{key}:{random.getrandbits(128):x}")
+        ledger.append(replace(first, number=number, sources=(source,)))
 
 
 class Reads:
@@ -226,7 +227,7 @@ def test_a_ledger_without_an_index_is_read_whole_once(tmp_path: Path, monkeypatc
         return write(*given, **named)
 
     with monkeypatch.context() as other:
-        other.setattr(tables, "write_file", without_notes)
+        other.setattr(new_files, "write_file", without_notes)
         first = desk.source("first.parquet", (1, 2, 0, 1))
         desk.ingest(first)
         remember(desk, 20)

@@ -17,7 +17,8 @@ from deltalake import DeltaTable
 from places import local
 
 from ddcore.base.errors import StorageError
-from ddcore.io.ledger import ledger as ledger_module
+from ddcore.base.tuning import Tuning
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
     FailureRecord,
@@ -82,7 +83,7 @@ def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
 
 
 def test_records_come_back_as_they_were(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     written: list[Record] = [ingest(1, 0, 3), intent(1, 0, 3), run(1, 0, 3, dists=2)]
     for record in written:
         ledger.append(record)
@@ -96,10 +97,10 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 9))
     ledger.append(intent(1, 0, 4))
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     assert again.open_intent() == intent_at(again, 1)
     assert again.last_folded() is None
     assert again.closed() == time_of(4), "what a run has begun to fold takes no more rows"
@@ -111,11 +112,11 @@ def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_fold_failed_leaves_its_versions_open(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(intent(1, 0, 4))
     failure = FailureRecord(1, "ab12", time_of(0), time_of(4), "inline", "loop ride did not reach a fixed point")
     ledger.append(failure)
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     assert list(again.failures()) == [failure]
     assert (again.open_intent(), again.closed(), again.last_folded()) == (None, None, None)
     assert again.next_run() == 2
@@ -131,7 +132,7 @@ def intent_at(ledger: Ledger, number: int) -> IntentRecord:
 
 
 def test_a_refresh_gives_an_older_intent_up(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(intent(1, 0, 4))
     ledger.append(intent(2, 0, 9, refresh=True))
     assert intent_at(ledger, 2).refresh
@@ -141,7 +142,7 @@ def test_a_refresh_gives_an_older_intent_up(tmp_path: Path) -> None:
 
 
 def test_tables_are_at_the_versions_that_the_last_run_names(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(run(1, 0, 4, dists=1))
     ledger.append(run(2, 5, 9, dists=2, cycles=1))
     again = Ledger.load(Warehouse(tmp_path))
@@ -151,7 +152,7 @@ def test_tables_are_at_the_versions_that_the_last_run_names(tmp_path: Path) -> N
 
 
 def test_inputs_are_told_apart(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 9, "edges"))
     ledger.append(ingest(2, 0, 2, "roots", digest="aa"))
     ledger.append(ingest(3, 10, 11, "edges", digest="bb"))
@@ -164,7 +165,7 @@ def test_inputs_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_record_is_never_written_twice(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(run(1, 0, 4))
     with pytest.raises(StorageError, match="run 1"):
         ledger.append(run(1, 0, 4))
@@ -172,7 +173,7 @@ def test_a_record_is_never_written_twice(tmp_path: Path) -> None:
 
 def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     for number in range(1, 31):
         ledger.append(ingest(number, number, number, digest=f"{number:x}"))
         ledger.append(run(number, number, number, dists=number))
@@ -189,7 +190,7 @@ def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
 
 
 def test_asking_what_is_new_loads_no_table_library(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 9))
     ledger.append(run(1, 0, 9))
     asking = """
@@ -197,7 +198,7 @@ import sys
 import ddcore.io.ledger.ledger, ddcore.io.storage.warehouse, ddcore.io.delta.tables
 before = [name for name in ("numpy", "polars", "pyarrow", "deltalake") if name in sys.modules]
 ledger = ddcore.io.ledger.ledger.Ledger.load(ddcore.io.storage.warehouse.Warehouse(sys.argv[1]))
-assert ledger.latest_ingested() == ledger.last_folded() == 9
+assert ledger.latest_ingested() == ledger.last_folded() == (9,)
 print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", asking, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -206,7 +207,7 @@ print(before, [name for name in ("numpy", "polars", "pyarrow") if name in sys.mo
 
 def test_a_damaged_ledger_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
-    Ledger.load(warehouse).append(run(1, 0, 4))
+    Ledger.load(warehouse, Writer()).append(run(1, 0, 4))
     next(local(warehouse.ledger).glob("*.parquet")).write_bytes(b"PAR1")
     with pytest.raises(StorageError) as caught:
         Ledger.load(warehouse)
@@ -216,7 +217,7 @@ def test_a_damaged_ledger_is_a_storage_error_that_names_it(tmp_path: Path) -> No
 def test_a_log_folder_without_a_commit_is_no_ledger_yet(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     (local(warehouse.ledger) / "_delta_log").mkdir(parents=True)
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     ledger.append(run(1, 0, 4))
     assert Ledger.load(warehouse).last_folded() == time_of(4)
 
@@ -227,14 +228,13 @@ def test_records_know_when_they_were_made() -> None:
 
 def long_ledger(warehouse: Warehouse, records: int) -> None:
     for number in range(1, records + 1):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
 
 
-def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_MERGED", 4)
+def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_files=4))).append(ingest(number, number, number))
         digits, rest = 0, number
         while rest:
             digits, rest = digits + rest % 4, rest // 4
@@ -258,10 +258,10 @@ def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp
 def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, records)
-    again = Ledger.load(warehouse)
+    again = Ledger.load(warehouse, Writer())
     again.append(intent(1, 0, records))
     again.append(run(1, 0, records, dists=1))
-    again = Ledger.load(warehouse)
+    again = Ledger.load(warehouse, Writer())
     assert {again.last_folded(), again.closed(), again.latest_ingested()} == {time_of(records)}
     assert again.current_run() is not None
     assert again.open_intent() is None
@@ -272,30 +272,29 @@ def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Pa
 
 
 def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     for number, (first, last) in enumerate([(0, 1), (2, 9), (3, 3), (4, 5), (6, 7)], 1):
         ledger.append(ingest(number, first, last))
     ledger.append(run(1, 0, 4))
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     assert [record.number for record in again.waiting()] == [2, 4, 5]
     assert [record.number for record in again.ingests(since=((6,),))] == [2, 5]
     again.append(run(2, 5, 9))
     again.append(ingest(6, 10, 10))
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     assert [record.number for record in again.waiting()] == [6]
     again.append(intent(3, 0, 2, refresh=True))
     again.append(run(3, 0, 2))
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     assert [record.number for record in again.waiting()] == [2, 3, 4, 5, 6], "a refresh may end before the last run did"
 
 
-def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathered_files_go_when_nobody_can_still_read_them(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 20)
     assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 20, "somebody may just have opened the table"
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
     for number in range(21, 33):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_seconds=-1))).append(ingest(number, number, number))
     assert len(list(local(warehouse.ledger).glob("*.parquet"))) == 2
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 33))
 
@@ -309,19 +308,18 @@ def test_files_are_kept_an_hour_after_their_merge_however_old_they_are(tmp_path:
     for path in folder.glob("*.parquet"):
         os.utime(path, (two_hours_ago, two_hours_ago))
     reader = Ledger.load(warehouse)
-    Ledger.load(warehouse).append(ingest(16, 16, 16))
+    Ledger.load(warehouse, Writer()).append(ingest(16, 16, 16))
     assert len(list(folder.glob("*.parquet"))) == 16
     assert [record.number for record in reader.ingests()] == list(range(1, 16))
 
 
-def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path) -> None:
     """Its files were merged and deleted since: it goes on, and sees what it saw when it began."""
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 40)
     slow, with_index, doctor = Ledger.load(warehouse), Ledger.load(warehouse), Ledger.load(warehouse)
-    monkeypatch.setattr(ledger_module, "_KEPT", -1)
     for number in range(41, 49):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer(tuning=Tuning(ledger_seconds=-1))).append(ingest(number, number, number))
     assert [record.number for record in slow.ingests()] == list(range(1, 41))
     assert list(with_index.ingest_index("edges").numbers.values()) == list(range(1, 41))
     doctor.check()
@@ -340,7 +338,7 @@ def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
     for path in log.iterdir():
         os.utime(path, (two_hours_ago, two_hours_ago))
     for number in range(35, 65):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
     assert len(list(log.glob("*.json"))) < 40
     assert [record.number for record in Ledger.load(warehouse).ingests()] == list(range(1, 65))
 
@@ -359,7 +357,7 @@ def test_records_go_on_after_another_program_has_optimized_the_ledger(tmp_path: 
     long_ledger(warehouse, 19)
     DeltaTable(str(warehouse.ledger)).optimize.compact()
     for number in range(20, 36):
-        Ledger.load(warehouse).append(ingest(number, number, number))
+        Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
         again = Ledger.load(warehouse)
         assert [record.number for record in again.ingests()] == list(range(1, number + 1))
         assert list(again.ingest_index("edges").numbers.values()) == list(range(1, number + 1))
@@ -369,22 +367,23 @@ def test_a_killed_beginning_is_no_lost_ledger(tmp_path: Path) -> None:
     """The ledger is made before the first table: a crash between them leaves an empty one."""
     beginning = """
 import sys
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.summary import Summary
 from ddcore.io.project.times import Frontier, Time
 from ddcore.io.storage.warehouse import Warehouse
-Ledger.load(Warehouse(sys.argv[1])).begin()
+Ledger.load(Warehouse(sys.argv[1]), Writer()).begin()
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": "after-begin"}
     command = [sys.executable, "-c", beginning, str(tmp_path)]
     assert subprocess.run(command, env=environment, check=False).returncode == -9
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     again.append(ingest(1, 0, 0))
     assert Ledger.load(Warehouse(tmp_path)).next_ingest() == 2
 
 
 def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 1))
     ledger.append(run(1, 0, 1))
     ledger.append(ingest(2, 2, 9))
@@ -402,13 +401,12 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     assert [record.number for record in ledger.waiting()] == [3]
 
 
-def test_the_summary_says_what_all_records_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_says_what_all_records_say(tmp_path: Path) -> None:
     """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
-    monkeypatch.setattr(ledger_module, "_MERGED", 3)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    ledger, records = Ledger.load(Warehouse(tmp_path)), list[Record]()
+    ledger, records = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=3))), list[Record]()
     for _ in range(60):
         record = _next_record(rng, ledger, records)
         ledger.append(record)
@@ -472,7 +470,7 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
 
 
 def test_after_an_undo_of_a_restatement_each_ingest_waits_once(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 3))
     ledger.append(ingest(2, 2, 6))
     ledger.append(intent(1, 0, 1))
@@ -482,9 +480,9 @@ def test_after_an_undo_of_a_restatement_each_ingest_waits_once(tmp_path: Path) -
     for number in range(2, 8):  # the first merge is among these
         ledger.append(intent(number, 2, 2))
         ledger.append(run(number, 2, 2))
-        again = Ledger.load(Warehouse(tmp_path))
+        again = Ledger.load(Warehouse(tmp_path), Writer())
         assert [record.number for record in again.waiting()] == [1, 2]
-    again = Ledger.load(Warehouse(tmp_path))
+    again = Ledger.load(Warehouse(tmp_path), Writer())
     again.append(intent(8, 3, 3))
     again.append(run(8, 3, 3))
     assert [record.number for record in Ledger.load(Warehouse(tmp_path)).waiting()] == [2]
@@ -492,7 +490,7 @@ def test_after_an_undo_of_a_restatement_each_ingest_waits_once(tmp_path: Path) -
 
 
 def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     ledger.append(ingest(1, 0, 1))
     undo = UndoRecord(1, "edges", time_of(0), time_of(1), TableState(2, 0, 0, "ab"))
     ledger.append(undo)

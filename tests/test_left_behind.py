@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.project.times import time_of
@@ -19,7 +20,7 @@ from ddcore.io.storage.warehouse import Warehouse
 
 def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:
     warehouse = Warehouse(mine / "warehouse")
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     last = ledger.current_run()
     assert last is not None
     ledger.append(IntentRecord(last.run + 1, last.fingerprint, time_of(6), time_of(6), 1, "inline", base=last.run))

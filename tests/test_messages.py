@@ -18,7 +18,7 @@ import pytest
 
 from ddcore.base.schema import Schema, parse_schema
 from ddcore.data import encoding
-from ddcore.engine.queues import narrowed, whole
+from ddcore.engine.queues import waiting
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.partitioning import Division
 from ddcore.jobs.engines.peers import PeerLost
@@ -53,7 +53,7 @@ def arranged(schema: Schema, key: tuple[str, ...], *, transient: bool = False) -
 
 
 def message_of(arrangement: Arrangement, batches: Sequence[Batch]) -> Message:
-    (message,) = grouped([Delivery(arrangement, (3,), batch) for batch in batches])
+    (message,) = grouped([Delivery(arrangement, (3,), arrangement.queued(batch)) for batch in batches])
     return message
 
 
@@ -75,7 +75,7 @@ def updates(words: list[np.ndarray], rows: int) -> Batch:
 
 
 def columns(arrangement: Arrangement, message: Message) -> list[list[int]]:
-    batch = whole(arrangement, [message.updates])
+    batch = arrangement.updates(message.updates)
     high = [] if batch.high is None else [batch.high.tolist()]
     return [*(each.tolist() for each in (*batch.words, *batch.times, batch.diffs)), *high]
 
@@ -111,7 +111,7 @@ def test_numbers_take_the_bytes_they_need(column: list[int]) -> None:
     arrangement = arranged(parse_schema({"k": "int64", "x": "int64"}), ("k",))
     zeros = np.zeros(len(many), np.int64)
     sent = message_of(arrangement, [Batch([zeros, many], [zeros, zeros], zeros + 1)])
-    width = 0 if (distances := sent.columns[1].distances) is None else distances.dtype.itemsize
+    width = 0 if (distances := sent.updates.compressed(1).distances) is None else distances.dtype.itemsize
     assert sum(map(len, encoded(sent)[1])) == width * len(many)
     assert columns(arrangement, travelled(sent))[1] == many.tolist()
 
@@ -140,11 +140,10 @@ from pathlib import Path
 from test_messages import Plan, arranged
 from ddcore.base.schema import parse_schema
 from ddcore.data import encoding
-from ddcore.engine.queues import whole
 from ddcore.jobs.engines.messages import decoded
 arrangement = arranged(parse_schema({"x": "string"}), ("x",))
 message = decoded(Plan(arrangement), json.loads(Path("header").read_text()), bytearray(Path("body").read_bytes()))
-print(encoding.decode(whole(arrangement, [message.updates]).words[0], arrangement.collection["x"]).to_list())
+print(encoding.decode(arrangement.updates(message.updates).words[0], arrangement.collection["x"]).to_list())
 """
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -163,7 +162,9 @@ def test_each_update_goes_to_the_owner_of_its_key(
     batch = updates([rng.integers(-100, 100, rows), encoding.encode(texts, arrangement.collection["x"])], rows)
     boundaries = [-50, 0, 70] if key == ("k",) else [-(2**62), 0, 2**62]
     division = Division({0: boundaries}, {}, frozenset())
-    (message,) = grouped([Delivery(arrangement, (3,), narrowed(arrangement, batch) if narrow else batch)])
+    (message,) = grouped(
+        [Delivery(arrangement, (3,), waiting(arrangement, batch) if narrow else arrangement.queued(batch))]
+    )
     kinds = [arrangement.collection[name] for name in key]
     codes = encoding.key_codes([batch.words[list(arrangement.collection).index(name)] for name in key], kinds, rows)
     owners = sum((codes >= bound).astype(np.int64) for bound in boundaries)

@@ -22,7 +22,7 @@ from ddcore.base.errors import FoldError
 from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
 from ddcore.engine.profile import OUTSIDE, Cost, Heat, Profile
-from ddcore.engine.queues import consolidated
+from ddcore.engine.queues import sorted_by_key
 from ddcore.engine.worker import Worker
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
@@ -268,7 +268,7 @@ def test_packed_batches_answer_as_wide_ones() -> None:
     columns = [rng.integers(-50, 50, n), rng.integers(0, 9, n), rng.integers(0, 1 << 20, n)]
     arrangement = Arrangement(0, 0, {"k": INT64, "v": INT64}, ("k",), ("version",), "f", 0)
     updates = Batch([columns[0], columns[2]], [columns[1]], np.ones(n, dtype=np.int64))
-    packed = consolidated(arrangement, [updates])
+    packed = sorted_by_key(arrangement, updates)
     assert isinstance(packed, PackedBatch)
     wide = packed.widen()
     assert np.array_equal(packed.versions(), wide.versions()) and np.array_equal(packed.sample(31), wide.sample(31))
@@ -302,14 +302,15 @@ def test_warnings(operators: list[OperatorRecord], said: str) -> None:
     assert said in "".join(warnings)
 
 
-def test_a_run_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(profiles, "DOMINANT_UPDATES", 4_000)
-    n = 8000
+def test_a_run_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n = profiles.DOMINANT_UPDATES
     sales = pl.DataFrame({"shop": [1] * n, "price": range(1, n + 1), "version": [0] * n, "diff": [1] * n})
     project = project_of(tmp_path / "p", drawn(SALES, sales=sales, shops=SHOP_ROWS))
     assert run_command(["run", "--project", str(tmp_path / "p"), "--engine", "inline", "--json"]) == 0
     said = capsys.readouterr()
-    assert "warning: one key has 99% of the updates of join on shop (program.py:7): shop=1, 8,000 of 8,003" in said.err
+    assert (
+        "warning: one key has 99% of the updates of join on shop (program.py:7): shop=1, 100,000 of 100,003" in said.err
+    )
     warnings = json.loads(said.out.splitlines()[-1])["warnings"]
     assert len(warnings) == 1  # not of the agg, whose one large group has totals
     assert by_title(profile_of(project))["join on shop"].key == "shop=1"

@@ -38,7 +38,7 @@ PARTS = (
     (join, "_ROWS"),
     (join_between, "_PART"),
     (packing, "_LEAST_ROWS"),
-    (queues, "_NARROW_FROM"),
+    (queues, "_COMPRESSED_FROM"),
     (trace, "_FEW"),
     (trace, "_MANY"),
     (trace, "_ENOUGH"),

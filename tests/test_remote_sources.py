@@ -288,8 +288,8 @@ def test_snapshots_in_a_store(desk: Desk, box: str) -> None:
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("s3://box/nothing/here", "there is no such object or folder"),
-        ("s3://box/nothing/*.csv", "matches no Parquet or CSV file"),
+        ("s3://box/nothing/here", "there is no such file or folder"),
+        ("s3://box/nothing/*.csv", "matches no data file"),
         ("s3://key:secret@box/a.csv", "a URL has no place for credentials"),
         ("gs://box/a.csv", "only files and folders can be read"),
     ],

@@ -23,11 +23,12 @@ from ddcore import reference
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UnknownRetraction, UsageError
 from ddcore.base.lattice import frontier, le
 from ddcore.base.schema import parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.delta import commits, new_files, tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
-from ddcore.io.logs import restatement
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
@@ -188,9 +189,9 @@ def test_a_history_may_end_earlier_than_before(desk: Desk) -> None:
 def test_an_unfinished_run_is_finished_before_what_it_read_changes(desk: Desk) -> None:
     desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
     output = desk.project.warehouse / "outputs" / "out"
-    tables.create(output, {"n": "int64"})
+    tables.create(Writer(), output, {"n": "int64"})
     pa_table = pl.DataFrame({"n": [1]}).to_arrow()
-    commits.commit(output, [new_files.write_file(output, "part", pa_table, bounded=["n"])], 1, base=None)
+    commits.commit(Writer(), output, [new_files.write_file(output, "part", pa_table, bounded=["n"])], 1, base=None)
     assert "run 1 is not finished" in refused(desk, LateUpdate, desk.source("b.csv", (5, 5, 4, 1)), restate=4).message
     refused(desk, LateUpdate, desk.source("b.csv", (5, 5, 4, 1)), late="restate")
     assert desk.ingest(desk.source("c.csv", (5, 5, 5, 1)), restate=5).restates == (), "it has not read version 5"
@@ -413,6 +414,7 @@ class Inputs:
         self.project = Project(
             root=folder, program="program.py:program", warehouse=folder / "warehouse",
             inputs={"edges": parse_schema({"src": "int64"})}, dims=dims,
+            tuning=Tuning(restated_rows=3),
         )  # fmt: skip
         self.log = ChangeLog(Warehouse(self.project.warehouse).input("edges"), self.project.inputs["edges"], dims)
         self.held: History = Counter()
@@ -422,7 +424,7 @@ class Inputs:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger.load(Warehouse(self.project.warehouse))
+        return Ledger.load(Warehouse(self.project.warehouse), Writer())
 
     def draw(self, start: tuple[int, ...]) -> History:
         """Updates at or beyond a time: insertions, and retractions that are right if their rows are still there."""
@@ -545,10 +547,9 @@ class Inputs:
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["one", "two"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 5))])
 def test_random_restatements_hold_what_the_naive_evaluator_holds(
-    tmp_path: Path, seed: int, dims: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, dims: tuple[str, ...]
 ) -> None:
     print(f"seed {seed}")
-    monkeypatch.setattr(restatement, "_MOST_ROWS", 3)
     inputs = Inputs(tmp_path, random.Random(seed), dims)
     inputs.try_ingest("ingest")
     for _ in range(20):

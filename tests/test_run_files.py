@@ -19,13 +19,14 @@ from deltalake import DeltaTable, QueryBuilder
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Type, parse_schema
 from ddcore.data.encoding import NULL, decode, encode, key_codes
+from ddcore.io.delta.writer import Writer
 from ddcore.io.parquet import checked, datafile, pages, thrift
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.state.arrangements import FileBatch
 from ddcore.io.state.layout import Layout, create
 from ddcore.kernels import blocks
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch
 from ddcore.traces.trace import Keys, gather
 
 SEEDS = int(os.environ.get("DDCORE_RUN_FILES", "40"))
@@ -58,7 +59,7 @@ def value_of(kind: Type, number: int) -> Any:
     }.get(kind.name, small if kind.name != "decimal" else Decimal(small % 10_000) / 10)  # fmt: skip
 
 
-def drawn(seed: int) -> tuple[Layout, SortedBatch]:
+def drawn(seed: int) -> tuple[Layout, ColumnBatch]:
     """A layout with some columns and a run with some rows."""
     rng = random.Random(seed)
     kinds = {f"c{number}": rng.choice(KINDS) for number in range(rng.randint(1, 4))}
@@ -75,7 +76,7 @@ def drawn(seed: int) -> tuple[Layout, SortedBatch]:
     return (layout, run) if len(run) else drawn(seed + 1)  # the rows may have cancelled
 
 
-def frame_of(run: SortedBatch, layout: Layout) -> pl.DataFrame:
+def frame_of(run: ColumnBatch, layout: Layout) -> pl.DataFrame:
     """The rows of a run as a table has them."""
     words = [run.codes, *run.words] if layout.direct else list(run.words)
     names = [*([layout.key[0]] if layout.direct else []), *layout.stored]
@@ -84,8 +85,8 @@ def frame_of(run: SortedBatch, layout: Layout) -> pl.DataFrame:
     return pl.DataFrame(columns + [pl.Series(name, values) for name, values in numbers]).select(list(layout.columns))
 
 
-def columns_of(run: SortedBatch) -> np.ndarray:
-    return np.stack([run.codes, *run.words, *run.times, run.diffs])
+def columns_of(run: ColumnBatch) -> np.ndarray:
+    return run.table
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
@@ -95,7 +96,7 @@ def test_random_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     layout, run = drawn(seed)
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(run_writer, "GROUP", int(rng.choice([50, 600, 1 << 20])))
-    create(tmp_path, layout)
+    create(Writer(), tmp_path, layout)
     file = arrangements.write_run(tmp_path, 1, 0, run, layout)
     stored = FileBatch(tmp_path / file.path, layout)
     assert len(stored) == file.rows == len(run)
@@ -117,7 +118,7 @@ def test_random_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     inside = (run.codes >= span[0]) & (run.codes < span[1])
     assert (columns_of(part.widen()) == columns_of(run)[:, inside]).all()
 
-    arrangements.commit(tmp_path, [file], 1, base=None)
+    arrangements.commit(Writer(), tmp_path, [file], 1, base=None)
     expected_frame = frame_of(run, layout)
     read = pq.ParquetFile(tmp_path / file.path, page_checksum_verification=True).read()
     for other in (pl.DataFrame(pl.from_arrow(read)), pl.read_parquet(tmp_path / file.path, hive_partitioning=False)):
@@ -137,8 +138,8 @@ def test_spark_reads_every_kind_of_column(tmp_path: Path, spark: Any) -> None:
     for seed in range(6):
         layout, run = drawn(seed)
         folder = tmp_path / str(seed)
-        create(folder, layout)
-        arrangements.commit(folder, [arrangements.write_run(folder, 1, 0, run, layout)], 1, base=None)
+        create(Writer(), folder, layout)
+        arrangements.commit(Writer(), folder, [arrangements.write_run(folder, 1, 0, run, layout)], 1, base=None)
         simple = [name for name, kind in layout.columns.items() if kind.name in ("int64", "string", "float64", "bool")]
         rows = spark.read.format("delta").load(str(folder)).select(*simple).collect()
         assert Counter(map(tuple, rows)) == Counter(frame_of(run, layout).select(simple).rows())

@@ -11,8 +11,9 @@ import pytest
 from ddcore import kernels
 from ddcore.base import lattice
 from ddcore.traces import consolidation
+from ddcore.traces.columns import Plain
 from ddcore.traces.consolidation import arrange_all, merge, union
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 WIDTH = 2
 SIZES = (1, 2, 63, 64, 65, 300, 2_000)
@@ -37,16 +38,17 @@ def rows_of(columns: list[np.ndarray], frontier: Any) -> Counter[Any]:
 
 
 def updates_of(batch: SortedBatch) -> Counter[Any]:
-    rows = [tuple(row) for row in np.stack([batch.codes, *batch.words, *batch.times]).T.tolist()]
+    *columns, diffs = batch.columns()
+    rows = [tuple(row) for row in np.stack(columns).T.tolist()]
     assert rows == sorted(set(rows))
-    return Counter(dict(zip(rows, batch.diffs.tolist(), strict=True)))
+    return Counter(dict(zip(rows, diffs.tolist(), strict=True)))
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("size", SIZES)
 def test_updates_are_consolidated(seed: int, size: int) -> None:
     columns = columns_of(np.random.default_rng(seed), size)
-    assert updates_of(arrange_all([columns], WIDTH)) == rows_of(columns, None)
+    assert updates_of(arrange_all([Plain(columns)], WIDTH)) == rows_of(columns, None)
 
 
 @pytest.mark.parametrize("frontier", FRONTIERS)
@@ -55,19 +57,19 @@ def test_updates_are_consolidated(seed: int, size: int) -> None:
 def test_batches_are_merged_beyond_a_frontier(seed: int, size: int, frontier: Any) -> None:
     rng = np.random.default_rng(seed)
     both = columns_of(rng, size), columns_of(rng, size // 2)
-    a, b = (arrange_all([columns], WIDTH) if len(columns[0]) else _empty() for columns in both)
+    a, b = (arrange_all([Plain(columns)], WIDTH) if len(columns[0]) else _empty() for columns in both)
     before = updates_of(a), updates_of(b)
     together = [np.concatenate(pair) for pair in zip(*both, strict=True)]
     bound = None if frontier is None else np.array(frontier, dtype=np.int64).T.copy()
     assert updates_of(merge(a, b, bound)) == rows_of(together, frontier)
-    assert updates_of(union([a, b, a])) == rows_of(
+    assert updates_of(union([each.columns() for each in (a, b, a)], WIDTH)) == rows_of(
         [np.concatenate([x, y]) for x, y in zip(together, both[0], strict=True)], None
     )
     assert (updates_of(a), updates_of(b)) == before, "a batch that others may hold was changed"
 
 
 def _empty() -> SortedBatch:
-    return SortedBatch(*(np.empty(shape, np.int64) for shape in (0, (WIDTH, 0), (2, 0), 0)))
+    return ColumnBatch(*(np.empty(shape, np.int64) for shape in (0, (WIDTH, 0), (2, 0), 0)))
 
 
 @pytest.mark.parametrize(("parts", "is_done"), [(1, True), (2, True), (3, False)])
@@ -78,5 +80,5 @@ def test_numpy_sorts_only_what_is_not_in_two_parts(parts: int, is_done: bool) ->
     assert (done, len(packed)) == (is_done, len(code))
     if done:
         assert summed.tolist() == [list(range(50)), [parts] * 50]
-    few = consolidation._few([columns])
+    few = consolidation._few([Plain(columns)])
     assert few is not None and few.tolist() == [list(range(50)), [parts] * 50]

@@ -21,8 +21,8 @@ from polars.testing import assert_frame_equal
 from real_data import at, shared_data
 from trams import Command
 
-import ddcore.io.sources.snapshots
 from ddcore.base.errors import DataError, DdError, LateUpdate, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.io.project.times import time_of
 from ddcore.io.sources import pairs
 from ddcore.jobs.ingest import IngestSettings, ingest
@@ -92,9 +92,8 @@ def test_every_version_holds_its_snapshot(
         contents = random_contents(rng, rng.randint(1, 9))
         folder = tmp_path / str(seed)
         folder.mkdir()
-        desk = Desk(folder, SCHEMA, engine)
+        desk = Desk(folder, SCHEMA, engine, tuning=Tuning(snapshot_rows=rng.choice([1, 10, 1 << 20])))
         files = [write(folder, f"{number:03d}.parquet", rows) for number, rows in enumerate(contents)]
-        monkeypatch.setattr(ddcore.io.sources.snapshots, "_MOST_ROWS", rng.choice([1, 10, 1 << 20]))
         cuts = sorted({0, len(files), *(rng.randint(0, len(files)) for _ in range(0 if engine == "spark" else 2))})
         for first, last in itertools.pairwise(cuts):
             report = desk.ingest(*files[rng.choice([0, first]) : last], form="snapshot")
@@ -120,9 +119,8 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     assert_frame_equal(got, expected, check_row_order=False)
 
 
-def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is() -> None:
     """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
-    monkeypatch.setattr(pairs, "_LEAST", 0)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -141,7 +139,7 @@ def test_pairs_of_equal_rows_leave_the_difference_as_it_is(monkeypatch: pytest.M
             other = one
         elif rng.random() < 0.3:  # the same ids, with other values
             other = one.with_columns(one["f"].shuffle(rng.randrange(100)))
-        left, right = pairs.without_pairs(one, other, one.columns)
+        left, right = pairs.without_pairs(one, other, one.columns, 0)
         before, after = (Counter(map(text, a.rows())) for a in (one, left))
         before.subtract(map(text, other.rows()))
         after.subtract(map(text, right.rows()))
@@ -354,16 +352,16 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its position is that of the rows that were read, so that the other rows come with the next ingest."""
-    from ddcore.jobs.ingesting.judgement import Judgement
+    from ddcore.jobs.ingesting.judgement import SourceChecks
 
-    real = Judgement.judge
+    real = SourceChecks.run
 
-    def late(self: Judgement, *arguments: Any, **options: Any) -> None:
+    def late(self: SourceChecks, *arguments: Any, **options: Any) -> None:
         real(self, *arguments, **options)
         csv(tmp_path, "1.csv", "1,2", "3,4")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Judgement, "judge", late)
+        patch.setattr(SourceChecks, "judge", late)
         assert desk.ingest(csv(tmp_path, "1.csv", "1,2"), form="snapshot").plus == 1
     report = desk.ingest(str(tmp_path / "1.csv"), form="snapshot")
     assert (report.nothing_new, report.plus) == (False, 1)
@@ -451,7 +449,7 @@ def test_a_file_to_whose_end_rows_are_appended_brings_only_these(
 
     assert take().plus == 3
     report = take((1, 2), (5, 6))
-    assert (report.plus, report.first) == (2, 1)
+    assert (report.plus, report.first) == (2, time_of(1))
     last = 4 if suffix == "csv" else 3
     assert f"{file}: taken in after row {last}; ingest 1 has the rows up to there" in report.notes
     assert take((7, 8)).plus == 1

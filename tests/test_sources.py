@@ -22,6 +22,7 @@ from deltalake import write_deltalake
 
 from ddcore.base.errors import DataError, DdError, UsageError
 from ddcore.base.schema import Schema, parse_type, polars_type
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import (
@@ -33,11 +34,12 @@ from ddcore.io.logs.updates import (
     merge_counts,
     running_counts,
 )
-from ddcore.io.project.times import time_of
+from ddcore.io.project.times import Time, time_of
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_sources
+from ddcore.io.sources.layouts import Rules, fit
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.row_checks import Rules, fit, normalise
+from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.validation import validate
 from ddcore.io.sources.written_files import Batch, Files
@@ -389,7 +391,7 @@ def test_other_separators_are_noticed_by_their_missing_columns(tmp_path: Path) -
 KEY = bytes(range(16))
 
 
-def by_time(updates: pl.DataFrame, key: bytes = KEY) -> dict[Any, Digest]:
+def by_time(updates: pl.DataFrame, key: bytes = KEY) -> dict[Time, Digest]:
     return digests(updates, ["version"], row_hashes(updates, ["version"], key))
 
 
@@ -427,7 +429,7 @@ def test_a_digest_depends_on_the_content_alone() -> None:
     assert digest(frame(*rows[:50])) + digest(frame(*rows[50:])) == whole
     assert digest(consolidate(frame(*rows), ("version",))) == whole
     assert Digest.parse(str(whole)) == whole
-    for version, one in by_time(frame(*shuffled)).items():
+    for (version,), one in by_time(frame(*shuffled)).items():
         assert digest(frame(*(row for row in rows if row[2] == version))) == one
     assert not digest(frame((1.0, "a", 0, 1), (1.0, "a", 0, -1)))
 
@@ -500,7 +502,7 @@ def test_a_digest_is_the_sum_of_keyed_hashes_times_diffs() -> None:
         nulls = 2 * (value is None) + 4 * (text is None)
         words = [nulls, version, (value or 0) % 2**64, len(said), *parts]
         wanted[version] = wanted.get(version, 0) + diff * sip_hash(words, KEY)
-    assert {version: one.total for version, one in by_time(updates).items()} == wanted
+    assert {time.version: one.total for time, one in by_time(updates).items()} == wanted
 
 
 def test_where_a_text_ends_is_part_of_a_digest() -> None:
@@ -538,7 +540,7 @@ def test_rows_that_repeat_are_found_by_their_hashes() -> None:
 def test_rows_are_added_up_wherever_a_column_stops_ascending(
     parts: list[list[int | None]], rows: dict[int | None, int], tmp_path: Path
 ) -> None:
-    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")}, writer=Writer())
     log.create()
     with Files(log, "ingest-1") as files:
         for part in parts:
@@ -551,7 +553,7 @@ def test_rows_are_added_up_wherever_a_column_stops_ascending(
 
 
 def test_ascending_diffs_do_not_make_rows_differ(tmp_path: Path) -> None:
-    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")})
+    log = ChangeLog(tmp_path / "log", {"x": parse_type("int64")}, writer=Writer())
     log.create()
     updates = pl.DataFrame([(5, 0, 1), (5, 0, 2)], ["x", "version", "diff"], orient="row")
     with Files(log, "ingest-1") as files:

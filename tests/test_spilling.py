@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base import threads
 from ddcore.base.errors import FoldError
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.engine import queues
 from ddcore.io.ledger.ledger import Ledger
@@ -36,7 +38,6 @@ from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements, run_writer
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.running import next_run
 from ddcore.operators import join, tree
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation, ranges, spilling
@@ -61,8 +62,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_many(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (spilling, "_LEAST_ROWS", rows), (spilling, "_PER_ROW", 2**60), (spilling, "_WORTH", 1),
-        (spilling, "_RESTING", 0), (queues, "_NARROW_EARLIER_FROM", 2), (join, "CHUNK", rows - 1),
-        (arrangements, "_WORTH", 1),
+        (spilling, "_RESTING", 0), (queues, "_COMPRESSED_EARLIER_FROM", 2), (join, "CHUNK", rows - 1),
+        (spilling, "_WORTH_TABLE", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
@@ -122,7 +123,8 @@ def test_columns_of_fewer_rows_than_there_is_room_for(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spilling, "_COPIED", 64)
-    columns = spilling.Columns(spilling.Spilling(2**30, tmp_path), 3, 1000)
+    monkeypatch.setattr(spilling, "_WORTH_TABLE", 0)
+    columns = spilling.Spilling(2**30, tmp_path).table(3, 1000)
     values = np.arange(3000).reshape(3, 1000)
     for start in range(0, rows, 70):
         for number in range(3):
@@ -152,19 +154,18 @@ def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, tin
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     spread = int(rng.choice([3, 50, 2**40]))
-    batches: list[Any] = [random_batch(rng, int(rng.integers(0, 60)), spread) for _ in range(int(rng.integers(1, 6)))]
-    batches = [consolidation.narrow(each) if len(each) and rng.random() < 0.4 else each for each in batches]
-    some = [each for each in batches if len(each)]
-    expected = consolidation.union(some or batches[:1])
+    batches = [random_batch(rng, int(rng.integers(0, 60)), spread) for _ in range(int(rng.integers(1, 6)))]
+    columns = [batch.columns() for batch in batches]
+    columns = [each.compress() if rng.random() < 0.4 else each for each in columns]
+    expected = consolidation.union(columns, 2)
     with spilling.using(spilling.Spilling(2**20)):
-        actual = ranges.union(batches)
+        actual = consolidation.union(columns, 2)
     same_rows(actual, expected)
-    widened = [consolidation._widened(each) for each in batches]
     with spilling.using(spilling.Spilling(2**20)):
-        parts = [part for (part,) in ranges.portions([expected], 1) if part is not None]
-        merged = ranges.merge(widened[0], widened[-1])
-        same_rows(ranges.concatenated(parts), expected) if parts else None
-    same_rows(merged, consolidation.merge(widened[0], widened[-1]))
+        parts = [part.widen() for (part,) in ranges.portions([expected], 1) if part is not None]
+        merged = consolidation.merge(batches[0], batches[-1])
+        same_rows(consolidation.concatenated(parts), expected) if parts else None
+    same_rows(merged, consolidation.merge(batches[0], batches[-1]))
     keys = [set(zip(part.codes.tolist(), part.words[0].tolist(), strict=True)) for part in parts]
     assert sum(map(len, keys)) == len(set().union(*keys)), "a key is in two portions"
 
@@ -175,10 +176,7 @@ def random_batch(rng: np.random.Generator, rows: int, spread: int) -> SortedBatc
 
 
 def same_rows(a: SortedBatch, b: SortedBatch) -> None:
-    assert a.codes.tolist() == b.codes.tolist()
-    assert a.words.tolist() == b.words.tolist()
-    assert a.times.tolist() == b.times.tolist()
-    assert a.diffs.tolist() == b.diffs.tolist()
+    assert [column.tolist() for column in a.columns()] == [column.tolist() for column in b.columns()]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 19])
@@ -283,7 +281,6 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
     trees. In two of six, several workers exchange messages, without Spark.
     """
-    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
     monkeypatch.setattr(run_writer, "GROUP", 2)
     monkeypatch.setattr(arrangements, "SMALL", 0)
     seed = random.randrange(10**9)
@@ -297,6 +294,7 @@ def test_runs_with_little_memory(number: int, tmp_path: Path, tiny: None, monkey
     drawn = case(seed, plain=True)
     project_of(tmp_path / "project", drawn)
     project = find_project(tmp_path / "project", {"DDCORE_MEMORY": LITTLE})
+    project = replace(project, tuning=Tuning(value_bytes=2**20))
 
     def runs(program: Any, **frames: Any) -> folding.Logs:
         replay.run(project, **how)
@@ -338,12 +336,10 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert run_command([*words, "--dry-run", "--memory", LITTLE, "--json"]) == 0
     (*_, said) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (said["versions"], said["dry_run"]) == (40, True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(next_run, "_PER_VALUE", 500)
-        assert run_command([*words, "--memory", LITTLE]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["notes"] == ["folded in 5 runs, for 1MiB of memory each"]
-    assert (said["run"], said["first"], said["last"], said["versions"]) == (5, 0, 39, 40)
+    limited = replace(calls, memory=1 << 20, tuning=Tuning(value_bytes=500))
+    report = replay.run(limited, engine="inline")
+    assert report.notes == ["folded in 5 runs, for 1MiB of memory each"]
+    assert (report.run, report.first, report.last, len(report.versions)) == (5, time_of(0), time_of(39), 40)
     logs, runs = folded(calls)
     assert runs == 5
     ledger = Ledger.load(Warehouse(calls.warehouse))
@@ -375,10 +371,10 @@ def test_the_limit_reaches_the_tasks_of_spark(
     assert {*files} == {2**20}
 
 
-def test_from_version_and_a_window_that_is_cut(calls: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_version_and_a_window_that_is_cut(calls: Project) -> None:
     replay.run(calls, last=time_of(9), engine="inline")
-    monkeypatch.setattr(next_run, "_PER_VALUE", 2**20)
     limited_project = find_project(calls.root, {"DDCORE_MEMORY": LITTLE})
+    limited_project = replace(limited_project, tuning=Tuning(value_bytes=2**20))
     report = replay.run(limited_project, first=time_of(10), last=time_of(14), engine="inline")
     assert [(first, last) for _, first, last in report.windows] == [
         (time_of(each), time_of(each)) for each in range(10, 15)
@@ -504,7 +500,7 @@ with using(session._spilling), fold_errors():
     for frame in frames():
         worker.feed("calls", batch_of(frame, worker.plan.inputs["calls"], ("version",), "calls"))
     worker.run()
-    for _ in worker.harvest():
+    for _ in worker.new_updates():
         pass
 log = output_frame(worker.state.outputs["n"], worker.plan.outputs["n"], ("version",))
 digest = hashlib.sha256(log.to_numpy().tobytes()).hexdigest()

@@ -31,6 +31,7 @@ from workshop import CODES, assert_same, contents, is_same
 from ddcore.base.errors import LockHeld, StorageError, UsageError
 from ddcore.base.schema import Type
 from ddcore.io.delta import commits, damaged, open_tables, tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
@@ -218,7 +219,7 @@ SCHEMA = {"n": Type("int64")}
 
 
 def log_of(ledger: Ledger) -> ChangeLog:
-    return ChangeLog(ledger.warehouse.input("rows"), SCHEMA)
+    return ChangeLog(ledger.warehouse.input("rows"), SCHEMA, writer=ledger.writer)
 
 
 def committed(ledger: Ledger, version: int) -> IngestRecord:
@@ -248,8 +249,8 @@ def rows_of(ledger: Ledger) -> list[int]:
 
 @contextmanager
 def writing(root: Address, command: str = "ddcore ingest") -> Iterator[Ledger]:
-    with Warehouse(root).lock(command) as held, open_tables.kept_open(held):
-        yield Ledger.load(Warehouse(root))
+    with Warehouse(root).lock(command) as held:
+        yield Ledger.load(Warehouse(root), Writer(held))
 
 
 def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,28 +258,25 @@ def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.Mon
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
     before = expired(root, monkeypatch)
-    with open_tables.kept_open(before):
-        old = Ledger.load(Warehouse(root))
-        late = committed(old, 2)
+    old = Ledger.load(Warehouse(root), Writer(before))
+    late = committed(old, 2)
     with writing(root) as ledger:
         assert [record.number for record in unrecorded.finish(ledger)] == [2], "it was committed in time"
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)  # as if it had been stopped just after that
-    with open_tables.kept_open(before):
-        with pytest.raises(LockHeld, match="was taken over"):
-            old.append(late)
-        with pytest.raises(LockHeld, match="was taken over"):
-            Ledger.load(Warehouse(root))
+    with pytest.raises(LockHeld, match="was taken over"):
+        old.append(late)
+    with pytest.raises(LockHeld, match="was taken over"):
+        Ledger.load(Warehouse(root), Writer(before))
     assert rows_of(Ledger.load(Warehouse(root))) == [1, 2]
 
 
 def test_an_old_holder_cannot_be_first_in_a_new_ledger(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     before = expired(root, monkeypatch)
-    with open_tables.kept_open(before):
-        old = Ledger.load(Warehouse(root))
+    old = Ledger.load(Warehouse(root), Writer(before))
     with writing(root) as ledger:
         ledger.begin()
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)
-    with open_tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
+    with pytest.raises(LockHeld, match="was taken over"):
         old.append(run(old, 3))
     assert Ledger.load(Warehouse(root)).newest() is None
 
@@ -292,8 +290,8 @@ def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, m
         with writing(root) as ledger:
             ledger.append(committed(ledger, version))
     assert rows_of(Ledger.load(Warehouse(root))) == [1, 2, 3]
-    with open_tables.kept_open(before), pytest.raises(LockHeld, match="was taken over"):
-        Ledger.load(Warehouse(root))
+    with pytest.raises(LockHeld, match="was taken over"):
+        Ledger.load(Warehouse(root), Writer(before))
 
 
 def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,33 +299,21 @@ def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monk
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
     before = expired(root, monkeypatch)
-    with open_tables.kept_open(before):
-        old = Ledger.load(Warehouse(root))
-        open_tables.open_table(log_of(old).folder)
-        with writing_beside(root) as ledger:
-            ledger.append(run(ledger, 5))
-        with monkeypatch.context() as patch:
-            patch.setattr(lease.Lease, "check", lambda self: None)
-            late = committed(old, 2)
-            with pytest.raises(LockHeld, match="was taken over"):
-                old.append(late)
+    old = Ledger.load(Warehouse(root), Writer(before))
+    open_tables.open_table(log_of(old).folder, writer=old.writer)
+    with writing(root) as ledger:
+        ledger.append(run(ledger, 5))
+    with monkeypatch.context() as patch:
+        patch.setattr(lease.Lease, "check", lambda self: None)
+        late = committed(old, 2)
+        with pytest.raises(LockHeld, match="was taken over"):
+            old.append(late)
     with writing(root) as ledger:
         assert unrecorded.finish(ledger) == []
         assert rows_of(ledger) == [1]
         ledger.append(committed(ledger, 6))
         assert rows_of(ledger) == [1, 6]
     assert tables.state_at(log_of(ledger).folder, ledger.states()["inputs/rows"].version).rows == 2
-
-
-@contextmanager
-def writing_beside(root: Address) -> Iterator[Ledger]:
-    """As :func:`writing`, while this process also plays the old holder."""
-    saved, open_tables._tables, open_tables._lease = (open_tables._tables, open_tables._lease), None, None
-    try:
-        with writing(root) as ledger:
-            yield ledger
-    finally:
-        open_tables._tables, open_tables._lease = saved
 
 
 @pytest.mark.parametrize("numbered", [True, False])
@@ -340,11 +326,11 @@ def test_a_commit_between_opening_and_committing_is_taken_back(numbered: bool, r
         ledger.append(committed(ledger, 1))
     with writing(root) as ledger:
         folder, base = log_of(ledger).folder, ledger.input_table("rows")
-        open_tables.open_table(folder)
+        open_tables.open_table(folder, writer=ledger.writer)
         late = DeltaTable(str(folder), storage_options=objects.options())
         file = log_of(ledger).write("ingest-00000002-0-0000", pl.DataFrame({"n": [9], "version": [9], "diff": [1]}))
         if numbered:
-            commits.change(late, [file], [], 2)
+            commits.change(ledger.owner, late, [file], [], 2)
         else:
             write_deltalake(late, pl.DataFrame({"n": [9], "version": [9], "diff": [1]}).to_arrow(), mode="append")
         ledger.append(committed(ledger, 2))
@@ -356,19 +342,19 @@ def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch
     """The library sends the commit again then, and the store says that it is there already."""
     change = commits.change
 
-    def lost(table: DeltaTable, *arguments: Any, **options: Any) -> None:
+    def lost(writer: Writer, table: DeltaTable, *arguments: Any, **options: Any) -> None:
         other = DeltaTable(table.table_uri, storage_options=objects.options())
         if options.get("fenced"):
-            change(other, *arguments, **options)
-        change(table, *arguments, **options)
+            change(writer, other, *arguments, **options)
+        change(writer, table, *arguments, **options)
 
     with writing(root) as ledger:
         record = committed(ledger, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(tables, "change", lost)
+            patch.setattr(commits, "change", lost)
             ledger.append(record)
         ledger.append(committed(ledger, 2))
-    ledger = Ledger.load(Warehouse(root))
+    ledger = Ledger.load(Warehouse(root), Writer())
     assert [record.number for record in ledger.ingests()] == [1, 2]
     assert rows_of(ledger) == [1, 2]
 
@@ -434,10 +420,10 @@ def test_a_damaged_table_is_refused_and_made_again(name: str, damage: str, shop:
 
 @pytest.mark.spark
 def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path, spark: Any) -> None:
-    log = ChangeLog(root / "state" / "ab12", SCHEMA)
+    log = ChangeLog(root / "state" / "ab12", SCHEMA, writer=(writer := Writer()))
     log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
     ruin(root / "state" / "ab12")
-    damaged.set_aside(log.folder)
+    damaged.set_aside(writer, log.folder)
     log.create(replace=True)
     log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None)
     for place, *_ in objects.entries(root / "state" / "ab12"):
@@ -451,19 +437,20 @@ def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path,
 def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has lost the lock without knowing; it writes nothing."""
     table = root / "state" / "ab12"
-    log = ChangeLog(table, SCHEMA)
+    log = ChangeLog(table, SCHEMA, writer=(writer := Writer()))
     log.append(pl.DataFrame({"n": [1], "version": [1], "diff": [1]}), 1, base=None)
     ruin(table)
     create = objects.create
 
     def overtaken(place: Address, content: bytes) -> bool:
         monkeypatch.setattr(objects, "create", create)
-        damaged.set_aside(table)
+        damaged.set_aside(Writer(), table)
         return create(place, content)
 
     monkeypatch.setattr(objects, "create", overtaken)
     with pytest.raises(StorageError, match="another process did at the same time"):
-        damaged.set_aside(table)
+        damaged.set_aside(writer, table)
+    writer.forget(table)
     log.create(replace=True)
     assert log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None).rows == 1
 

@@ -20,8 +20,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.schema import Schema, Type, parse_schema
-from ddcore.io.delta import commits, new_files, open_tables, tables
+from ddcore.io.delta import commits, new_files, open_tables, syncs, tables
 from ddcore.io.delta.table_files import AddedFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.parquet.column_bounds import bounds
 
 NUMBERS: Schema = parse_schema({"n": "int64"})
@@ -46,7 +47,7 @@ ROWS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tables.create(tmp_path / "t", NUMBERS)
+    tables.create(Writer(), tmp_path / "t", NUMBERS)
     return tmp_path / "t"
 
 
@@ -61,7 +62,7 @@ def numbers(folder: Path, state: TableState | None = None) -> list[int]:
 
 
 def test_tables_stay_on_the_oldest_protocol(folder: Path) -> None:
-    commits.commit(folder, [write(folder, 1)], 1, base=None)
+    commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     protocol = DeltaTable(str(folder)).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
@@ -70,7 +71,7 @@ def test_a_file_is_invisible_until_it_is_committed(folder: Path) -> None:
     file = write(folder, 1, 2)
     assert (folder / file.path).stat().st_size == file.size
     assert numbers(folder) == []
-    version = commits.commit(folder, [file], 1, base=None)
+    version = commits.commit(Writer(), folder, [file], 1, base=None)
     assert numbers(folder, version) == [1, 2]
     assert DeltaTable(str(folder)).transaction_version(tables.APP) == 1
 
@@ -83,92 +84,92 @@ def test_the_same_rows_give_the_same_file(folder: Path) -> None:
 
 
 def test_committing_again_commits_nothing(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    two = commits.commit(folder, [write(folder, 2)], 2, base=one)
-    again = commits.commit(folder, [write(folder, 2)], 2, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    two = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
+    again = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
     assert again == two
     assert DeltaTable(str(folder)).version() == two.version
     assert numbers(folder) == [1, 2]
 
 
 def test_a_repeated_attempt_may_cut_its_rows_into_other_files(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    commits.commit(folder, [write(folder, 2, 3)], 2, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    commits.commit(Writer(), folder, [write(folder, 2, 3)], 2, base=one)
     narrow = [write(folder, 2, stem="a"), write(folder, 3, stem="b")]
-    version = commits.commit(folder, narrow, 2, base=one)
+    version = commits.commit(Writer(), folder, narrow, 2, base=one)
     assert numbers(folder, version) == [1, 2, 3]
 
 
 def test_what_a_given_up_attempt_committed_is_taken_out(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    commits.commit(folder, [write(folder, 99)], 2, base=one)  # and no ledger entry
-    version = commits.commit(folder, [write(folder, 2)], 2, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    commits.commit(Writer(), folder, [write(folder, 99)], 2, base=one)  # and no ledger entry
+    version = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
     assert numbers(folder, version) == [1, 2]
     assert numbers(folder, one) == [1], "who reads what the ledger names never noticed"
 
 
 def test_a_table_no_ledger_names_begins_empty(folder: Path) -> None:
-    commits.commit(folder, [write(folder, 99)], 1, base=None)
-    version = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    commits.commit(Writer(), folder, [write(folder, 99)], 1, base=None)
+    version = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     assert numbers(folder, version) == [1]
 
 
 def test_overwriting_keeps_the_old_version_readable(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1), write(folder, 2)], 1, base=None)
-    two = commits.commit(folder, [write(folder, 3)], 2, base=one, overwrite=True)
+    one = commits.commit(Writer(), folder, [write(folder, 1), write(folder, 2)], 1, base=None)
+    two = commits.commit(Writer(), folder, [write(folder, 3)], 2, base=one, overwrite=True)
     assert numbers(folder, two) == [3]
     assert numbers(folder, one) == [1, 2]
-    assert commits.commit(folder, [write(folder, 3)], 2, base=one, overwrite=True) == two
-    assert numbers(folder, commits.commit(folder, [], 3, base=two, overwrite=True)) == []
+    assert commits.commit(Writer(), folder, [write(folder, 3)], 2, base=one, overwrite=True) == two
+    assert numbers(folder, commits.commit(Writer(), folder, [], 3, base=two, overwrite=True)) == []
 
 
 def test_a_given_up_overwrite_is_undone(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    commits.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
-    version = commits.commit(folder, [write(folder, 2)], 3, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    commits.commit(Writer(), folder, [write(folder, 99)], 2, base=one, overwrite=True)
+    version = commits.commit(Writer(), folder, [write(folder, 2)], 3, base=one)
     assert numbers(folder, version) == [1, 2]
 
 
 def test_nothing_to_add_is_no_commit(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    assert commits.commit(folder, [], 2, base=one) == one
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    assert commits.commit(Writer(), folder, [], 2, base=one) == one
 
 
 def test_maintenance_by_others_is_kept(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    two = commits.commit(folder, [write(folder, 2)], 2, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    two = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
     DeltaTable(str(folder)).optimize.compact()
-    three = commits.commit(folder, [write(folder, 3)], 3, base=two)
+    three = commits.commit(Writer(), folder, [write(folder, 3)], 3, base=two)
     assert numbers(folder, three) == [1, 2, 3]
     assert len(tables.live_files(folder, three)) == 2
 
 
 def test_readers_follow_maintenance_and_nothing_else(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    two = commits.commit(folder, [write(folder, 2)], 2, base=one)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    two = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
     table = DeltaTable(str(folder))
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     (file,) = tables.live_files(folder, two)
     assert (folder / file.path).exists(), "the files that version two had are gone"
     assert file.rows == 2
-    commits.commit(folder, [write(folder, 99)], 3, base=two)  # and no ledger entry
+    commits.commit(Writer(), folder, [write(folder, 99)], 3, base=two)  # and no ledger entry
     assert tables.live_files(folder, two) == [file]
-    assert numbers(folder, commits.commit(folder, [write(folder, 3)], 3, base=two)) == [1, 2, 3]
+    assert numbers(folder, commits.commit(Writer(), folder, [write(folder, 3)], 3, base=two)) == [1, 2, 3]
 
 
 def test_properties_that_others_set_change_nothing(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     assert [file.rows for file in tables.live_files(folder, one)] == [1]
-    two = commits.commit(folder, [write(folder, 2)], 2, base=one)
+    two = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)
     DeltaTable(str(folder)).optimize.compact()
     DeltaTable(str(folder)).alter.set_table_properties({"delta.logRetentionDuration": "interval 90 days"})
     (file,) = tables.live_files(folder, two)
     assert file.rows == 2, "readers see through the change of a property to the maintenance before it"
-    three = commits.commit(folder, [write(folder, 3)], 3, base=two)
+    three = commits.commit(Writer(), folder, [write(folder, 3)], 3, base=two)
     assert (three.version, numbers(folder, three)) == (6, [1, 2, 3]), "nothing was restored"
-    four = commits.commit(folder, [write(folder, 4)], 4, base=one)
+    four = commits.commit(Writer(), folder, [write(folder, 4)], 4, base=one)
     assert numbers(folder, four) == [1, 4]
     kept = DeltaTable(str(folder)).metadata().configuration
     assert kept["delta.enableChangeDataFeed"] == "true", "a restored table keeps its properties"
@@ -179,8 +180,8 @@ def test_properties_that_others_set_change_nothing(folder: Path) -> None:
 
 def test_the_change_feed_has_what_a_commit_took_out(folder: Path) -> None:
     DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    two = commits.commit(folder, [write(folder, 2)], 2, base=one, overwrite=True)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    two = commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one, overwrite=True)
     assert sorted(fed(folder, one.version)) == [(1, "delete"), (1, "insert"), (2, "insert")]
     assert sorted(fed(folder, two.version)) == [(1, "delete"), (2, "insert")]
 
@@ -193,47 +194,47 @@ def fed(folder: Path, since: int) -> list[tuple[int, str]]:
 
 
 def test_rows_that_others_wrote_are_not_ours(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     write_deltalake(str(folder), pa.table({"n": [99]}), mode="append")
     assert [file.rows for file in tables.live_files(folder, one)] == [1]
-    assert numbers(folder, commits.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
+    assert numbers(folder, commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)) == [1, 2]
 
 
 def test_many_commits_leave_a_checkpoint(folder: Path) -> None:
     base: TableState | None = None
     for number in range(101):
-        base = commits.commit(folder, [write(folder, number)], number + 1, base=base)
+        base = commits.commit(Writer(), folder, [write(folder, number)], number + 1, base=base)
     assert (folder / "_delta_log" / "_last_checkpoint").exists()
     assert numbers(folder) == list(range(101))
 
 
 def test_live_files_know_their_rows_and_bounds(folder: Path) -> None:
-    version = commits.commit(folder, [write(folder, 3, 7, 5), write(folder, 9)], 1, base=None)
+    version = commits.commit(Writer(), folder, [write(folder, 3, 7, 5), write(folder, 9)], 1, base=None)
     found = {file.rows: (file.lower["n"], file.upper["n"]) for file in tables.live_files(folder, version)}
     assert found == {3: (3, 7), 1: (9, 9)}
     assert tables.live_files(folder, None) == []
 
 
 def test_other_columns_are_refused_unless_the_table_is_replaced(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
-    tables.create(folder, NUMBERS)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
+    tables.create(Writer(), folder, NUMBERS)
     other = parse_schema({"n": "string"})
     with pytest.raises(StorageError, match=r"\(n long\), not \(n string\)"):
-        tables.create(folder, other)
-    tables.create(folder, other, replace=True)
+        tables.create(Writer(), folder, other)
+    tables.create(Writer(), folder, other, replace=True)
     text = new_files.write_file(folder, "f", new_files.arrow_table({"n": pa.array(["x"])}, other))
-    version = commits.commit(folder, [text], 2, base=one, overwrite=True)
+    version = commits.commit(Writer(), folder, [text], 2, base=one, overwrite=True)
     assert DeltaTable(str(folder), version=version.version).to_pyarrow_table()["n"].to_pylist() == ["x"]
     assert numbers(folder, one) == [1]
 
 
 def test_every_type_reads_back_in_every_reader(tmp_path: Path) -> None:
     folder = tmp_path / "types"
-    tables.create(folder, EVERY_TYPE)
+    tables.create(Writer(), folder, EVERY_TYPE)
     frame = pl.DataFrame(ROWS, schema={name: kind.polars for name, kind in EVERY_TYPE.items()}, orient="row")
     table = new_files.arrow_table({name: frame[name].to_arrow() for name in EVERY_TYPE}, EVERY_TYPE)
     file = new_files.write_file(folder, "f", table, bounded=EVERY_TYPE)
-    version = commits.commit(folder, [file], 1, base=None)
+    version = commits.commit(Writer(), folder, [file], 1, base=None)
     stored = DeltaTable(str(folder), version=version.version)
     assert stored.to_pyarrow_table().to_pylist() == frame.to_dicts()
     assert pl.read_delta(stored).to_dicts() == frame.to_dicts()
@@ -264,17 +265,17 @@ def test_statistics_bound_and_never_lie() -> None:
 
 def test_a_failing_disk_leaves_nothing_half_visible(folder: Path) -> None:
     """A process that may write no file beyond 4 KiB: as on a full disk, a write fails in the middle."""
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     failing = """
 import resource, sys
 from pathlib import Path
 import pyarrow as pa
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import new_files
 folder = Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    tables.write_file(folder, "big", pa.table({"n": pa.array([i * i * 7919 % 1000003 for i in range(100_000)])}))
+    new_files.write_file(folder, "big", pa.table({"n": pa.array([i * i * 7919 % 1000003 for i in range(100_000)])}))
 except StorageError as error:
     print(error.message)
 """
@@ -282,22 +283,24 @@ except StorageError as error:
     assert f"cannot write to {folder}" in done.stdout
     assert sorted(path.name for path in folder.iterdir()) == ["_delta_log", write(folder, 1).path]
     assert numbers(folder) == [1]
-    assert commits.commit(folder, [write(folder, 2)], 2, base=one).version == one.version + 1
+    assert commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one).version == one.version + 1
 
 
 def test_a_commit_that_cannot_be_written_leaves_the_table_as_it_was(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     failing = """
 import json, resource, sys
 from pathlib import Path
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files
+from ddcore.io.delta.table_files import TableState
+from ddcore.io.delta.writer import Writer
 folder = Path(sys.argv[1])
-table = tables.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").base.schema.Type("int64")})
-file = tables.write_file(folder, "f", table, bounded=["n"])
+table = new_files.arrow_table({"n": [2]}, {"n": __import__("ddcore.base.schema").base.schema.Type("int64")})
+file = new_files.write_file(folder, "f", table, bounded=["n"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
-    tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
+    commits.commit(Writer(), folder, [file], 2, base=TableState(*json.loads(sys.argv[2])))
 except StorageError as error:
     print(error.message)
 """
@@ -305,7 +308,7 @@ except StorageError as error:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"cannot commit to {folder}" in done.stdout, done
     assert numbers(folder) == [1]
-    assert numbers(folder, commits.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
+    assert numbers(folder, commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)) == [1, 2]
 
 
 def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
@@ -319,15 +322,17 @@ def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["after-file", "after-table"])
 def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, place: str) -> None:
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     step = """
 import json, sys
 from pathlib import Path
 import pyarrow as pa
-from ddcore.io.delta import tables
+from ddcore.io.delta import commits, new_files
+from ddcore.io.delta.table_files import TableState
+from ddcore.io.delta.writer import Writer
 folder = Path(sys.argv[1])
-file = tables.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
-tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])))
+file = new_files.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
+commits.commit(Writer(), folder, [file], 2, base=TableState(*json.loads(sys.argv[2])))
 """
     environment = {**os.environ, "DDCORE_FAILPOINT": place}
     done = subprocess.run(
@@ -335,7 +340,7 @@ tables.commit(folder, [file], 2, base=tables.TableState(*json.loads(sys.argv[2])
     )
     assert done.returncode == -9
     assert numbers(folder, one) == [1]
-    assert numbers(folder, commits.commit(folder, [write(folder, 2)], 2, base=one)) == [1, 2]
+    assert numbers(folder, commits.commit(Writer(), folder, [write(folder, 2)], 2, base=one)) == [1, 2]
     assert numbers(folder) == [1, 2]
 
 
@@ -344,16 +349,17 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
     folder: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
     """Also those of an attempt that was killed before it brought them there, and where nothing is left to do."""
-    one = commits.commit(folder, [write(folder, 1)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     synced: set[str] = set()
     with monkeypatch.context() as lost:
-        lost.setattr(tables, "sync", lambda path: None)
-        commits.commit(folder, [write(folder, 99)], 2, base=one, overwrite=True)
-        commits.commit(folder, [write(folder, 2)], 3, base=one, overwrite=overwrite)  # with a restore, or without
-    monkeypatch.setattr(tables, "sync", lambda path: synced.add(path.name))
+        lost.setattr(syncs, "sync", lambda path: None)
+        commits.commit(Writer(), folder, [write(folder, 99)], 2, base=one, overwrite=True)
+        files = [write(folder, 2)]
+        commits.commit(Writer(), folder, files, 3, base=one, overwrite=overwrite)  # with a restore, or without
+    monkeypatch.setattr(syncs, "sync", lambda path: synced.add(path.name))
     file = write(folder, 2)
     synced.clear()
-    state = commits.commit(folder, [file], 3, base=one, overwrite=overwrite)
+    state = commits.commit(Writer(), folder, [file], 3, base=one, overwrite=overwrite)
     newer = {f"{version:020d}.json" for version in range(one.version + 1, state.version + 1)}
     assert len(newer) == (2 if overwrite else 3)
     assert newer <= synced and "_delta_log" in synced
@@ -361,9 +367,9 @@ def test_every_commit_is_on_the_disk_before_a_state_is_given(
 
 def test_a_new_table_is_on_the_disk_with_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[Path] = set()
-    monkeypatch.setattr(tables, "sync", synced.add)
+    monkeypatch.setattr(syncs, "sync", synced.add)
     folder = tmp_path / "state" / "00ff"
-    tables.create(folder, NUMBERS)
+    tables.create(Writer(), folder, NUMBERS)
     log = folder / "_delta_log"
     assert {log / f"{0:020d}.json", log, folder, folder.parent, tmp_path} <= synced
 
@@ -377,28 +383,27 @@ def test_a_table_is_opened_once_while_it_is_kept_open(folder: Path, monkeypatch:
         real(self, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaTable, "__init__", counted)
-    with open_tables.kept_open():
-        state = None
-        for number in range(1, 4):
-            state = commits.commit(folder, [write(folder, number)], number, base=state)
-            assert [file.rows for file in tables.live_files(folder, state)] == [1] * number
+    state, writer = None, Writer()
+    for number in range(1, 4):
+        state = commits.commit(writer, folder, [write(folder, number)], number, base=state)
+        assert [file.rows for file in tables.live_files(folder, state, writer)] == [1] * number
     assert len(opened) == 1
     assert numbers(folder, state) == [1, 2, 3]
 
 
 def test_a_table_that_is_not_what_the_ledger_says_is_refused(folder: Path) -> None:
-    one = commits.commit(folder, [write(folder, 1), write(folder, 2)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 1), write(folder, 2)], 1, base=None)
     for other in (replace(one, rows=3), replace(one, files=3), replace(one, digest="00")):
         with pytest.raises(StorageError, match="is damaged") as caught:
             tables.live_files(folder, other)
         assert str(folder) in caught.value.message
         with pytest.raises(StorageError, match="is damaged"):
-            commits.commit(folder, [], 2, base=other)
+            commits.commit(Writer(), folder, [], 2, base=other)
 
 
 def test_bounds_in_the_log_cannot_be_changed(folder: Path) -> None:
     """Readers leave out files by their bounds: a bound that says too little would lose rows."""
-    one = commits.commit(folder, [write(folder, 7)], 1, base=None)
+    one = commits.commit(Writer(), folder, [write(folder, 7)], 1, base=None)
     log = folder / "_delta_log" / f"{one.version:020d}.json"
     text = log.read_text()
     assert 'maxValues\\":{\\"n\\":7' in text
@@ -420,9 +425,9 @@ def test_files_are_packed_for_quick_reading(folder: Path) -> None:
 )  # fmt: skip
 def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name / "t"
-    tables.create(folder, NUMBERS)
-    one = commits.commit(folder, [write(folder, 1, 2)], 1, base=None)
-    assert commits.commit(folder, [write(folder, 3)], 2, base=one).version == one.version + 1
+    tables.create(Writer(), folder, NUMBERS)
+    one = commits.commit(Writer(), folder, [write(folder, 1, 2)], 1, base=None)
+    assert commits.commit(Writer(), folder, [write(folder, 3)], 2, base=one).version == one.version + 1
     assert sorted(tables.scan(folder, tables.live_files(folder, one), NUMBERS).collect()["n"]) == [1, 2]
     assert numbers(folder) == [1, 2, 3]
 
@@ -433,7 +438,7 @@ def test_a_folder_that_delta_cannot_open_is_named_and_not_called_damaged(name: s
     (tmp_path / "link").symlink_to(tmp_path / name)
     for folder in (tmp_path / name / "t", tmp_path / "link" / "t"):
         with pytest.raises(UsageError, match="cannot open tables below a folder whose name has") as caught:
-            tables.create(folder, NUMBERS)
+            tables.create(Writer(), folder, NUMBERS)
         assert "\n" not in caught.value.message
         assert "rename the folder" in caught.value.hint
         with pytest.raises(UsageError):
@@ -446,7 +451,7 @@ def test_a_folder_that_delta_cannot_open_is_named_and_not_called_damaged(name: s
 
 
 def _plain_table(tmp_path: Path, name: str) -> Path:
-    tables.create(tmp_path / "plain", NUMBERS)
+    tables.create(Writer(), tmp_path / "plain", NUMBERS)
     return (tmp_path / "plain").rename(tmp_path / name / "t")
 
 

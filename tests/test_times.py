@@ -32,11 +32,11 @@ from ddcore import reference
 from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.logs import updates as io_updates
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts
 from ddcore.io.project import times
@@ -44,7 +44,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
-from ddcore.io.sources.row_checks import Rules
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
@@ -478,7 +478,7 @@ def closed_up_to(folder: Path, upper: times.Frontier) -> None:
     warehouse = Warehouse(folder / "warehouse")
     warehouse.create()
     nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}}
-    ledger = Ledger.load(warehouse)
+    ledger = Ledger.load(warehouse, Writer())
     ledger.append(ingest_of_two_dims())
     run = RunRecord(
         ledger.next_run(), "ab12", time_of((0, 0)), time_of((0, 0)), "inline", 1, rounds=1, took=0.1, **nothing
@@ -554,16 +554,16 @@ def test_no_count_is_negative_at_any_time_of_the_grid(lines: list[str], says: st
 
 
 @pytest.mark.parametrize("seed", nightly(range(60), 20))
-def test_running_counts_on_the_grid_are_the_sums(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_counts_on_the_grid_are_the_sums(seed: int) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(io_updates, "_MOST_CELLS", rng.choice([1, 7, 100]))
+    most_cells = rng.choice([1, 7, 100])
     names = ["day", "revision", "region"][: rng.randint(2, 3)]
     history: list[Any] = [
         (rng.choice(["a", "b", None]), *(rng.choice([0, 2, 5]) for _ in names), rng.choice([1, -1, 2]))
         for _ in range(rng.randint(0, 12))
     ]
     schema = {"x": pl.String, **dict.fromkeys([*names, "diff"], pl.Int64)}
-    counted = running_counts(pl.DataFrame(history, schema=schema, orient="row"), names)
+    counted = running_counts(pl.DataFrame(history, schema=schema, orient="row"), names, most_cells)
     expected = {
         (row, *time, sum(u[-1] for u in history if u[0] == row and reference.precedes(u[1:-1], time)))
         for row in {update[0] for update in history}

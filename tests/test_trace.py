@@ -13,11 +13,11 @@ from test_random_programs import compare, outcome
 from ddcore.base.errors import DiffOverflow
 from ddcore.base.schema import is_direct
 from ddcore.data import encoding, pools
-from ddcore.engine import queues
 from ddcore.operators import delta_join
 from ddcore.traces import consolidation, packed_batch, packing, sorted_batch, trace
+from ddcore.traces.columns import Plain
 from ddcore.traces.consolidation import arrange, merge
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, Trace, distinct_keys, gather
 
 
@@ -30,7 +30,6 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
         return actual if is_direct(kinds) else actual & 3
 
     monkeypatch.setattr(encoding, "key_codes", codes)
-    monkeypatch.setattr(queues, "key_codes", codes)
     monkeypatch.setattr(consolidation, "key_codes", codes)
     monkeypatch.setattr(delta_join, "key_codes", codes)
     hashes = pools._string_hashes
@@ -61,7 +60,8 @@ def updates(rng: np.random.Generator, n: int, spread: int) -> tuple[Any, list[An
     return codes, words, [rng.integers(0, 3, n), rng.integers(0, 2, n)], rng.integers(-2, 3, n)
 
 
-def as_dict(run: SortedBatch) -> dict[tuple[int, ...], int]:
+def as_dict(batch: SortedBatch) -> dict[tuple[int, ...], int]:
+    run = batch.widen()
     rows = zip(run.codes, *run.words, *run.times, run.diffs, strict=True)
     actual = {tuple(map(int, row[:-1])): int(row[-1]) for row in rows}
     assert len(actual) == len(run) and list(actual) == sorted(actual)
@@ -105,27 +105,27 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
 def test_locate(codes: list[int], portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_batch, "_PORTION", portion)
     n = len(codes)
-    run = SortedBatch(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
+    run = ColumnBatch(np.array(codes), np.zeros((0, n), np.int64), np.zeros((1, n), np.int64), np.ones(n, np.int64))
     probes = np.array(sorted({*codes, -(2**63), -1, 3, 50, 2**62 + 1, 2**63 - 1}))
     lo, hi = run.locate(probes)
     for probe, first, last in zip(probes, lo, hi, strict=True):
         assert codes[first:last] == [code for code in codes if code == probe]
 
 
-def wide(run: SortedBatch) -> list[int]:
+def wide(run: ColumnBatch) -> list[int]:
     """The diffs of a run with their upper words."""
     high = run.diffs >> 63 if run.high is None else run.high
     return [(h << 64) + (low & (2**64 - 1)) for h, low in zip(high.tolist(), run.diffs.tolist(), strict=True)]
 
 
 def test_diffs_that_leave_int64() -> None:
-    def run(diffs: list[int], code: int = 0) -> SortedBatch:
+    def run(diffs: list[int], code: int = 0) -> ColumnBatch:
         zeros = np.zeros(len(diffs), np.int64)
         return arrange(zeros + code, [zeros], [zeros], np.array(diffs))
 
     for diffs in ([2**62, 2**62], [-(2**63), -1], [2**63 - 1, 1], [-(2**63)] * 5 + [3]):
         assert wide(run(diffs)) == [sum(diffs)]
-        apart = merge(run(diffs[:1]), run(diffs[1:2]))  # a trace's runs hold int64
+        apart = merge(run(diffs[:1]), run(diffs[1:2])).widen()  # a trace's runs hold int64
         assert (apart.high, sorted(apart.diffs.tolist())) == (None, sorted(diffs[:2]))
     assert run([2**62, -(2**62)]).diffs.tolist() == []
     for diffs in ([2**62] * 3 + [-(2**62)] * 3, [-(2**63), 1, 2**63 - 1]):
@@ -222,6 +222,6 @@ def test_a_coordinate_with_priorities_packs_in_halves() -> None:
     codes, word, diffs = rng.integers(0, 2**20, 200), rng.integers(0, 2**18, 200), rng.integers(-2, 3, 200)
     coordinate = (rng.integers(2**29, 2**29 + 20, 200) << 32) + rng.integers(0, 9, 200)
     columns = [codes, word, np.zeros(200, np.int64), coordinate, diffs]
-    assert packing.layout([columns]) is not None
+    assert packing.layout([Plain(columns)]) is not None
     run = arrange(codes, [word], columns[2:4], diffs)
     assert as_dict(run) == summed(codes, [word], columns[2:4], diffs)

@@ -22,6 +22,7 @@ from ddcore import reference
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UsageError
 from ddcore.cli.main import run_command
 from ddcore.io.delta import commits, new_files, table_files, tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.records import IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
@@ -118,8 +119,8 @@ def test_folded_versions_stay(desk: Desk) -> None:
     desk.ingest(desk.source("c.csv", (4, 4, 7, 1)))
     desk.ledger.append(IntentRecord(2, "ab12", time_of(4), time_of(7), parallelism=1, engine="inline"))
     output = local(desk.project.warehouse) / "outputs" / "out"
-    tables.create(output, {"n": "int64"})
-    committed = commits.commit(output, [number_file(output, 1)], 2, base=None)
+    tables.create(Writer(), output, {"n": "int64"})
+    committed = commits.commit(Writer(), output, [number_file(output, 1)], 2, base=None)
     assert "version 7 is closed" in refused(desk, LateUpdate, 3).message, "run 2 has to be finished"
     assert committed.rows == 1 and desk.ledger.open_intent() is not None
 

@@ -18,11 +18,12 @@ from trams import Command
 from workshop import Workshop
 
 from ddcore.base.errors import DataError, DdError, LateUpdate, UnknownRetraction, UsageError
+from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import find_project
 from ddcore.io.project.times import time_of
-from ddcore.io.sources import pairs, upserts
 from ddcore.io.sources.events import words_of
 from ddcore.jobs.undo import undo
 
@@ -236,13 +237,6 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events that change nothing are looked for, however few there are."""
-    monkeypatch.setattr(upserts, "_WORTH_PAIRS", 1)
-    monkeypatch.setattr(pairs, "_LEAST", 1)
-
-
 @pytest.mark.parametrize("seed", range(16))
 def test_events_that_change_nothing_may_be_left_out_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -255,7 +249,8 @@ def test_events_that_change_nothing_may_be_left_out_before(
     order, is_sorted = rng.choice(["", "ts"]), rng.random() < 0.5
     for side in "ab":
         (tmp_path / side).mkdir()
-    desks = [Desk(tmp_path / side, ORDERED) for side in "ab"]
+    never, always = (Tuning(paired_events=few, paired_rows=few) for few in (1 << 60, 1))
+    desks = [Desk(tmp_path / "a", ORDERED, tuning=never), Desk(tmp_path / "b", ORDERED, tuning=always)]
     content: dict[str, tuple[str | None, int]] = {}
     found = 0
     for number in range(6):
@@ -266,9 +261,6 @@ def test_events_that_change_nothing_may_be_left_out_before(
         rows = sorted(rows, key=lambda row: row[0]) if is_sorted else rng.sample(rows, len(rows))
         said: list[tuple[Any, ...]] = []
         for desk in desks:
-            few = 1 if desk is desks[1] else 1 << 60
-            monkeypatch.setattr(upserts, "_WORTH_PAIRS", few)
-            monkeypatch.setattr(pairs, "_LEAST", few)
             source = table(desk, f"{number}.parquet", [*ORDERED], *rows)
             try:
                 report = desk.ingest(source, form="upsert", **options(order=order))
@@ -375,9 +367,8 @@ def test_two_events_of_one_order_are_refused_with_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", ["z", "y"])
-@pytest.mark.usefixtures("eager")
 def test_a_key_that_the_input_holds_twice_is_refused_with_its_rows(tmp_path: Path, again: str) -> None:
-    desk = Desk(tmp_path, PEOPLE)
+    desk = Desk(tmp_path, PEOPLE, tuning=Tuning(paired_events=1, paired_rows=1))
     desk.ingest(table(desk, "a.csv", ["id", "name"], ("a", "x"), ("a", "y"), ("b", "y")), form="append")
     desk.ingest(table(desk, "b.csv", ["id", "name"], ("b", "z")), form="upsert", **options())
     source = table(desk, "c.csv", ["id", "name"], ("a", again))
@@ -769,7 +760,7 @@ def test_events_may_replace_a_history(desk: Desk) -> None:
 
 def test_with_several_dimensions_all_events_get_one_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path, PEOPLE, dims=("day", "revision"), keys={"edges": ("id",)})
-    log = ChangeLog(desk.log.folder, desk.schema, ("day", "revision"))
+    log = ChangeLog(desk.log.folder, desk.schema, ("day", "revision"), writer=Writer())
     first = table(desk, "a.csv", ["id", "name"], ("a", "x"), ("b", "x"))
     with pytest.raises(UsageError, match="all events get one time"):
         desk.ingest(first, form="upsert")

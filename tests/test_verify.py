@@ -32,6 +32,7 @@ from ddcore.base.errors import Diverged, FoldError, Mismatch
 from ddcore.cli.main import run_command
 from ddcore.io.delta import commits, tables
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project, find_project
@@ -43,19 +44,19 @@ from ddcore.jobs import engines, replay, verify
 from ddcore.jobs.verify import ACTUAL, EXPECTED, WAYS, Selection, Verdict, Verification, mismatch
 
 
-def verdicts_of(project: Project, *times: Any, **how: Any) -> list[Verdict]:
+def verdicts_of(project: Project, *times: int | Time, **how: Any) -> list[Verdict]:
     verification = Verification(project, **how)
-    outputs = verification.outputs()
-    return list(verification.verdicts(verification.times(Selection(times), outputs), outputs))
+    outputs, selection = verification.outputs(), Selection([time_of(time) for time in times])
+    return list(verification.verdicts(verification.times(selection, outputs), outputs))
 
 
 def put(project: Project, name: str, added: Callable[[Path], list[AddedFile]], without: Sequence[str] = ()) -> None:
     """Add files to a table and leave some out, and let the ledger name the result, as if a run had left it."""
-    ledger = Ledger.load(Warehouse(project.warehouse))
+    ledger = Ledger.load(Warehouse(project.warehouse), Writer())
     run, folder = ledger.current_run(), local(ledger.warehouse.table(name))
     assert run is not None
     number = ledger.next_run()
-    state = commits.commit(folder, added(folder), number, base=run.tables[name], without=without)
+    state = commits.commit(Writer(), folder, added(folder), number, base=run.tables[name], without=without)
     ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
 
 
@@ -426,7 +427,7 @@ def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_rea
 
 def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
     """Until the next run the outputs are those of the inputs before."""
-    ledger = Ledger.load(Warehouse(mine / "warehouse"))
+    ledger = Ledger.load(Warehouse(mine / "warehouse"), Writer())
     record = list(ledger.ingests("links"))[-1]
     ledger.append(replace(record, number=ledger.next_ingest(), restates=((4,),)))
     assert dd("verify", "--at", "3")[0] == 0

@@ -29,7 +29,7 @@ from trams import records as lines_of
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
-from ddcore.io.delta import open_tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import labels, records, unrecorded, version_names
 from ddcore.io.ledger.labels import Label, Labels
 from ddcore.io.ledger.ledger import Ledger
@@ -428,11 +428,10 @@ def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, monkeypatc
 
 
 def labelled_ledger(folder: Path, ingests: int) -> None:
-    with open_tables.kept_open():
-        ledger = Ledger.load(Warehouse(folder))
-        for number in range(1, ingests + 1):
-            given = {number: Label(f"build {number}", day(1) + timedelta(hours=number))}
-            ledger.append(replace(ingest(number, number, number), labels=(given,)))
+    ledger = Ledger.load(Warehouse(folder), Writer())
+    for number in range(1, ingests + 1):
+        given = {number: Label(f"build {number}", day(1) + timedelta(hours=number))}
+        ledger.append(replace(ingest(number, number, number), labels=(given,)))
 
 
 @pytest.mark.parametrize("ingests", [40, pytest.param(1_000, marks=pytest.mark.long)])
@@ -456,7 +455,7 @@ def test_a_look_up_reads_no_records_however_old_the_ledger_is(
 
 
 def test_a_ledger_without_labels_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger.load(Warehouse(tmp_path))
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
     for number in range(1, 20):
         ledger.append(ingest(number, number, number))
     reads, ledger = Reads(monkeypatch), Ledger.load(Warehouse(tmp_path))
@@ -469,7 +468,7 @@ def test_labels_survive_another_program_that_optimizes_the_ledger(tmp_path: Path
     labelled_ledger(tmp_path, 19)
     DeltaTable(str(Warehouse(tmp_path).ledger)).optimize.compact()
     for number in range(20, 37):
-        ledger = Ledger.load(Warehouse(tmp_path))
+        ledger = Ledger.load(Warehouse(tmp_path), Writer())
         assert ledger.version_names(DIMS).coordinate("build 18", "x") == 18
         ledger.append(replace(ingest(number, number, number), labels=({number: Label("last")},)))
         assert ledger.version_names(DIMS).coordinate("build 2", "x") == 2

@@ -305,7 +305,7 @@ def no_memory(patch: pytest.MonkeyPatch) -> Iterator[None]:
         raise MemoryError("32 GiB")
 
     with patch.context() as inside:
-        inside.setattr(inline, "write_gains", refuse)
+        inside.setattr(inline, "write_result", refuse)
         yield
 
 

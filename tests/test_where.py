@@ -8,8 +8,8 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ import ddcore
 from ddcore import reference
 from ddcore.base.errors import ExpressionError, StorageError, UsageError
 from ddcore.base.schema import Schema, parse_schema, type_of
-from ddcore.cli import diff, show
+from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.cli import show
 from ddcore.cli.main import run_command
 from ddcore.cli.output import Output
 from ddcore.io.delta.table_files import TableState
-from ddcore.io.logs import changelog
+from ddcore.io.delta.writer import Writer as TableWriter
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, time_of
@@ -41,11 +42,16 @@ from ddcore.program.condition import Condition
 TRIPS = parse_schema({"town": "string", "distance": "int64", "day": "date", "at": "timestamp", "fare": "decimal(10,2)"})
 
 
-def written(folder: Path, frame: pl.DataFrame, rng: random.Random) -> tuple[ChangeLog, TableState]:
+SMALL = Tuning(piece_rows=8, sample_rows=8, block_rows=1, group_rows=3)
+
+
+def written(
+    folder: Path, frame: pl.DataFrame, rng: random.Random, tuning: Tuning = SMALL
+) -> tuple[ChangeLog, TableState]:
     """A log of these updates, in some files in any order."""
     dims = tuple(dims_of({"it": frame}))
     schema: Schema = {name: type_of(kind) for name, kind in frame.schema.items() if name not in (*dims, "diff")}
-    log, state = ChangeLog(folder, schema, dims), None
+    log, state = ChangeLog(folder, schema, dims, TableWriter(), tuning), None
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=rng.randrange(1000))
     cuts = sorted(rng.randrange(len(frame) + 1) for _ in range(rng.randrange(3)))
     for number, (start, end) in enumerate(itertools.pairwise([0, *cuts, len(frame)])):
@@ -69,8 +75,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Tiny pieces, so that few rows are sorted in runs and merged. Lists the lengths of frames that were sorted."""
+def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lists the lengths of frames that are sorted."""
     lengths: list[int] = []
     added_up = sorted_rows._added_up
 
@@ -79,10 +85,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return added_up(rows, order)
 
     monkeypatch.setattr(sorted_rows, "_added_up", watched)
-    monkeypatch.setattr(sorted_rows, "PIECE", 8)
-    monkeypatch.setattr(sorted_rows, "SAMPLE", 8)
-    monkeypatch.setattr(sorted_rows, "LEAST_BLOCK", 1)
-    monkeypatch.setattr(changelog, "_SORTED_GROUP", 3)
     return lengths
 
 
@@ -90,15 +92,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rows_are_those_of_the_collection_that_meet_the_condition(
-    seed: int, tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if seed % 3 == 0:
-        monkeypatch.undo()
+def test_rows_are_those_of_the_collection_that_meet_the_condition(seed: int, tmp_path: Path) -> None:
     rng, dice = Choices.of_seed(seed), random.Random(seed)
     name = dice.choice([*INPUTS])
     frame = history(rng, {name: INPUTS[name]})[name]
-    log, state = written(tmp_path / "log", frame, dice)
+    log, state = written(tmp_path / "log", frame, dice, SMALL if seed % 3 else DEFAULT)
     writer = Writer(rng)
     conditions = [eval(text, {"col": pl.col, "pl": pl}) for _ in range(dice.randrange(1, 4))
                   if (text := writer.predicate(Named(name, INPUTS[name])))]  # fmt: skip
@@ -126,9 +124,7 @@ def test_rows_are_those_of_the_collection_that_meet_the_condition(
 
 @pytest.fixture
 def unsorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any sorting of all rows is an error; more than 64 updates are many."""
-    monkeypatch.setattr(sorted_rows, "SAMPLE", 64)
-    monkeypatch.setattr(sorted_rows, "PIECE", 256)
+    """Any sorting of all rows is an error."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("all rows are sorted")
@@ -137,8 +133,12 @@ def unsorted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def many_versions(folder: Path, *, falling: bool) -> tuple[ChangeLog, TableState]:
-    """A log of 2,000 rows in four versions, of which ten are changed in the last one, and ten are gone and back."""
-    log, state = ChangeLog(folder, parse_schema({"x": "int64", "town": "string"})), None
+    """A log of 2,000 rows in four versions, of which ten are changed in the last one, and ten are gone and back. More
+    than 64 updates are many.
+    """
+    tuning = Tuning(sample_rows=64, piece_rows=256)
+    schema = parse_schema({"x": "int64", "town": "string"})
+    log, state = ChangeLog(folder, schema, writer=TableWriter(), tuning=tuning), None
     order = -1 if falling else 1
     parts = [pl.DataFrame({"x": [place * 500 + each for each in range(500)]}) for place in (0, 1, 2, 3)][::order]
     for version, part in enumerate(parts):
@@ -171,9 +171,7 @@ def test_the_first_changes_of_several_versions_sort_nothing(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_differences_are_those_of_the_rows_that_meet_the_condition(
-    seed: int, tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tmp_path: Path) -> None:
     rng, dice = Choices.of_seed(seed), random.Random(seed)
     name = dice.choice(["edges", "words", "marks", "bills", "limits"])
     frame = history(rng, {name: INPUTS[name]})[name]
@@ -192,9 +190,9 @@ def test_differences_are_those_of_the_rows_that_meet_the_condition(
     assert rows.sizes() == (sum(n for n in signs if n > 0), -sum(n for n in signs if n < 0))
     places = [[*log.schema].index(key) for key in keys]
     assert number_of_changes(rows, keys, len(rows)) == len([*changes_of(rows, places)])
-    monkeypatch.setattr(sorted_rows, "_MARGIN", 1)
+    narrow = replace(log, tuning=replace(SMALL, sample_margin=1))
     for limit in (1, 2, 3, 0):
-        fresh = SortedRows(log, state, start, end, where=condition, by=keys)
+        fresh = SortedRows(narrow, state, start, end, where=condition, by=keys)
         assert fresh.sizes() == rows.sizes()
         listed, whole = ([*first_changes(each, keys, limit)] for each in (fresh, rows))
         assert same([(each.before, each.after, each.times) for each in listed],
@@ -216,13 +214,11 @@ def test_the_number_of_changes_is_that_of_the_pairs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("order", [[], ["v"]])
-def test_memory_does_not_grow_with_the_rows(
-    order: list[str], tmp_path: Path, small: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_does_not_grow_with_the_rows(order: list[str], tmp_path: Path, lengths: list[int]) -> None:
     """Of 4,000 updates of 2,000 rows at most some pieces are in memory, and the files are gone afterwards."""
-    monkeypatch.setattr(sorted_rows, "PIECE", 256)
-    dice = random.Random(1)
-    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "v": "int64"})), None
+    dice, tuning = random.Random(1), replace(SMALL, piece_rows=256)
+    schema = parse_schema({"k": "int64", "v": "int64"})
+    log, state = ChangeLog(tmp_path / "log", schema, writer=TableWriter(), tuning=tuning), None
     numbers = dice.sample(range(2000), 2000)
     for version in range(2):
         updates = [(number, number * 7 % 97, version, 1) for number in numbers]
@@ -231,7 +227,7 @@ def test_memory_does_not_grow_with_the_rows(
     rows = SortedRows(log, state, None, time_of(1), by=order)
     assert sum(map(len, rows)) == 2000
     assert rows.sizes() == (4000, 0)
-    assert max(small) < 1000, "a block of each run, and a batch"
+    assert max(lengths) < 1000, "a block of each run, and a batch"
     folder = rows._settled.folder
     assert folder is not None
     assert all(file.name.startswith("rows-") for file in folder.iterdir())
@@ -240,12 +236,12 @@ def test_memory_does_not_grow_with_the_rows(
     assert not folder.exists()
 
 
-def test_a_log_that_is_sorted_is_not_sorted_again(tmp_path: Path, small: list[int]) -> None:
-    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+def test_a_log_that_is_sorted_is_not_sorted_again(tmp_path: Path, lengths: list[int]) -> None:
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter(), tuning=SMALL)
     frame = pl.DataFrame({"k": [1] * 50 + [2] * 50, "s": [f"{n:03}" for n in range(100)], "version": 3, "diff": 1})
     state = log.append(frame, 1, base=None)
     rows = SortedRows(log, state, time_of(2), time_of(3))
-    assert (rows.sizes(), len(rows), small) == ((100, 0), 100, [])
+    assert (rows.sizes(), len(rows), lengths) == ((100, 0), 100, [])
     assert [row[1] for piece in rows for row in piece.rows()] == [f"{n:03}" for n in range(100)]
 
 
@@ -258,30 +254,25 @@ def test_no_more_is_read_when_the_reader_has_gone(
     def endless(rows: SortedRows, *_: object) -> Iterator[pl.DataFrame]:
         for number in itertools.count():
             parts.append(number)
-            yield pl.DataFrame({"stop": [f"stop {number}"], "total": [number], "diff": [1]})
+            places = range(number * show.LINES, (number + 1) * show.LINES)
+            yield pl.DataFrame({"stop": [f"stop {place}" for place in places], "total": places, "diff": 1})
 
     monkeypatch.setattr(SortedRows, "parts", endless)
     monkeypatch.setattr(SortedRows, "__iter__", endless)
-    for module, command in ((show, ["show", "journeys"]), (diff, ["diff", "journeys", "3.."])):
-        monkeypatch.setattr(module, "LINES", 1)
+    for command in (["show", "journeys"], ["diff", "journeys", "3.."]):
         for more in ([], ["--json"]):
-            unread = iter([False] * 5 + [True] * 50)
-            monkeypatch.setattr(Output, "unread", property(partial(_next, unread)))
+            monkeypatch.setattr(Output, "unread", property(lambda _: len(parts) > 4))
             parts.clear()
             assert run_command([*command, *more]) == 0
-            assert 2 < len(parts) < 9
+            assert len(parts) == 5
     capsys.readouterr()
-
-
-def _next(flags: Iterator[bool], _: Output) -> bool:
-    return next(flags)
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
 
 
 def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"})), None
+    log, state = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter()), None
     for version in range(4):
         frame = pl.DataFrame({"k": [version * 10, version * 10 + 5], "s": ["a", "b"], "version": version, "diff": 1})
         state = log.append(frame, version, base=state)
@@ -309,9 +300,8 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
     assert files("k + 1 > 99") == ["000000", "000001", "000002", "000003"]
 
 
-def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path, small: list[int]) -> None:
-    del small
-    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}))
+def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path) -> None:
+    log = ChangeLog(tmp_path / "log", parse_schema({"k": "int64", "s": "string"}), writer=TableWriter(), tuning=SMALL)
     keys = [None, None, None, *range(7)]  # in row groups of three: nulls, 0 to 2, 3 to 5, 6
     schema = dict.fromkeys(("k", "version", "diff"), pl.Int64()) | {"s": pl.String()}
     state = log.append(pl.DataFrame({"k": keys, "version": 0, "diff": 1, "s": "abc"}, schema), 0, base=None)
@@ -361,7 +351,7 @@ def test_what_cannot_fail_is_pushed(text: str, pushed: bool) -> None:
 
 def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
     """A text that is no number was there until version 1."""
-    log = ChangeLog(tmp_path / "log", parse_schema({"s": "string"}))
+    log = ChangeLog(tmp_path / "log", parse_schema({"s": "string"}), writer=TableWriter())
     frame = pl.DataFrame({"s": ["1", "x", "x"], "version": [0, 0, 1], "diff": [1, 1, -1]})
     state = log.append(frame, 1, base=None)
     condition = Condition("CAST(s AS bigint) > 0", log.schema, "where")
@@ -373,7 +363,7 @@ def test_a_row_that_is_gone_does_not_fail(tmp_path: Path) -> None:
 def test_conditions_on_dates_and_timestamps(tmp_path: Path) -> None:
     schema = parse_schema({"day": "date", "at": "timestamp"})
     rows = [(date(2026, 1, day), datetime(2026, 1, day, 12, tzinfo=UTC)) for day in (1, 2, 3)]
-    log = ChangeLog(tmp_path / "log", schema)
+    log = ChangeLog(tmp_path / "log", schema, writer=TableWriter())
     types = {name: kind.polars for name, kind in log.columns.items()}
     state = log.append(pl.DataFrame([(*row, 0, 1) for row in rows], schema=types, orient="row"), 1, base=None)
     for text, days in (

@@ -237,8 +237,8 @@ class Soak:
     @staticmethod
     def _ingested(project: Project) -> int:
         latest = Ledger.load(Warehouse(project.warehouse)).latest_ingested()
-        assert isinstance(latest, int)
-        return latest
+        assert latest is not None
+        return latest.version
 
 
 def _code(ended: Ended | None) -> int:

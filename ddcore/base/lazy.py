@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["numpy", "polars"]
+__all__ = ["numpy", "polars", "pyarrow"]
 
 
 class _Library(ModuleType):
@@ -21,6 +21,8 @@ class _Library(ModuleType):
 if TYPE_CHECKING:
     import numpy
     import polars
+    import pyarrow
 else:
     numpy = _Library("numpy")
     polars = _Library("polars")
+    pyarrow = _Library("pyarrow")

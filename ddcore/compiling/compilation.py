@@ -23,13 +23,13 @@ class Listener(Protocol):
 
 
 class _State:
-    """Of this process: nanoseconds and kernels."""
+    """Nanoseconds and kernels. Of the process, as kernels are: each is compiled once, by whatever calls it first."""
 
     spent = taken = done = expected = 0
 
 
 _lock, _mine = Lock(), local()
-_listeners: list[Listener] = []
+_listeners: list[Listener] = []  # of the process as well: who calls a kernel knows of none of them
 
 
 def clock() -> int:

@@ -6,13 +6,11 @@ import heapq
 from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
-from ddcore.engine.queues import Queued, least_times, sorted_run
+from ddcore.engine.queues import Queue
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Block, Position, Rounds
 from ddcore.planning.plan import Plan
-from ddcore.traces import spilling
-from ddcore.traces.batch import Batch
-from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["NO_BOUND", "Agenda", "Work"]
@@ -28,15 +26,14 @@ class Work:
 
     block: Block
     rounds: Rounds
-    rows: dict[int, list[Queued]] = field(default_factory=dict)
+    queues: dict[int, Queue] = field(default_factory=dict)
     pending: list[SortedBatch] = field(default_factory=list)
     notified: bool = False
-    unsorted: dict[int, int] = field(default_factory=dict)  # of these rows, where memory is limited
 
     @property
     def size(self) -> int:
         """The number of updates and pending times."""
-        return sum(len(b) for batches in self.rows.values() for b in batches) + sum(map(len, self.pending))
+        return sum(map(len, self.queues.values())) + sum(map(len, self.pending))
 
 
 class Agenda:
@@ -73,18 +70,14 @@ class Agenda:
 
     def least_versions(self) -> np.ndarray:
         """The meet of the versions of all queued work: int64[inputs]. Those of later work are joins of them."""
-        inputs = len(self._plan.dims)
-        times = [
-            least_times(self._plan.arrangements[index], batch, inputs)
-            for work in self._work.values()
-            for index, batches in work.rows.items()
-            for batch in batches
-            if len(batch)
-        ]
-        pending = (batch.times for work in self._work.values() for batch in work.pending if len(batch))
-        times += [[int(each[c].min()) for c in range(inputs)] for each in pending]
-        least = [min((each[c] for each in times), default=NO_BOUND) for c in range(inputs)]
-        return np.array(least, dtype=np.int64)
+        works = self._work.values()
+        queues = [queue for work in works for queue in work.queues.values() if len(queue)]
+        pending = [batch for work in works for batch in work.pending if len(batch)]
+        least = np.full(len(self._plan.dims), NO_BOUND)
+        for c in range(len(least) if queues or pending else 0):
+            coordinates = [queue.least(c) for queue in queues]
+            least[c] = min([*coordinates, *(batch.columns().least(1 + batch.width + c) for batch in pending)])
+        return least
 
     def at(self, block: Block, rounds: Rounds) -> Work:
         """The work of a block at these rounds, to be added to."""
@@ -96,23 +89,10 @@ class Agenda:
             heapq.heappush(self._order, position)
         return work
 
-    def queue(self, arrangement: Arrangement, rounds: Rounds, updates: Batch | NarrowBatch) -> None:
+    def queue(self, arrangement: Arrangement, rounds: Rounds, updates: Columns) -> None:
         """Updates for an arrangement, all at these rounds, of keys this worker owns."""
-        work = self.at(self._plan.blocks[arrangement.block], rounds)
-        queued = work.rows.setdefault(arrangement.index, [])
-        queued.append(updates)
-        spill = spilling.current()
-        if spill is not None:
-            self._sort_queued(arrangement, work, len(updates), spill.rows)
-
-    def _sort_queued(self, arrangement: Arrangement, work: Work, added: int, most: int) -> None:
-        """Sort and consolidate what waits before an arrangement, where it is more than ``most`` unsorted updates."""
-        work.unsorted[arrangement.index] = work.unsorted.get(arrangement.index, 0) + added
-        if work.unsorted[arrangement.index] < most:
-            return
-        work.unsorted[arrangement.index] = 0
-        queued = work.rows[arrangement.index]
-        runs = [each for each in queued if isinstance(each, SortedBatch)]
-        run = sorted_run(arrangement, [each for each in queued if not isinstance(each, SortedBatch)])
-        if run is not None:
-            work.rows[arrangement.index] = [*runs, run]
+        queues = self.at(self._plan.blocks[arrangement.block], rounds).queues
+        queue = queues.get(arrangement.index)
+        if queue is None:
+            queue = queues[arrangement.index] = Queue(arrangement)
+        queue.add(updates)

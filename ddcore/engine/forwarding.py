@@ -9,7 +9,7 @@ from ddcore.base.lattice import beyond
 from ddcore.base.lazy import numpy as np
 from ddcore.compiling.compilation import clock
 from ddcore.engine.meter import Meter
-from ddcore.engine.queues import narrowed
+from ddcore.engine.queues import waiting
 from ddcore.engine.rounds import by_rounds
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Linear
@@ -138,10 +138,10 @@ class Forwarding:
         if self._upper.shape[1]:
             late = beyond(np.stack(batch.times[: len(self._plan.dims)]), self._upper)
             if late.any():
-                yield Delivery(arrangement, None, batch.take(np.flatnonzero(late)))
+                yield Delivery(arrangement, None, arrangement.queued(batch.take(np.flatnonzero(late))))
                 batch = batch.take(np.flatnonzero(~late))
         for rounds, part in by_rounds(batch, len(self._plan.dims)):
-            yield Delivery(arrangement, rounds, narrowed(arrangement, part))
+            yield Delivery(arrangement, rounds, waiting(arrangement, part))
 
 
 def _apply(operator: Linear, batch: Batch, place: str) -> Batch:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddcore.base.lazy import numpy as np
-from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces import ranges
+from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.consolidation import arrange_all
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["joined", "once_each"]
 
 
 def joined(batches: Sequence[SortedBatch]) -> SortedBatch:
-    """Several batches of pending times as one, each (key, time) once."""
-    batches = [batch for batch in batches if len(batch)] or batches[:1]
-    return batches[0] if len(batches) == 1 else once_each(batches)
+    """Several batches of pending times as one, each (key, time) once; in ranges of keys where memory is limited."""
+    some = [batch for batch in batches if len(batch)] or batches[:1]
+    if len(some) == 1:
+        return some[0]
+    return ranges.combined([batch.columns() for batch in some], some[0].width, once_each)
 
 
-def once_each(batches: Sequence[SortedBatch]) -> SortedBatch:
-    """The (key, time) pairs of several batches, each once and with diff 1."""
-    merged = arrange(
-        np.concatenate([batch.codes for batch in batches]),
-        list(np.concatenate([batch.words for batch in batches], axis=1)),
-        list(np.concatenate([batch.times for batch in batches], axis=1)),
-        np.ones(sum(len(batch) for batch in batches), dtype=np.int64),
-    )
-    return SortedBatch(merged.codes, merged.words, merged.times, np.ones(len(merged), dtype=np.int64))
+def once_each(pieces: Sequence[Columns], width: int) -> SortedBatch:
+    """The (key, time) pairs of several pieces, with ``width`` key words, each once and with diff 1."""
+    ones = [Plain([*list(piece)[:-1], np.ones(len(piece), dtype=np.int64)]) for piece in pieces]
+    table = arrange_all(ones, width).widen().table
+    return ColumnBatch.of(np.concatenate([table[:-1], np.ones((1, table.shape[1]), dtype=np.int64)]), width)

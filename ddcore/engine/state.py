@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ddcore.base.errors import DiffOverflow, ExpressionError
@@ -16,7 +15,7 @@ from ddcore.engine.forwarding import Forwarding
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.meter import Meter
 from ddcore.engine.pending import joined
-from ddcore.engine.queues import consolidated
+from ddcore.engine.queues import sorted_by_key
 from ddcore.engine.rounds import groups
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed
@@ -122,7 +121,7 @@ class FoldState:
         """The history of an arrangement."""
         return self.traces[arrangement.index]
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
+    def delta_at(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """The new updates of the arrangement at these rounds; an outer one has some only at round 0 of inner loops."""
         at, updates = self._latest.get(arrangement.index, (None, None))
         return updates if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
@@ -164,7 +163,7 @@ class FoldState:
 
     def keyed(self, arrangement: Arrangement, batch: Batch) -> SortedBatch:
         """A batch of the arrangement's collection, sorted by key code. Several threads may call this."""
-        return consolidated(replace(arrangement, transient=False) if arrangement.transient else arrangement, [batch])
+        return sorted_by_key(arrangement.keyed, batch)
 
     def keep(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
         """Updates of a block's own output, from :meth:`keyed`."""
@@ -226,9 +225,8 @@ class FoldState:
                 else:
                     self.agenda.queue(arrangement, rounds, updates)
                 continue
-            assert isinstance(updates, Batch)
-            earlier = self.held.get(arrangement.index)
-            self.held[arrangement.index] = updates if earlier is None else concatenate([updates, earlier])
+            late, earlier = arrangement.updates(updates), self.held.get(arrangement.index)
+            self.held[arrangement.index] = late if earlier is None else concatenate([late, earlier])
 
     def _position(self, arrangement: Arrangement, rounds: Rounds) -> Position:
         return self.plan.blocks[arrangement.block].position(rounds)
@@ -237,13 +235,13 @@ class FoldState:
         """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""
         if updates.high is None:
             return
-        at = int(np.flatnonzero(updates.high != updates.diffs >> 63)[0])
-        words = list(updates.words) if arrangement.transient else arrangement.batch_of(updates).words
-        row = decode_frame([column[at : at + 1] for column in words], arrangement.collection).row(0)
-        diff = (int(updates.high[at]) << 64) + (int(updates.diffs[at]) & (2**64 - 1))
+        at = int(np.flatnonzero(updates.high != updates.widen().diffs >> 63)[0])
+        batch = arrangement.batch_of(updates).take(slice(at, at + 1))
+        row = decode_frame(batch.words, arrangement.collection).row(0)
+        diff = (int(updates.high[at]) << 64) + (int(batch.diffs[0]) & (2**64 - 1))
         node = self.plan.nodes[arrangement.node]
         where = f"output {arrangement.output}" if arrangement.output else f"{node.operator.name} ({node.place})"
-        time = tuple(int(coordinate) for coordinate in updates.times[:, at])
+        time = tuple(int(coordinate[0]) for coordinate in batch.times)
         raise DiffOverflow(f"{where}: the diffs of {row!r} at time {time} add up to {diff}, which int64 cannot hold")
 
 
@@ -252,6 +250,6 @@ def _apart(plan: Plan) -> set[int]:
     apart: set[int] = set()
     for block in plan.blocks:
         operator = plan.operator(block)
-        if isinstance(operator, Keyed) and operator.reads_apart:
+        if isinstance(operator, Keyed) and operator.needs_delta:
             apart.update(block.ports)
     return apart

@@ -16,7 +16,7 @@ from ddcore.base.threads import using
 from ddcore.engine.agenda import Work
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.pending import joined, once_each
-from ddcore.engine.queues import consolidated, narrowed
+from ddcore.engine.queues import waiting
 from ddcore.engine.rounds import by_rounds
 from ddcore.engine.state import FoldState, Frontier
 from ddcore.operators.arrangement import Arrangement
@@ -25,9 +25,10 @@ from ddcore.operators.block import Block, Rounds
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
-from ddcore.traces import ranges, spilling
+from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.columns import Plain
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["Worker"]
 
@@ -104,27 +105,25 @@ class Worker:
         for batch in self._history(port, codes):
             self.state.push(block.spread, self.state.forwarding.spread(block.spread, port.batch_of(batch), codes))
         for batch in self._history(results, codes):
-            times = SortedBatch(batch.codes, batch.words[: results.key_words], batch.times, batch.diffs)
-            self.state.postpone(block, once_each([times]))
+            keys = Plain([batch.codes, *batch.words[: results.key_words], *batch.times, batch.diffs])
+            self.state.postpone(block, once_each([keys], results.key_words))
 
-    def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[SortedBatch]:
+    def _history(self, arrangement: Arrangement, codes: np.ndarray) -> Iterator[ColumnBatch]:
         """The updates that a trace has of keys, in parts where memory is limited."""
-        spill = spilling.current()
         for batch in self.state.traces[arrangement.index].batches:
             lo, hi = batch.locate(codes)
             rows = np.concatenate([np.arange(a, b) for a, b in zip(lo, hi, strict=True)])
-            size = max(1, len(rows)) if spill is None else spill.rows
+            size = spilling.current().rows
             for start in range(0, len(rows), size):
                 yield batch.take(rows[start : start + size])
 
     def replay(self, arrangement: Arrangement, batch: Batch) -> None:
         """The whole history of an arrangement that the blocks of a rebuild read."""
-        spill = spilling.current()
-        size = max(1, len(batch)) if spill is None else spill.rows
+        size = spilling.current().rows
         for start in range(0, len(batch), size):
             some = batch if size >= len(batch) else batch.take(slice(start, start + size))
             for rounds, part in by_rounds(some, len(self.plan.dims)):
-                self.agenda.queue(arrangement, rounds, narrowed(arrangement, part))
+                self.agenda.queue(arrangement, rounds, waiting(arrangement, part))
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""
@@ -152,7 +151,7 @@ class Worker:
         threads and memory.
         """
         self.state.queued(least)
-        is_large = spilling.current() is None and self.agenda.waiting() >= _LARGE
+        is_large = not spilling.current().is_limited and self.agenda.waiting() >= _LARGE
         with using(self.threads), reused_memory() if is_large else nullcontext():
             yield
 
@@ -166,7 +165,7 @@ class Worker:
         for arrangement in self.plan.arrangements:
             self.state.settle(arrangement)
 
-    def harvest(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
+    def new_updates(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""
         self.meter.measure_memory(self.state.traces)
         again = frozenset[int]() if self._part is None else self._part.again
@@ -191,33 +190,31 @@ class Worker:
         """Update the arrangements of a block, then run its operator."""
         replayed = () if work.block.output is None else (work.block.output,)  # others add to it only in a rebuild
         for index in (*work.block.owned, *replayed):
-            if index in work.rows:
+            if index in work.queues:
                 self._update(self.plan.arrangements[index], work)
         step = self._steps.get(work.block.index)
         if step is not None:
             self._note_notified(work)
-            step.run(self.state, work.rounds, ranges.combined(work.pending, joined) if work.pending else None)
+            step.run(self.state, work.rounds, joined(work.pending) if work.pending else None)
 
     def _note_notified(self, work: Work) -> None:
         for port in (self.plan.arrangements[index] for index in work.block.ports if index not in work.block.owned):
-            if new := self.state.gained(port, work.rounds):
+            if new := self.state.delta_at(port, work.rounds):
                 self.meter.notified(work.block, port, new)
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
-        state, updates = self.state, consolidated(arrangement, work.rows[arrangement.index])
+        state, updates = self.state, work.queues[arrangement.index].consolidated()
         if len(updates) == 0:
             return
         self._guard(work.block, work.rounds, updates)
         self.meter.took(work.block, arrangement, work.rounds, updates)
         if arrangement.transient and not arrangement.output:
-            updates = updates.widen()
-            state.push(arrangement.node, Batch(list(updates.words), list(updates.times), updates.diffs, updates.high))
+            state.push(arrangement.node, arrangement.batch_of(updates))
             return
         state.require_int64(arrangement, updates)
         if arrangement.output:
-            updates = updates.widen()
-            state.outputs[arrangement.output].append(Batch(list(updates.words), list(updates.times), updates.diffs))
+            state.outputs[arrangement.output].append(arrangement.batch_of(updates))
         else:
             state.append(arrangement, work.rounds, updates)
 
@@ -226,7 +223,8 @@ class Worker:
         for scope, current in zip(block.loops, rounds, strict=True):
             loop = self.plan.loops[scope]
             if round_of(current) >= loop.max_rounds:
-                first = updates.times[:, np.lexsort(updates.times[::-1])[0]]
-                moving = int((updates.times == first[:, None]).all(axis=0).sum())
+                times = updates.widen().times
+                first = times[:, np.lexsort(times[::-1])[0]]
+                moving = int((times == first[:, None]).all(axis=0).sum())
                 time = tuple(int(c) for c in first)
                 raise Diverged(loop.name, time, int(round_of(current)), moving, self.plan.dims)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
-from ddcore.explaining.watching import Rounds, Watch
+from ddcore.explaining.needs import origins
+from ddcore.explaining.watching import Rounds, Watch, packed_rounds
 from ddcore.operators.aggregation import Aggregation, Distinct
 from ddcore.operators.base import Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
@@ -104,12 +105,10 @@ class _Step:
                 supports = self._variable(operator, rows)
             case Leave():
                 supports = iter(self._result(self._sources[0], (*self.rounds, 2**63 - 1), rows))
-            case Join() as operator:
-                supports = self._join(operator, rows)
+            case Join() | DeltaJoin() as operator:
+                supports = self._joined(operator, rows)
             case JoinBetween() as operator:
-                supports = self._join_between(operator, rows)
-            case DeltaJoin() as operator:
-                supports = self._delta_join(operator, rows)
+                supports = self._joined_between(operator, rows)
             case Reduction() as operator:
                 supports = self._reduction(operator, rows)
             case _:  # an input
@@ -185,48 +184,34 @@ class _Step:
         (source,) = self._sources
         width = len(self.watch.node(source).schema)
         words = self.watch.table(self.node).words(rows)
+        rounds = packed_rounds(words[width:], operator.prioritized)
         for place, row in enumerate(rows.tolist()):
-            rounds, more = list[int](), iter(words[width:])
-            for prioritized in operator.prioritized:
-                priority = int(next(more)[place]) if prioritized else -(2**63)
-                above = 0 if priority == -(2**63) else priority + 2**29 + 1
-                rounds.append((above << 32) + int(next(more)[place]))
+            at = tuple(int(column[place]) for column in rounds)
             wanted = [column[place : place + 1] for column in words[:width]]
-            at = tuple(rounds)
             pairs = self.watch.table(source).among(wanted, list(range(width)), rows[place : place + 1], at)
             yield from ((row, source, at, number, self.whole) for number in pairs["id"].to_list())
 
-    def _join(self, operator: Join, rows: np.ndarray) -> Iterator[_Support]:
-        """The row of the left side and the one of the right side."""
-        left, right = self._sources
-        words = self._words(rows)
-        mine = {name: words[name] for name in self.watch.node(left).schema}
-        theirs = {name: words[name_here] for name, name_here in operator.right_names.items()}
-        theirs |= {name: words[key] for key, name in zip(operator.left, operator.right, strict=True)}
-        for source, columns in ((left, mine), (right, theirs)):
-            yield from self._facts(self._having(source, columns, rows), source)
+    def _joined(self, operator: Join | DeltaJoin, rows: np.ndarray) -> Iterator[_Support]:
+        """The row of each side or relation."""
+        for number, source in enumerate(self._sources):
+            yield from self._facts(self._side(operator, number, rows), source)
 
-    def _join_between(self, operator: JoinBetween, rows: np.ndarray) -> Iterator[_Support]:
+    def _joined_between(self, operator: JoinBetween, rows: np.ndarray) -> Iterator[_Support]:
         """The row, and one of the intervals that hold its value; all of them where counts matter."""
         left, right = self._sources
-        words = self._words(rows)
-        mine = {name: words[name] for name in self.watch.node(left).schema}
-        theirs = {name: words[name_here] for name, name_here in operator.right_names.items()}
-        theirs |= {name: words[key] for key, name in zip(operator.left, operator.right, strict=True)}
-        yield from self._facts(self._having(left, mine, rows), left)
-        pairs = self._having(right, theirs, rows)
+        yield from self._facts(self._side(operator, 0, rows), left)
+        pairs = self._side(operator, 1, rows)
         intervals = dict(zip(self.watch.node(right).schema, self.watch.table(right).words(pairs["id"]), strict=True))
         after, to = operator.ends.bounds(intervals, len(pairs))
-        values = words[operator.column][np.searchsorted(rows, pairs["wanted"].to_numpy())]
+        values = self._words(rows)[operator.column][np.searchsorted(rows, pairs["wanted"].to_numpy())]
         pairs = pairs.filter(pl.Series((after < values) & (values <= to), dtype=pl.Boolean))
         yield from self._facts(pairs if self.whole else _one_each(pairs), right)
 
-    def _delta_join(self, operator: DeltaJoin, rows: np.ndarray) -> Iterator[_Support]:
-        """The row of each relation."""
-        words = self._words(rows)
-        for source, relation in zip(self._sources, operator.relations, strict=True):
-            columns = {column: words[attribute] for column, attribute in relation.items()}
-            yield from self._facts(self._having(source, columns, rows), source)
+    def _side(self, operator: Join | JoinBetween | DeltaJoin, number: int, rows: np.ndarray) -> pl.DataFrame:
+        """The rows of one input of a join that have the values of these rows: ``wanted``, ``id``, ``count``."""
+        source, words = self._sources[number], self._words(rows)
+        columns = {there: words[here] for here, there in origins(operator, number, self.watch.node(source).schema)}
+        return self._having(source, columns, rows)
 
     def _words(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         node = self.watch.node(self.node)

@@ -29,7 +29,7 @@ from ddcore.operators.select import Select
 from ddcore.operators.top_k import TopK
 from ddcore.program.graph import Graph
 
-__all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups"]
+__all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups", "origins"]
 
 Edge = tuple[int, int]
 """A node and the number of one of its inputs."""
@@ -80,6 +80,20 @@ def no_look_ups(edge: Edge) -> None:
     """For needs that hold whatever the inputs are."""
 
 
+def origins(operator: Join | JoinBetween | DeltaJoin, number: int, source: Schema) -> list[tuple[str, str]]:
+    """The columns of a join's result that have the values of columns of input ``number``, and these; ``source``: all
+    columns of that input.
+    """
+    if isinstance(operator, DeltaJoin):
+        return [(here, there) for there, here in operator.relations[number].items()]
+    if number == 0:
+        return [(name, name) for name in source]
+    return [
+        *((here, there) for there, here in operator.right_names.items()),
+        *zip(operator.left, operator.right, strict=True),
+    ]
+
+
 def carried(operator: Operator, number: int, source: Schema, *, bold: bool = False) -> Mapping[str, str]:
     """The columns of the result by which a row depends only on rows of input ``number`` with the same value in a
     column: the name there by the name here. ``source``: the columns of that input.
@@ -95,13 +109,8 @@ def carried(operator: Operator, number: int, source: Schema, *, bold: bool = Fal
             columns = {each: each for each in operator.group} | {name: argument}
         case Linear():
             columns = operator.carried
-        case Join() | JoinBetween() if number == 0:
-            columns = {name: name for name in source}
-        case Join() | JoinBetween():
-            columns = {here: there for there, here in operator.right_names.items()}
-            columns = {**columns, **dict(zip(operator.left, operator.right, strict=True))}
-        case DeltaJoin():
-            columns = {here: there for there, here in operator.relations[number].items()}
+        case Join() | JoinBetween() | DeltaJoin():
+            columns = dict(origins(operator, number, source))
         case Reduction():
             columns = {name: name for name in operator.group}
         case Variable() | Leave():

@@ -5,7 +5,7 @@ The program is planned once more, with a log for each of its nodes, as if it ins
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from ddcore.program.graph import Graph, Inspection, Node
 from ddcore.text.wording import listed
 from ddcore.traces.batch import Batch, concatenate
 
-__all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "run"]
+__all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "packed_rounds", "run"]
 
 TRIAL = "_trial"  # the one time dimension: no column of an input has such a name
 _LOG = "node {}"
@@ -81,12 +81,21 @@ def run(worker: Worker, batches: Mapping[str, Batch], *, is_first: bool = True) 
     for name, batch in batches.items():
         worker.feed(name, batch)
     worker.run()
-    for _ in worker.harvest():
+    for _ in worker.new_updates():
         pass
     outputs = {name: concatenate(each) for name, each in worker.state.outputs.items() if each}
     for name in worker.state.outputs:
         worker.state.outputs[name] = []
     return outputs
+
+
+def packed_rounds(columns: Sequence[np.ndarray], prioritized: Sequence[bool]) -> list[np.ndarray]:
+    """The coordinates of loops, outermost first, from the columns of a log: a loop's round, before it its priority."""
+    more, rounds = iter(columns), []
+    for has_priority in prioritized:
+        priority = next(more) if has_priority else np.int64(_NULL)
+        rounds.append(next(more) + (np.where(priority == _NULL, 0, priority + _HALF + 1) << _ROUND_BITS))
+    return rounds
 
 
 @dataclass
@@ -251,15 +260,7 @@ class Watch:
         if batch is None:
             nothing = np.empty(0, dtype=np.int64)
             return Table.of([nothing] * width, [nothing] * len(prioritized), nothing)
-        more = iter(batch.words[width:])
-        rounds = []
-        for has_priority in prioritized:
-            priority = next(more) if has_priority else None
-            number = next(more)
-            if priority is not None:
-                number = number + (np.where(priority == _NULL, 0, priority + _HALF + 1) << _ROUND_BITS)
-            rounds.append(number)
-        return Table.of(batch.words[:width], rounds, batch.diffs)
+        return Table.of(batch.words[:width], packed_rounds(batch.words[width:], prioritized), batch.diffs)
 
     def _prioritized(self, index: int) -> tuple[bool, ...]:
         return self.graph._priorities(index)

@@ -30,7 +30,7 @@ from ddcore.traces.trace import Rows, gather
 if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
-    from ddcore.traces.sorted_batch import SortedBatch
+    from ddcore.traces.sorted_batch import ColumnBatch
 
 __all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
 
@@ -254,7 +254,7 @@ class AggregationStep(ResultStep):
         )
         self._has_short_way = self.short and self.inputs == 1 and all(map(self._is_simple, self.aggregates))
 
-    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
         if not self._picks_one or new.high is not None or len(new) == 0:
             return part

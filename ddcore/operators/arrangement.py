@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.traces.batch import Batch
-
-if TYPE_CHECKING:
-    from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.sorted_batch import SortedBatch
 
 __all__ = ["Arrangement"]
 
@@ -73,8 +72,49 @@ class Arrangement:
         columns = list(self.schema)
         return [columns.index(name) for name in self.collection]
 
+    @cached_property
+    def keyed(self) -> Arrangement:
+        """As it is if it is not transient, with codes of its key: for updates that are stored."""
+        return replace(self, transient=False) if self.transient else self
+
+    @cached_property
+    def width(self) -> int:
+        """How many words an update of a sorted batch has."""
+        return len(self.values if self.direct and not self.transient else self.collection)
+
+    @cached_property
+    def hashed(self) -> list[Type]:
+        """The types of the key columns whose hash is the key code; none where the code is the key, or always 0."""
+        return [] if self.direct or self.transient else self.key_types
+
+    @cached_property
+    def queued_types(self) -> list[Type | None]:
+        """The types of the columns of :meth:`queued`, up to the words; None: a number that is no word."""
+        return [None, *self.collection.values()] if self.transient or not self.key else list(self.schema.values())
+
+    def queued(self, batch: Batch) -> Plain:
+        """Updates of the collection in the order of a sorted batch: code, unless it is a hash, words, times, diff.
+
+        A code that is the key comes in the place of the key's word. A transient arrangement is not looked up by key, so
+        its codes are 0.
+        """
+        words = batch.words
+        if self.transient or not self.key:
+            return Plain([np.zeros(len(batch), np.int64), *words, *batch.times, batch.diffs], batch.high)
+        return Plain([*(words[number] for number in self.stored_order), *batch.times, batch.diffs], batch.high)
+
+    def updates(self, queued: Columns) -> Batch:
+        """Updates of the collection, as they were before :meth:`queued`."""
+        *columns, diffs = queued
+        width = len(self.collection)
+        if self.transient or not self.key:
+            return Batch(columns[1 : 1 + width], columns[1 + width :], diffs, queued.high)
+        return Batch([columns[number] for number in self.collection_order], columns[width:], diffs, queued.high)
+
     def batch_of(self, batch: SortedBatch) -> Batch:
         """The updates of a sorted batch as a batch of the arranged collection."""
-        batch = batch.widen()
-        columns = [batch.codes, *batch.words] if self.direct else list(batch.words)
-        return Batch([columns[number] for number in self.collection_order], list(batch.times), batch.diffs, batch.high)
+        wide = batch.widen()
+        if self.transient:
+            return Batch(list(wide.words), list(wide.times), wide.diffs, wide.high)
+        columns = [wide.codes, *wide.words] if self.direct else list(wide.words)
+        return Batch([columns[number] for number in self.collection_order], list(wide.times), wide.diffs, wide.high)

@@ -79,10 +79,10 @@ class Linear(Operator, ABC):
 class Keyed(Operator, ABC):
     """An operator that looks rows up by key, in arrangements of its inputs.
 
-    ``reads_apart``: it tells new updates of an arrangement from earlier ones, with :meth:`Trace.before`.
+    ``needs_delta``: it tells new updates of an arrangement from earlier ones, with :meth:`Trace.before`.
     """
 
-    reads_apart: ClassVar[bool] = True
+    needs_delta: ClassVar[bool] = True
 
     @property
     def one_worker(self) -> bool:
@@ -140,7 +140,7 @@ class State(Protocol):
     def trace(self, arrangement: Arrangement) -> Trace:
         """The history of an arrangement, with its new updates of this position."""
 
-    def gained(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
+    def delta_at(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """The new updates of an arrangement at ``rounds``, or None."""
 
     def frontier(self, rounds: Rounds) -> np.ndarray:

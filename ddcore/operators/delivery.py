@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Rounds
-from ddcore.traces.batch import Batch
-from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.columns import Columns
 
 __all__ = ["Delivery"]
 
@@ -15,9 +14,9 @@ __all__ = ["Delivery"]
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Updates on their way to an arrangement, all at these rounds; None: updates at times that this fold does not
-    complete.
+    complete. Columns are in the order of :meth:`Arrangement.queued`.
     """
 
     arrangement: Arrangement
     rounds: Rounds | None
-    updates: Batch | NarrowBatch
+    updates: Columns

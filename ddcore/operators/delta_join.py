@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ddcore import kernels
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
@@ -26,7 +25,7 @@ from ddcore.operators.block import Rounds
 from ddcore.operators.join import Heads, matches
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import distinct_keys
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class _Prefix:
     attributes: tuple[str, ...]
     batch: Batch
 
-    def arrange_by(self, key: Sequence[str], arrangement: Arrangement) -> SortedBatch:
+    def arrange_by(self, key: Sequence[str], arrangement: Arrangement) -> ColumnBatch:
         """The rows sorted by the code of the key attributes, which come first among the words, and the others."""
         words = dict(zip(self.attributes, self.batch.words, strict=True))
         keys = [words[name] for name in key]
@@ -171,11 +170,11 @@ class _DeltaJoinStep(Step):
         """One rule after the other. Raises DiffOverflow."""
         for number, relation in enumerate(self.join.relations):
             arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)
-            new = state.gained(arrangement, rounds)
+            new = state.delta_at(arrangement, rounds)
             if new is None:
                 continue
             rule = _Rule(self, state, rounds, number)
-            batch = arrangement.batch_of(new.widen())
+            batch = arrangement.batch_of(new)
             zeros = np.zeros(len(batch), dtype=np.int64)
             times = batch.times + [zeros] * (self.coordinates - len(batch.times))
             batch = batch.at(times)
@@ -249,11 +248,8 @@ class _Rule:
         counts = np.zeros(len(distinct), dtype=np.int64)
         for other in others:
             lo, hi = other.locate(distinct.codes)
-            if len(distinct.words):
-                found, lo, hi = other.located(lo, hi)
-                kernels.look_up.count_matches(counts, distinct.words, lo, hi, found.words)
-            else:
-                counts += hi - lo
+            found, lo, hi = other.located(lo, hi) if len(distinct.words) else (other, lo, hi)
+            found.count(counts, distinct.words, (lo, hi))
         row_counts = np.empty(len(codes), dtype=np.int64)
         row_counts[batch.words[-1]] = np.repeat(counts, np.diff(starts))
         return row_counts
@@ -284,7 +280,7 @@ class _Rule:
         """The updates of a relation that this rule reads."""
         arrangement, _ = self._arrangement(relation, key)
         trace = self.state.trace(arrangement)
-        return trace.batches if relation < self.number else trace.before(self.state.gained(arrangement, self.rounds))
+        return trace.batches if relation < self.number else trace.before(self.state.delta_at(arrangement, self.rounds))
 
     def _arrangement(self, relation: int, key: Sequence[str]) -> tuple[Arrangement, list[str]]:
         """The arrangement of a relation by some of its attributes, and those in the order of its key."""

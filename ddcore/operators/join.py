@@ -20,9 +20,8 @@ from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
-from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.ranges import portions
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class _JoinStep(Step):
 
         The time of a pair is the join of its times, which may be a later round.
         """
-        new_left, new_right = state.gained(self.left, rounds), state.gained(self.right, rounds)
+        new_left, new_right = state.delta_at(self.left, rounds), state.delta_at(self.right, rounds)
         if new_left is not None:
             for (some,) in portions([new_left], self.left.key_words):
                 self._match(state, some, state.trace(self.right).batches, self.left, swapped=False)
@@ -153,7 +152,7 @@ class _JoinStep(Step):
         for arrived in threads.each(arrivals, _parts(_partners(new, others), side.key_words)):
             state.deliver(arrived)
 
-    def _words(self, new: SortedBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
+    def _words(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         words = []
         for source, place in self.columns:
             if source == "key":
@@ -167,18 +166,16 @@ class _JoinStep(Step):
 
 def _partners(new: SortedBatch, others: Sequence[SortedBatch]) -> SortedBatch:
     """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
-    if not isinstance(new, PackedBatch) or _FEWER * sum(map(len, others)) > len(new):
+    if not new.is_encoded or _FEWER * sum(map(len, others)) > len(new):
         return new
-    for other in others:
-        other.load_all()
-    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.codes for other in others)]))
+    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.widen().codes for other in others)]))
     some, _, _ = new.located(*new.locate(codes))
     return some
 
 
 def _parts(new: SortedBatch, key_words: int) -> Iterator[tuple[SortedBatch, Heads | None]]:
     """The batch in parts, each for one thread: keys, or where its columns are not arrays rows."""
-    if isinstance(new, PackedBatch):
+    if new.is_encoded:
         yield from ((piece, None) for piece in new.pieces(threads.share(len(new), _ROWS)))
     else:
         yield from ((new, part) for part in Heads.of(new, key_words).parts())
@@ -188,7 +185,7 @@ def _parts(new: SortedBatch, key_words: int) -> Iterator[tuple[SortedBatch, Head
 class Pairs:
     """Rows of equal key in two sorted batches: row numbers, the join of their times, the product of their diffs."""
 
-    other: SortedBatch
+    other: ColumnBatch
     left: np.ndarray
     right: np.ndarray
     times: list[np.ndarray]
@@ -220,7 +217,7 @@ class Heads:
             yield Heads(self.keys.part(start, stop), self.starts[start : stop + 1])
 
 
-def matches(new: SortedBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
+def matches(new: ColumnBatch, heads: Heads, others: Sequence[SortedBatch], coordinates: int) -> Iterator[Pairs]:
     """All pairs of keys of a sorted batch with others, about ``CHUNK`` at a time; a null key matches nothing.
 
     ``coordinates`` is how many the times of the result have.
@@ -260,8 +257,8 @@ class _Sweep:
     ``starts[k]:stops[k]`` of one batch, and of the other those of its key among ``lo[k]:hi[k]``.
     """
 
-    new: SortedBatch
-    other: SortedBatch
+    new: ColumnBatch
+    other: ColumnBatch
     key_words: int
     starts: np.ndarray
     stops: np.ndarray
@@ -270,7 +267,7 @@ class _Sweep:
 
     @classmethod
     def of(
-        cls, new: SortedBatch, other: SortedBatch, heads: Heads, ends: np.ndarray, spans: tuple[np.ndarray, np.ndarray]
+        cls, new: ColumnBatch, other: ColumnBatch, heads: Heads, ends: np.ndarray, spans: tuple[np.ndarray, np.ndarray]
     ) -> tuple[_Sweep, np.ndarray]:
         """The sweep of the keys for which it gives at most half of the pairs, and where the pairs of the rest begin.
 

@@ -29,7 +29,7 @@ from ddcore.operators.join import CHUNK, Pairs, chunks, right_names
 from ddcore.traces import spilling
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.ranges import portions
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, distinct_keys, gather
 
 if TYPE_CHECKING:
@@ -228,7 +228,6 @@ class _Reach:
     @classmethod
     def of(cls, batch: SortedBatch, ends: Ends, columns: Sequence[str]) -> _Reach:
         """Of a batch without keys, whose first column is the first end. O(n)."""
-        batch.load_all()
         words = dict(zip(columns, batch.widen().words, strict=True))
         after, to = ends.bounds({name: words[name] for name in ends.columns}, len(batch))
         return cls(batch, after, to, np.maximum.accumulate(to))
@@ -272,7 +271,7 @@ class _JoinBetweenStep(Step):
 
         The time of a pair is the join of its times, which may be a later round.
         """
-        new_rows, new_intervals = state.gained(self.rows, rounds), state.gained(self.intervals, rounds)
+        new_rows, new_intervals = state.delta_at(self.rows, rounds), state.delta_at(self.intervals, rounds)
         if new_rows is not None:
             batches, frontier = state.trace(self.intervals).batches, state.frontier(rounds)
             for (some,) in portions([new_rows], self.rows.key_words):
@@ -284,7 +283,7 @@ class _JoinBetweenStep(Step):
                 if some is not None:
                     self._send(state, self._changed(some.widen()), others)
 
-    def _changed(self, new: SortedBatch) -> _Segments:
+    def _changed(self, new: ColumnBatch) -> _Segments:
         """What new updates of intervals cover more, or less."""
         columns = ([new.codes] if self.intervals.direct else []) + list(new.words)
         return self._segments(new.codes, dict(zip(self.intervals.schema, columns, strict=True)), new.times, new.diffs)
@@ -308,7 +307,7 @@ class _JoinBetweenStep(Step):
         """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it."""
         known = self._reaches
         reaches = [known.get(id(batch)) or _Reach.of(batch, self.join.ends, self.intervals.values) for batch in batches]
-        self._reaches = {} if spilling.current() else {id(each.batch): each for each in reaches}
+        self._reaches = {} if spilling.current().is_limited else {id(each.batch): each for each in reaches}
         return [each.batch.take(each.holding(values)) for each in reaches]
 
     def _segments(

@@ -22,12 +22,11 @@ from ddcore.operators import tree
 from ddcore.operators.base import Keyed, Operator, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.operators.tree import Bucket, Spread
-from ddcore.traces import consolidation, spilling
+from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
-from ddcore.traces.consolidation import arrange
-from ddcore.traces.packed_batch import PackedBatch
-from ddcore.traces.ranges import at_rest, combined, concatenated, portions
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.consolidation import arrange, arrange_all, concatenated
+from ddcore.traces.ranges import at_rest, combined, portions
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, Rows, chosen, distinct_keys, gather
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class Reduction(Keyed):
     A negative count is a NegativeMultiplicity error unless ``allow_negative``.
     """
 
-    reads_apart = False
+    needs_delta = False
     group: tuple[str, ...]
     allow_negative: bool
 
@@ -202,17 +201,17 @@ class ReductionStep(Step):
 
         Raises NegativeMultiplicity, DiffOverflow, ExpressionError.
         """
-        new = state.gained(self.port, rounds)
+        new = state.delta_at(self.port, rounds)
         new = None if new is None else self.relevant(state, new)
         large = None if self.of_large is None else state.large(self.block)
         if self.of_large is None or large is None:
             sets = [self._results(state, rounds, new, pending)]
         else:
             waiting = [None, None] if pending is None else _divided(pending, large)
-            small, parts = None if new is None else _divided(new.widen(), large)[0], self.of_large.port
+            small, parts = None if new is None else _divided(new, large)[0], self.of_large.port
             sets = [
                 self._results(state, rounds, small, waiting[0]),
-                self.of_large._results(state, rounds, state.gained(parts, rounds), waiting[1]),
+                self.of_large._results(state, rounds, state.delta_at(parts, rounds), waiting[1]),
             ]
         results = [result for each in sets for result in each]
         if not results:
@@ -244,7 +243,7 @@ class ReductionStep(Step):
         self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
     ) -> Iterator[Portion | _Some]:
         """The keys to evaluate in parts, each for one thread."""
-        if isinstance(new, PackedBatch) and (pending is None or spilling.current() is None):
+        if new is not None and new.is_encoded and (pending is None or not spilling.current().is_limited):
             yield from _side_by_side(new, pending, self._size(len(new)))
             return
         for some in portions([new, pending], self.port.key_words):
@@ -258,14 +257,14 @@ class ReductionStep(Step):
 
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
-        size, spill = self._size(len(keys)), spilling.current()
+        size, memory = self._size(len(keys)), spilling.current()
         cuts = {*range(0, len(keys), size), len(keys)}
-        if spill is not None:
+        if memory.is_limited:
             rows = np.zeros(len(keys), dtype=np.int64)
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
                 lo, hi = batch.locate(keys.codes)
                 rows += hi - lo
-            cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // spill.rows)) + 1).tolist()}
+            cuts |= {*(np.flatnonzero(np.diff(np.cumsum(rows) // memory.rows)) + 1).tolist()}
         return pairwise(sorted(cuts))
 
     def _evaluated(self, state: State, rounds: Rounds, part: Portion | _Some) -> _Result:
@@ -325,7 +324,7 @@ class ReductionStep(Step):
         """The new updates of keys that have to be evaluated, at least of those whose result may not be empty."""
         return new
 
-    def contested(self, state: State, rounds: Rounds, part: Portion, new: SortedBatch) -> Portion:
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """The keys whose new updates may change their result, judged by the output so far."""
         return part
 
@@ -397,7 +396,7 @@ def _late(keys: Keys, changes: Changes) -> SortedBatch | None:
     return at_rest(arrange(keys.codes[changes.late_keys], list(words), list(changes.late_times), once))
 
 
-def _side_by_side(new: PackedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
+def _side_by_side(new: SortedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
     """Both in parts of about so many new rows, with all rows of a key in one."""
     if pending is None:
         yield from ((piece, None) for piece in new.pieces(rows))
@@ -407,8 +406,7 @@ def _side_by_side(new: PackedBatch, pending: SortedBatch | None, rows: int) -> I
         done += len(piece)
         stop = len(pending)
         if done < len(new):
-            last = piece.part(len(piece) - 1, len(piece)).codes
-            stop = int(np.searchsorted(pending.codes, last[0], side="right"))
+            stop = pending.span(piece.code(len(piece) - 1))[1]
         yield piece, pending.part(start, stop) if stop > start else None
         start = stop
 
@@ -418,23 +416,21 @@ def _divided(batch: SortedBatch, large: np.ndarray) -> list[SortedBatch | None]:
     sides: list[list[SortedBatch]] = [[], []]
     for (some,) in portions([batch], 0):
         assert some is not None
-        place = np.minimum(np.searchsorted(large, some.codes), len(large) - 1)
-        is_large = large[place] == some.codes
+        wide = some.widen()
+        place = np.minimum(np.searchsorted(large, wide.codes), len(large) - 1)
+        is_large = large[place] == wide.codes
         for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
             if len(rows):
-                side.append(at_rest(some.take(rows)))
+                side.append(at_rest(wide.take(rows)))
     return [concatenated(side) if side else None for side in sides]
 
 
 def _together(sets: Sequence[Sequence[SortedBatch]]) -> SortedBatch:
     """One or two sets of batches as one batch: in each set keys ascend from one batch to the next."""
     batches = [concatenated(each) for each in sets]
-    return batches[0] if len(batches) == 1 else combined(batches, _mixed)
-
-
-def _mixed(batches: Sequence[SortedBatch]) -> SortedBatch:
-    mixed = consolidation.concatenated(batches)
-    return arrange(mixed.codes, list(mixed.words), list(mixed.times), mixed.diffs, mixed.high)
+    if len(batches) == 1:
+        return batches[0]
+    return combined([batch.columns() for batch in batches], batches[0].width, arrange_all)
 
 
 def _distinct(history: Rows, k: int) -> int:

@@ -7,8 +7,8 @@ comparison that does not fit stays a condition on pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -16,16 +16,18 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.names import types
+from ddcore.sql.pairs import Pair, key_of
 from ddcore.sql.source import Source, shown
-from ddcore.sql.values import Value, aligned, is_plain
+from ddcore.sql.values import Value, aligned, is_plain, selected
 
 __all__ = ["Between", "Comparison", "Range", "comparisons", "ranges"]
 
-Pair = tuple[pl.Expr, pl.Expr, bool]
 Evaluate = Callable[[exp.Expr], Value]
 
-_BELOW: dict[type[exp.Expr], bool] = {exp.GT: False, exp.GTE: True}
-_ABOVE: dict[type[exp.Expr], bool] = {exp.LT: False, exp.LTE: True}
+_ENDS: dict[type[exp.Expr], tuple[bool, bool]] = {
+    exp.GT: (True, False), exp.GTE: (True, True), exp.LT: (False, False), exp.LTE: (False, True),
+}  # fmt: skip
+"""Of a comparison: whether its end is below the value, and whether the value may equal it."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,12 @@ class Range:
 def comparisons(condition: exp.Expr) -> Iterator[Comparison]:
     """The comparisons that a condition consists of; none of a condition of another kind."""
     if isinstance(condition, exp.Paren):
-        yield from (
-            Comparison(condition, each.value, each.end, each.is_lower, each.closed)
-            for each in comparisons(condition.this)
-        )
+        yield from (replace(each, condition=condition) for each in comparisons(condition.this))
     elif isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
         yield Comparison(condition, condition.this, condition.args["low"], True, True)
         yield Comparison(condition, condition.this, condition.args["high"], False, True)
-    elif type(condition) in _BELOW:
-        yield Comparison(condition, condition.this, condition.expression, True, _BELOW[type(condition)])
-    elif type(condition) in _ABOVE:
-        yield Comparison(condition, condition.this, condition.expression, False, _ABOVE[type(condition)])
+    elif type(condition) in _ENDS:
+        yield Comparison(condition, condition.this, condition.expression, *_ENDS[type(condition)])
 
 
 def ranges(found: Iterable[Comparison]) -> list[Range]:
@@ -132,11 +129,11 @@ class Between:
         value = _placed(mine, self.value, "value between", taken)
         on = {}
         for number, (left, right, safe) in enumerate(pairs):
-            on[_placed(mine, _key(left, safe), f"key {number}", taken)] = f"match {number}"
-            theirs[f"match {number}"] = _key(right, safe)
+            on[_placed(mine, key_of(left, safe), f"key {number}", taken)] = f"match {number}"
+            theirs[f"match {number}"] = key_of(right, safe)
         ends = {name: expr for name, expr in (("lower end", self.lower), ("upper end", self.upper)) if expr is not None}
         lower, upper = (name if name in ends else None for name in ("lower end", "upper end"))
-        joined = _selected(rows, mine).join_between(
+        joined = selected(rows, mine).join_between(
             intervals.select(**theirs, **ends), value, lower, upper, on=on, closed=self.closed
         )
         return joined if list(types(joined)) == list(kept) else joined.select(*kept)
@@ -149,14 +146,3 @@ def _placed(columns: dict[str, pl.Expr], expr: pl.Expr, name: str, taken: set[st
         columns[name], plain = expr, name
     taken.add(plain)
     return plain
-
-
-def _key(expr: pl.Expr, safe: bool) -> pl.Expr:
-    """What is compared by equality; if ``safe``, null equals null: a struct with a null is no null."""
-    return pl.struct(expr).struct.rename_fields(["key"]) if safe else expr
-
-
-def _selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
-    """Columns of rows; the rows as they are where that changes nothing."""
-    same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
-    return rows if same else rows.select(**exprs)

@@ -203,13 +203,7 @@ def _case(values: Values, node: exp.Case) -> Value:
 
 
 def _if(values: Values, node: exp.If) -> Value:
-    default = node.args.get("false")
-    results = [
-        values.of(node.args["true"]),
-        values.of(default) if default is not None else Value(pl.lit(None), None, node),
-    ]
-    (yes, no), kind = aligned(values.source, results, "IF")
-    return Value(pl.when(values.truth(node.this, "IF")).then(yes).otherwise(no), kind, node)
+    return _case(values, exp.Case(ifs=[node], default=node.args.get("false")))
 
 
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql.source import shown
-from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant
+from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
 
 __all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES", "Interval", "interval", "is_day", "on_days"]
 
@@ -215,25 +215,17 @@ def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
     return Value(microseconds.cast(TIMESTAMP.polars), TIMESTAMP, node)
 
 
-def _date_of(values: Values, node: exp.Anonymous) -> Value:
-    parts = (values.require(values.of(each), "int64").expr for each in node.expressions)
-    return Value(pl.date(*parts), DATE, node)
-
-
 def _timestamp_of(values: Values, node: exp.TimestampFromParts) -> Value:
-    *whole, seconds = (values.of(node.args[key]) for key in ("year", "month", "day", "hour", "min", "sec"))
-    parts = [values.require(each, "int64").expr for each in whole]
-    moment = pl.datetime(*parts, time_unit="us", time_zone="UTC")
-    seconds = values.number(seconds)
-    fraction = as_type(values.source, seconds, FLOAT) * 1e6
-    rest = fraction.round(0, mode="half_to_even").cast(pl.Int64)
+    parts = ("year", "month", "day", "hour", "min", "sec")
+    *whole, seconds = (each.expr for each in values.arguments(node, *["int64"] * 5, "float64", keys=parts))
+    moment = pl.datetime(*whole, time_unit="us", time_zone="UTC")
+    rest = (seconds * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
     return Value((moment.dt.epoch("us") + rest).cast(TIMESTAMP.polars), TIMESTAMP, node)
 
 
 def _last_day(values: Values, node: exp.LastDay) -> Value:
-    moment = values.require(values.of(node.this), "date", "timestamp")
-    day = moment.expr.dt.date() if moment.type == TIMESTAMP else moment.expr
-    return Value(day.dt.month_end(), DATE, node)
+    moment = values.require(values.of(node.this), "date", "timestamp").expr
+    return Value(moment.cast(pl.Date).dt.month_end(), DATE, node)
 
 
 def _binned(values: Values, node: exp.DateBin) -> Value:
@@ -289,4 +281,4 @@ NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.TimestampFromParts: ("year", "month", "day", "hour", "min", "sec"),
 }  # fmt: skip
 
-NAMED: dict[str, Named] = {"make_date": (3, _date_of)}
+NAMED: dict[str, Named] = {"make_date": (3, function(pl.date, DATE, "int64", "int64", "int64"))}

@@ -15,6 +15,7 @@ from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
 from ddcore.sql.names import Column, Relation, is_named, types
+from ddcore.sql.ordering import numbered
 from ddcore.sql.pairs import paired
 from ddcore.sql.source import Source, called, parts, shown
 from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
@@ -325,13 +326,8 @@ def keys_of(queries: Queries, query: exp.Select, relation: Relation, columns: Se
 
 
 def _meant(queries: Queries, columns: Sequence[exp.Expr], relation: Relation, node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.Literal) and not node.is_string:
-        number = int(node.name) if node.name.isdigit() else 0
-        if not 0 < number <= len(columns):
-            raise queries.source.error(
-                node, f"GROUP BY {node.name}: the SELECT has {len(columns)} columns", "give one of their numbers"
-            )
-        chosen: exp.Expr = columns[number - 1]
+    if (number := numbered(queries.source, node, "GROUP BY", len(columns))) is not None:
+        chosen: exp.Expr = columns[number]
         return chosen.this if isinstance(chosen, exp.Alias) else chosen
     if isinstance(node, exp.Column) and node.args.get("table") is None:
         own: list[Column] = [each for each in relation.columns if is_named(node.this, each.name)]

@@ -14,6 +14,7 @@ from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, windows
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
+from ddcore.sql.join_conditions import Compared, Condition, keys_in, range_of, sides_of, truth
 from ddcore.sql.names import (
     Column,
     Relation,
@@ -23,14 +24,13 @@ from ddcore.sql.names import (
     is_named,
     mentioned,
     require_names,
-    resolve,
     tables_of,
     types,
     unwrapped,
 )
+from ddcore.sql.outer_joins import OuterJoin
 from ddcore.sql.pairs import Pair, conjuncts, paired
-from ddcore.sql.source import shown
-from ddcore.sql.values import Value, Values, aligned, is_plain, null
+from ddcore.sql.values import Value, Values, aligned, selected
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
@@ -39,24 +39,6 @@ __all__ = ["from_where"]
 
 Shared = tuple[Column, Column]
 """The left and the right column that USING or NATURAL makes one."""
-
-
-@dataclass
-class _Condition:
-    """A condition of WHERE or ON, the keys of the columns that it needs, and the columns that it may name.
-
-    ``equal`` are the two keys of a column of USING; ``node`` is then the join, and no condition itself.
-    """
-
-    node: exp.Expr
-    keys: set[str]
-    columns: Sequence[Column] = ()
-    equal: tuple[str, str] | None = None
-
-    @property
-    def asks(self) -> bool:
-        """Whether there is a subquery in it."""
-        return self.equal is None and bool(subqueries.subqueries_in([self.node]))
 
 
 @dataclass
@@ -73,7 +55,7 @@ class _From:
     later: list[exp.Expr]
     pool: list[Any] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
-    conditions: list[_Condition] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
     single: set[str] = field(default_factory=set)
     """The keys of columns of tables with one row at most."""
     merged: set[str] = field(default_factory=set)
@@ -114,9 +96,9 @@ class _From:
             relation = self.queries.table(table, self.env)
         elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
             query = unwrapped(table)
-            where = self.select.args.get("where")
+            conditions = conjuncts(self.select.args.get("where"))
             self.queries.bounds[id(query)] = windows.bounds(
-                node for node in conjuncts(where.this if where else None) if self._is_of(node.this, table)
+                each for each in conditions if self._is_of(each.this, table)
             )
             relation = self.queries.query(query, self.env.alone)
         else:
@@ -161,10 +143,7 @@ class _From:
         exprs |= {key: pl.col(key) for key in relation.carried}
         if not exprs:
             exprs = {_unused("row", name, taken): pl.lit(1, dtype=pl.Int64)}
-        if list(exprs) == list(types(relation.rows)) and all(is_plain(expr) == key for key, expr in exprs.items()):
-            rows = relation.rows
-        else:
-            rows = relation.rows.select(**exprs)
+        rows = selected(relation.rows, exprs)
         if relation.single:
             self.single.update(types(rows))
         return rows, [*placed, *(replace(each, key="", absent=True) for each in columns if each not in kept)]
@@ -201,7 +180,7 @@ class _From:
         self.conditions += [replace(each, keys=each.keys or {last}) for each in conditions]
         self.conditions += [self._equal(pair, join or self.select) for pair in shared]
 
-    def _condition(self, node: exp.Expr, join: exp.Join | None = None) -> _Condition:
+    def _condition(self, node: exp.Expr, join: exp.Join | None = None) -> Condition:
         """A condition of WHERE, or of a join's ON, which may name the tables of its own join item only."""
         columns = self.columns if join is None else self.visible
         names = subqueries.names_in(node, self.queries.known(self.env))
@@ -211,16 +190,11 @@ class _From:
                     each, f"ON names {each.sql()}, which a comma separates from this JOIN: JOIN binds tighter",
                     "write CROSS JOIN in place of the comma, or move the condition to WHERE",
                 )  # fmt: skip
-        return _Condition(node, self._keys(node, columns), tuple(columns))
+        return Condition(node, keys_in(self.queries, self.env, node, columns), tuple(columns))
 
-    def _keys(self, node: exp.Expr, columns: Sequence[Column]) -> set[str]:
-        """The keys of the columns that a part names."""
-        names = subqueries.names_in(node, self.queries.known(self.env))
-        return {resolve(self.queries.source, columns, each).key for each in names}
-
-    def _equal(self, pair: Shared, around: exp.Expr) -> _Condition:
+    def _equal(self, pair: Shared, around: exp.Expr) -> Condition:
         mine, theirs = pair
-        return _Condition(around, {mine.key, theirs.key}, equal=(mine.key, theirs.key))
+        return Condition(around, {mine.key, theirs.key}, equal=(mine.key, theirs.key))
 
     def _shared(self, join: exp.Join, columns: Sequence[Column]) -> list[Shared]:
         """The pairs of columns that USING or NATURAL makes one."""
@@ -337,7 +311,8 @@ class _From:
         self.pool = picked
         left = self.joined(final=False, keep=[each.node for each in conditions if each.equal is None], keys=needed).rows
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
-        self.pool = [*rest, _OuterJoin(self, left, rows, conditions, join).result(side, after)]
+        both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
+        self.pool = [*rest, both.result(side, after)]
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:
         """The parts of the SELECT that may name columns, without the ON of a join."""
@@ -355,7 +330,7 @@ class _From:
         rows = self._met(rest.pop(0), keyless=final)
         while rest:
             equal = (i for i, other in enumerate(rest) if self._equalities(rows, other))
-            compared = (i for i, other in enumerate(rest) if self._range(self.conditions, rows, other))
+            compared = (i for i, other in enumerate(rest) if self._range(rows, other))
             other = self._met(rest.pop(next(chain(equal, compared), 0)))
             rows = self._met(self._narrow(self._both(rows, other, wanted, kept), [], wanted, kept))
         assert not (final and self.conditions), "a condition was not met"
@@ -364,7 +339,7 @@ class _From:
     def _both(self, rows: Any, other: Any, wanted: list[exp.Expr], kept: set[str]) -> Any:
         """Rows joined with others by the equalities and the range between them, which are met then."""
         equal = self._equalities(rows, other)
-        found = self._range(self.conditions, rows, other)
+        found = self._range(rows, other)
         used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
         pairs = [pair for _, pair in equal]
         self.conditions = [each for each in self.conditions if id(each) not in used]
@@ -377,35 +352,8 @@ class _From:
                 rows, other, pairs, [*self._needed(rows, wanted, kept), *self._needed(other, wanted, kept)]
             )
 
-    def _range(self, conditions: Iterable[_Condition], rows: Any, other: Any) -> _Compared | None:
-        """Comparisons by which rows of one side are found for each row of the other, if there are any.
-
-        Those with a table of one row are its intervals; otherwise the value with two ends is looked up, else the first.
-        """
-        sides = types(rows), types(other)
-        by_side: dict[bool, list[tuple[_Condition, Comparison]]] = {False: [], True: []}
-        for condition in conditions:
-            if condition.equal is None and not condition.asks and condition.keys <= sides[0].keys() | sides[1].keys():
-                for one in comparisons(condition.node):
-                    for each in (one, one.reversed):
-                        value, end = (self._keys(part, condition.columns) for part in (each.value, each.end))
-                        for swapped in (False, True):
-                            mine, theirs = sides[::-1] if swapped else sides
-                            if value and end and value <= mine.keys() and end <= theirs.keys():
-                                by_side[swapped].append((condition, each))
-        best: list[tuple[tuple[bool, bool, bool], _Compared]] = []
-        for swapped, pairs in by_side.items():
-            for found in ranges(each for _, each in pairs):
-                conditions_of = {id(each): condition for condition, each in pairs}
-                used = [conditions_of[id(each)] for each in found.comparisons]
-                mine, theirs = sides[::-1] if swapped else sides
-                values, ends = (Values(self.queries.source, used[0].columns, side) for side in (mine, theirs))
-                between = Between.of(self.queries.source, found, values.of, ends.of)
-                if between is not None:
-                    met = [each for each in used if found.meets(each.node)]
-                    rank = (set(theirs) <= self.single, not set(mine) <= self.single, len(found.comparisons) > 1)
-                    best.append((rank, _Compared(between, list({id(each): each for each in met}.values()), swapped)))
-        return max(best, key=lambda each: each[0])[1] if best else None
+    def _range(self, rows: Any, other: Any) -> Compared | None:
+        return range_of(self.queries, self.env, self.conditions, rows, other, single=self.single)
 
     def _needed(self, rows: Any, wanted: list[exp.Expr], kept: set[str]) -> list[str]:
         """The columns of rows that something needs yet."""
@@ -417,7 +365,7 @@ class _From:
         return [name for name in schema if name in needed]
 
     def _narrow(
-        self, rows: Any, equal: Sequence[tuple[_Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
+        self, rows: Any, equal: Sequence[tuple[Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
     ) -> Any:
         """The rows without columns that nothing needs any more."""
         left = self._needed(rows, wanted, kept.union(*(each.keys for each, _ in equal)))
@@ -434,7 +382,7 @@ class _From:
             plain = [each for each in ready if not each.asks]
             for each in plain:
                 with planning(self.queries.source.place(each.node)):
-                    rows = rows.where(_truth(Values(self.queries.source, each.columns, schema), each))
+                    rows = rows.where(truth(Values(self.queries.source, each.columns, schema), each))
             rows, compared = self._within(rows, [each for each in ready if each.asks])
             for each in ready:
                 if not any(each is one for one in (*plain, *compared)):
@@ -442,19 +390,19 @@ class _From:
                         relation = Relation(rows, tuple(c for c in each.columns if c.key in schema), self.carried)
                         rows = subqueries.filtered(self.queries, relation, each.node, self.env)
 
-    def _within(self, rows: Any, conditions: Iterable[_Condition]) -> tuple[Any, list[_Condition]]:
+    def _within(self, rows: Any, conditions: Iterable[Condition]) -> tuple[Any, list[Condition]]:
         """The rows that meet comparisons with subqueries that are the same for all rows, and the conditions that these
         are: the rows between two values of a subquery are found by their order.
         """
         known, schema = self.queries.known(self.env), types(rows)
-        fitting: list[tuple[_Condition, Comparison]] = []
+        fitting: list[tuple[Condition, Comparison]] = []
         for condition in conditions:
             for one in comparisons(condition.node):
                 for each in (one, one.reversed):
                     is_same = not subqueries.names_in(each.end, known) and not subqueries.subqueries_in([each.value])
                     if is_same and subqueries.names_in(each.value, known):
                         fitting.append((condition, each))
-        compared: list[_Condition] = []
+        compared: list[Condition] = []
         for found in ranges(each for _, each in fitting):
             used = [next(condition for condition, each in fitting if each is one) for one in found.comparisons]
             met = [each for each in used if found.meets(each.node)]
@@ -476,139 +424,15 @@ class _From:
         values = Values(self.queries.source, (), relation.types, lambda _, part: known.get(id(part)))
         return relation.rows, values.of
 
-    def _equalities(self, rows: Any, other: Any) -> list[tuple[_Condition, Pair]]:
+    def _equalities(self, rows: Any, other: Any) -> list[tuple[Condition, Pair]]:
         """The conditions that say that a value of one side equals a value of the other."""
         mine, theirs = types(rows), types(other)
-        found: list[tuple[_Condition, Pair]] = []
+        found: list[tuple[Condition, Pair]] = []
         for condition in self.conditions:
-            sides = self._sides_of(condition, mine, theirs)
+            sides = sides_of(self.queries, self.env, condition, mine, theirs)
             if sides is not None:
                 found.append((condition, sides))
         return found
-
-    def _sides_of(self, condition: _Condition, mine: Schema, theirs: Schema) -> Pair | None:
-        node = condition.node
-        if not condition.keys <= mine.keys() | theirs.keys() or condition.asks:
-            return None
-        if condition.equal is not None:
-            first, second = condition.equal
-            if first in theirs:
-                first, second = second, first
-            if first not in mine or second not in theirs:
-                return None
-            values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
-        elif isinstance(node, exp.EQ) and not isinstance(node.this, exp.Tuple):
-            left, right = (self._keys(side, condition.columns) for side in (node.left, node.right))
-            if left <= theirs.keys() and right <= mine.keys():
-                one, two = node.right, node.left
-            else:
-                one, two = node.left, node.right
-                left, right = right, left
-            if not left or not right or not right <= mine.keys() or not left <= theirs.keys():
-                return None
-            source = self.queries.source
-            columns = condition.columns
-            values = [Values(source, columns, mine).of(one), Values(source, columns, theirs).of(two)]
-        else:
-            return None
-        (a, b), kind = aligned(self.queries.source, values, shown(node))
-        if kind.is_nested:
-            self.queries.source.refuse(node, "a join on lists or structs")
-        return a, b, False
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """A range between two sides, the conditions that it meets, and whether the values are those of the second."""
-
-    between: Between
-    met: Sequence[_Condition]
-    swapped: bool
-
-    def joined(self, rows: Any, other: Any, pairs: Sequence[Pair], kept: Sequence[str]) -> Any:
-        """Both sides, joined by keys and by the range, with the columns ``kept``, or with one if there are none."""
-        if not self.swapped:
-            return self.between.joined(rows, other, pairs, kept or list(types(rows))[:1])
-        turned = [(right, left, safe) for left, right, safe in pairs]
-        return self.between.joined(other, rows, turned, kept or list(types(other))[:1])
-
-
-def _truth(values: Values, condition: _Condition) -> pl.Expr:
-    if condition.equal is not None:
-        mine, theirs = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
-        (left, right), _ = aligned(values.source, [mine, theirs], "USING")
-        return left == right
-    return values.truth(condition.node, "this condition")
-
-
-@dataclass
-class _OuterJoin:
-    """The parts of an outer join of two collections."""
-
-    start: _From
-    left: Any
-    right: Any
-    conditions: Sequence[_Condition]
-    join: exp.Join
-
-    def result(self, side: str, after: Sequence[str]) -> Any:
-        """Pairs, and the rows without a partner, with nulls for the other side, of which the columns ``after`` stay."""
-        with planning(self.start.queries.source.place(self.join)):
-            equal = [
-                (each, self.start._sides_of(each, types(self.left), types(self.right))) for each in self.conditions
-            ]
-            pairs = [pair for _, pair in equal if pair is not None]
-            rest = [each for each, pair in equal if pair is None]
-            mine, theirs = set(types(self.left)), set(types(self.right))
-            left = self._limited(self.left, [each for each in rest if each.keys <= mine])
-            right = self._limited(self.right, [each for each in rest if each.keys <= theirs and each.keys])
-            mixed = [each for each in rest if not each.keys <= mine and not each.keys <= theirs]
-            matches = self._matches(left, right, pairs, mixed, after)
-            parts = [matches]
-            if side in ("LEFT", "FULL"):
-                parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches=matches))
-            if side in ("RIGHT", "FULL"):
-                swapped = [(theirs_, mine_, safe) for mine_, theirs_, safe in pairs]
-                parts.append(self._unmatched(self.right, right, left, swapped, mixed, matches=matches))
-            schema = types(matches)
-            padded = [
-                part.select(**{n: pl.col(n) if n in types(part) else null(kind) for n, kind in schema.items()})
-                for part in parts[1:]
-            ]
-            return matches.concat(*padded)
-
-    def _matches(
-        self, left: Any, right: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], after: Sequence[str]
-    ) -> Any:
-        """The pairs that meet the conditions on both sides. Of a range nobody needs the ends any more."""
-        found = self.start._range(mixed, left, right)
-        if found is None:
-            return self._limited(paired(left, right, pairs), mixed)
-        rest = [each for each in mixed if not any(each is one for one in found.met)]
-        used = {*after}.union(*(each.keys for each in rest))
-        kept = [*types(left), *(name for name in types(right) if name in used)]
-        return self._limited(found.joined(left, right, pairs, kept), rest)
-
-    def _limited(self, rows: Any, conditions: Sequence[_Condition]) -> Any:
-        for each in conditions:
-            rows = rows.where(_truth(Values(self.start.queries.source, each.columns, types(rows)), each))
-        return rows
-
-    def _unmatched(
-        self, every: Any, fitting: Any, others: Any, pairs: Sequence[Pair], mixed: Sequence[_Condition], *, matches: Any
-    ) -> Any:
-        """The rows of one side that are in no pair; ``fitting`` are those that meet the conditions on it alone."""
-        if mixed:
-            own = types(every)
-            used = sorted({key for each in mixed for key in each.keys if key in own})
-            keys: list[Pair] = [(pl.col(name), pl.col(f"partner {name}"), True) for name in used]
-            plain = {f"partner key {i}": mine for i, (mine, _, _) in enumerate(pairs)}
-            partners = matches.select(**{f"partner {name}": pl.col(name) for name in used}, **plain)
-            keys += [(mine, pl.col(f"partner key {i}"), False) for i, (mine, _, _) in enumerate(pairs)]
-            paired_rows = paired(fitting, partners, keys, "semi")
-        else:
-            paired_rows = paired(fitting, others, pairs, "semi")
-        return every.concat(paired_rows.negate())
 
 
 def _unused(name: str, table: str, taken: Container[str]) -> str:
@@ -651,8 +475,6 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
         start.pool += [each.rows for each in outer]
     if not start.pool:
         start.pool.append(queries.unit)
-    where = select.args.get("where")
-    start.conditions += [
-        start._condition(node) for node in conjuncts(where.this if where else None) if id(node) not in skipped
-    ]
+    conditions = conjuncts(select.args.get("where"))
+    start.conditions += [start._condition(node) for node in conditions if id(node) not in skipped]
     return start.joined(final=True)

@@ -10,13 +10,13 @@ from sqlglot import exp
 
 from ddcore.base.source_line import planning
 from ddcore.sql.names import Column, Relation, is_named, named, resolve, types
-from ddcore.sql.source import shown
-from ddcore.sql.values import Value, Values, column_value
+from ddcore.sql.source import Source, shown
+from ddcore.sql.values import Value, Values, column_value, selected
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["limited", "projected"]
+__all__ = ["limited", "numbered", "projected", "sortable"]
 
 Replace = Callable[[Values, exp.Expr], Value | None]
 
@@ -85,15 +85,20 @@ def _require_limit(queries: Queries, node: exp.Expr) -> None:
         )  # fmt: skip
 
 
+def numbered(source: Source, node: exp.Expr, clause: str, columns: int) -> int | None:
+    """Which column of the SELECT a clause means by its number; None where it names none by number."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    number = int(node.name) if node.name.isdigit() else 0
+    if not 0 < number <= columns:
+        raise source.error(node, f"{clause} {node.name}: the SELECT has {columns} columns", "give one of their numbers")
+    return number - 1
+
+
 def _result(queries: Queries, columns: Sequence[Column], node: exp.Expr) -> str | None:
     """The column of the result that ORDER BY means by a number or a name."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        number = int(node.name) if node.name.isdigit() else 0
-        if not 0 < number <= len(columns):
-            raise queries.source.error(
-                node, f"ORDER BY {node.name}: the SELECT has {len(columns)} columns", "give one of their numbers"
-            )
-        return columns[number - 1].key
+    if (number := numbered(queries.source, node, "ORDER BY", len(columns))) is not None:
+        return columns[number].key
     if isinstance(node, exp.Column) and node.args.get("table") is None:
         fitting = [each for each in columns if is_named(node.this, each.name)]
         if len(fitting) > 1:
@@ -120,7 +125,7 @@ def _first(
     if limit is not None:
         count = _number(queries, limit.args.get("count") if is_fetch else limit.expression, limit)
     with planning(source.place(node.args.get("order") or node)):
-        rows, by, downs = _sortable(relation, sorts)
+        rows, by, downs = sortable(relation.rows, sorts)
         if not by:
             by, downs = [each.key for each in relation.own][:1], [False]
         if any(types(rows)[key].is_nested for key in by):
@@ -135,8 +140,7 @@ def _first(
         if skipped and count != 0:
             first = first.concat(groups.top_k(skipped, by, descending=downs).negate())
         kept = [key for key in types(relation.rows) if key not in hidden]
-        if list(types(first)) != kept:
-            first = first.select(*kept)
+        first = selected(first, {key: pl.col(key) for key in kept})
     return Relation(first, relation.columns, relation.carried)
 
 
@@ -146,8 +150,8 @@ def _number(queries: Queries, node: exp.Expr | None, around: exp.Expr) -> int:
     queries.source.refuse(around, "a limit that is no whole number")
 
 
-def _sortable(relation: Relation, sorts: Sequence[tuple[str, exp.Ordered]]) -> tuple[Any, list[str], list[bool]]:
-    """The rows with columns that tell where nulls go, where that is not last; and what to sort by."""
+def sortable(rows: Any, sorts: Sequence[tuple[str, exp.Ordered]]) -> tuple[Any, list[str], list[bool]]:
+    """Rows with columns that tell where nulls go, where that is not last; and what to sort by."""
     by: list[str] = []
     downs: list[bool] = []
     added: dict[str, pl.Expr] = {}
@@ -160,4 +164,4 @@ def _sortable(relation: Relation, sorts: Sequence[tuple[str, exp.Ordered]]) -> t
         if key not in by:
             by.append(key)
             downs.append(bool(each.args.get("desc")))
-    return relation.rows.with_columns(**added) if added else relation.rows, by, downs
+    return rows.with_columns(**added) if added else rows, by, downs

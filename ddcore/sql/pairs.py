@@ -12,10 +12,13 @@ from ddcore.sql.names import types
 from ddcore.sql.source import parts
 from ddcore.sql.values import is_plain
 
-__all__ = ["Pair", "conjuncts", "paired", "safe_struct"]
+__all__ = ["Pair", "conjuncts", "key_of", "paired", "placed"]
 
 Pair = tuple[pl.Expr, pl.Expr, bool]
 """The left and the right value of a key, and whether null equals null."""
+
+
+_ZERO = pl.lit(0, dtype=pl.Int64)
 
 
 def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> Any:
@@ -27,21 +30,17 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
     theirs: dict[str, pl.Expr] = {}
     on: dict[str, str] = {}
     restored: dict[str, pl.Expr] = {}
-    for number, (left, right, safe) in enumerate(
-        pairs or [(pl.lit(0, dtype=pl.Int64), pl.lit(0, dtype=pl.Int64), False)]
-    ):
+    for number, (left, right, safe) in enumerate(pairs or [(_ZERO, _ZERO, False)]):
         name, partner = (None, None) if safe else (is_plain(left), is_plain(right))
         if name is None or name in on:
             name = f"key {number}"
-            mine[name] = pl.struct(left) if safe else left
+            mine[name] = key_of(left, safe)
         if partner is None or partner in on.values() or how == "left":
             partner = f"match {number}"
-            theirs[partner] = pl.struct(right) if safe else right
+            theirs[partner] = key_of(right, safe)
         elif how == "inner":
             restored[partner] = pl.col(name)
         on[name] = partner
-    mine = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in mine.items()}
-    theirs = {name: expr.struct.rename_fields(["key"]) if safe_struct(expr) else expr for name, expr in theirs.items()}
     left_rows = rows.with_columns(**mine) if mine else rows
     right_rows = other.with_columns(**theirs) if theirs else other
     if how in ("semi", "anti"):
@@ -51,16 +50,21 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
     return joined.select(**keep, **restored) if mine or restored else joined
 
 
-def safe_struct(expr: pl.Expr) -> bool:
-    """Whether an expression makes a struct, which is no null where its field is one."""
-    from ddcore.expressions import polars_json, syntax
+def placed(pairs: Sequence[Pair], prefix: str) -> tuple[dict[str, pl.Expr], list[Pair]]:
+    """The right values of pairs under names that begin with ``prefix``, and the pairs with columns of these names."""
+    exprs = {f"{prefix} key {number}": right for number, (_, right, _) in enumerate(pairs)}
+    return exprs, [(left, pl.col(name), safe) for name, (left, _, safe) in zip(exprs, pairs, strict=True)]
 
-    return syntax.operation(polars_json.read(expr)) == "AsStruct"
+
+def key_of(expr: pl.Expr, safe: bool) -> pl.Expr:
+    """What is compared by equality; if ``safe``, null equals null: a struct with a null is no null."""
+    return pl.struct(expr).struct.rename_fields(["key"]) if safe else expr
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that must all hold; what all sides of an OR share is one by itself."""
+    """The conditions of a clause that must all hold; what all sides of an OR share is one by itself."""
     found: list[exp.Expr] = []
+    node = node.this if isinstance(node, exp.Where | exp.Having | exp.Qualify) else node
     for each in _terms(node, exp.And) if node is not None else []:
         found += [*_shared(each), each] if isinstance(each, exp.Or) else [each]
     return found

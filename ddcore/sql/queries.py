@@ -15,7 +15,7 @@ from ddcore.sql.env import Env, Queries
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
-from ddcore.sql.values import Value, Values, aligned, is_plain
+from ddcore.sql.values import Value, Values, aligned, selected
 from ddcore.text.wording import listed, meant
 
 __all__ = ["QueryPlanner"]
@@ -80,8 +80,7 @@ class QueryPlanner(Queries):
             keys = grouping.keys_of(self, node, relation, columns)
             relation, before = subqueries.attached(self, relation, [*grouping.aggregates_in(node), *keys], env)
             relation, replaced = grouping.grouped(self, node, relation, env, before, keys=keys)
-            having = node.args.get("having")
-            for condition in conjuncts(having.this if having else None):
+            for condition in conjuncts(node.args.get("having")):
                 relation = self._having(relation, condition, replaced, env, before)
         else:
             replaced = None
@@ -203,7 +202,7 @@ class QueryPlanner(Queries):
                 Value(pl.col(other.key), None if other.untyped else others[other.key], node),
             ]
             (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
-        return _selected(left.rows, mine), _selected(right.rows, theirs)
+        return selected(left.rows, mine), selected(right.rows, theirs)
 
 
 def _has_more(node: exp.SetOperation) -> bool:
@@ -218,11 +217,6 @@ def _of_star(column: Column, star: exp.Expr) -> exp.Column:
     node.meta.update(key=column.key, star=shown(star), **({"start": min(starts)} if starts else {}))
     node.parent = star.parent
     return node
-
-
-def _selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
-    same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
-    return rows if same else rows.select(**exprs)
 
 
 def _relation(rows: Any) -> Relation:

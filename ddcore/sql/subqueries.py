@@ -21,7 +21,7 @@ from ddcore.operators import aggregates
 from ddcore.sql import grouping
 from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
-from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.pairs import Pair, conjuncts, paired, placed
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
@@ -92,11 +92,10 @@ def _null_rejecting(query: exp.Expr) -> set[int]:
     query = unwrapped(query)
     if not isinstance(query, exp.Select) or (grouping.aggregates_in(query) and not query.args.get("group")):
         return set()
-    where = query.args.get("where")
     comparisons = exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE
     return {
         id(side)
-        for node in conjuncts(where.this if where else None)
+        for node in conjuncts(query.args.get("where"))
         if isinstance(node, comparisons)
         for side in (node.this, node.expression)
         if isinstance(side, exp.Column)
@@ -169,8 +168,7 @@ def _direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Colum
     if not references:
         return None
     found: list[tuple[exp.Column, exp.Expr, exp.Expr]] = []
-    where = query.args.get("where")
-    for node in conjuncts(where.this if where else None):
+    for node in conjuncts(query.args.get("where")):
         if not isinstance(node, exp.EQ) or subqueries_in([node]):
             continue
         for reference, inner in ((node.left, node.right), (node.right, node.left)):
@@ -331,13 +329,12 @@ def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, na
     )
     if dtype.is_nested:
         source.refuse(node, f"comparing {dtype}")
-    keys = {f"{name} key {i}": right for i, (_, right, _) in enumerate(body.pairs)}
+    keys, pairs = placed(body.pairs, name)
     values = pl.col(name)
     bounds = body.rows.select(**keys, **{name: theirs}).group_by(*keys).agg(**{
         f"{name} least": aggregates.min(values), f"{name} most": aggregates.max(values),
         f"{name} rows": aggregates.count(), f"{name} nulls": aggregates.count(where=values.is_null()),
     })  # fmt: skip
-    pairs = [(left, pl.col(key), safe) for key, (left, _, safe) in zip(keys, body.pairs, strict=True)]
     joined = paired(around.rows, bounds, pairs, "left")
     least, most, rows, nulls = (pl.col(f"{name} {part}") for part in ("least", "most", "rows", "nulls"))
     met = _COMPARISONS[kind][0](mine, least, most)
@@ -364,16 +361,14 @@ def _scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name:
         raise queries.source.error(query, f"a value has one column: {shown(query)}", "select one column")
     kind = body.results[0].type
     assert kind is not None
-    keys = {f"{name} key {i}": theirs for i, (_, theirs, _) in enumerate(body.pairs)}
+    keys, pairs = placed(body.pairs, name)
     rows = body.rows.select(**keys, **{name: body.results[0].expr})
     always = isinstance(query, exp.Select) and grouping.is_global(query)
     if not always and not _is_first(query):
-        labels = {key: _label(around, mine) for key, (mine, _, _) in zip(keys, body.pairs, strict=True)}
+        labels = {key: _label(around, mine) for key, (mine, _, _) in zip(keys, pairs, strict=True)}
         if body.every:  # several rows matter only where there is a row around
-            there = [(pl.col(key), mine, safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
-            rows = paired(rows, around.rows, there, "semi")
+            rows = paired(rows, around.rows, [(theirs, mine, safe) for mine, theirs, safe in pairs], "semi")
         rows = _single(queries, query, rows, labels, name)
-    pairs = [(mine, pl.col(key), safe) for key, (mine, _, safe) in zip(keys, body.pairs, strict=True)]
     how = "inner" if always and not body.pairs else "left"
     joined = paired(around.rows, rows, pairs, how)
     return joined.select(*types(around.rows), name), Value(pl.col(name), kind, query)
@@ -434,17 +429,10 @@ def _direct_aggregate(
     name: str,
 ) -> tuple[Any, Value]:
     """An aggregate of the rows that equal the row around in some columns."""
-    relation = queries.from_where(query, env.alone, [node for _, _, node in direct])
-    inside = Values(queries.source, relation.columns, relation.types)
-    outside = Values(queries.source, around.columns, around.types)
-    keys, mine = {}, []
-    for number, (reference, inner, node) in enumerate(direct):
-        (left, right), _ = aligned(queries.source, [outside.of(reference), inside.of(inner)], shown(node))
-        keys[f"{name} key {number}"] = right
-        mine.append(left)
+    relation, equal, _ = _keyed(queries, around, query, direct, env)
+    keys, pairs = placed(equal, name)
     part = _plain(query.expressions[0])
     computed = grouping.computed(queries, relation, grouping.aggregates_in(query), keys, prefix=f"{name} ")
-    pairs = [(left, pl.col(key), False) for left, key in zip(mine, keys, strict=True)]
     joined = computed.filled(paired(around.rows, computed.rows, pairs, "left"))
     values = Values(queries.source, around.columns, types(joined), lambda _, each: computed.known(each))
     value = values.of(part)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
 from ddcore.sql import patterns
 from ddcore.sql.casts import cast
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, null, shared
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
 __all__ = ["ARGUMENTS", "NAMED", "NEEDED", "RULES"]
-
-
-def _of_text(compute: Callable[[pl.Expr], pl.Expr], kind: Type = TEXT) -> Rule:
-    def rule(values: Values, node: exp.Func) -> Value:
-        return Value(compute(values.require(values.of(node.this), "string").expr), kind, node)
-
-    return rule
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
@@ -32,10 +23,7 @@ def _concatenated(values: Values, node: exp.DPipe) -> Value:
 
 def _concat(values: Values, node: exp.Concat) -> Value:
     texts = [_text_of(values, values.of(each)) for each in node.expressions]
-    joined = pl.lit("")
-    for text in texts:
-        joined = joined + text.fill_null("")
-    return Value(joined, TEXT, node)
+    return Value(pl.concat_str(texts, ignore_nulls=True), TEXT, node)
 
 
 def _joined(values: Values, node: exp.ConcatWs) -> Value:
@@ -93,9 +81,6 @@ def _trim(values: Values, node: exp.Trim) -> Value:
 
 
 def _position(values: Values, node: exp.StrPosition) -> Value:
-    if node.args.get("position") is not None:
-        values.source.refuse(node, "position() from a place on")
-    parts = [values.require(values.of(node.args[key]), "string") for key in ("this", "substr")]
 
     def found(text: Value, part: Value) -> pl.Expr:
         before = text.expr.str.splitn(part.expr, 2).struct.field("field_0").str.len_chars().cast(pl.Int64)
@@ -104,7 +89,7 @@ def _position(values: Values, node: exp.StrPosition) -> Value:
             pl.when(part.expr == "").then(_unless_null(1, text, part)).when(there).then(before + 1).when(~there).then(0)
         )
 
-    return Value(shared(parts, found), INT, node)
+    return Value(shared(values.arguments(node, "string", "string", keys=("this", "substr")), found), INT, node)
 
 
 def _unless_null(value: object, *others: Value) -> pl.Expr:
@@ -129,30 +114,11 @@ def _replace(values: Values, node: exp.Replace) -> Value:
 _REPLACED = ("this", "expression", "replacement")
 
 
-def _side(name: str) -> Rule:
-    """A negative count leaves as many letters out at the other side."""
-
-    def rule(values: Values, node: exp.Func) -> Value:
-        text = values.require(values.of(node.this), "string").expr
-        count = values.require(values.of(node.expression), "int64").expr
-        return Value(text.str.head(count) if name == "left" else text.str.tail(count), TEXT, node)
-
-    return rule
-
-
-def _starts(values: Values, node: exp.StartsWith) -> Value:
-    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
-    return Value(text.str.starts_with(part), BOOL, node)
-
-
 def _padded(values: Values, node: exp.Pad) -> Value:
     """Text that is longer is cut at its end, on whichever side it would be filled."""
     fill = node.args.get("fill_pattern")
-    parts = [
-        values.require(values.of(node.this), "string"),
-        values.require(values.of(node.expression), "int64"),
-        values.require(values.of(fill), "string") if fill is not None else Value(pl.lit(" "), TEXT, node, " "),
-    ]
+    parts = values.arguments(node, "string", "int64")
+    parts.append(values.require(values.of(fill), "string") if fill is not None else Value(pl.lit(" "), TEXT, node, " "))
 
     def padded(text: Value, length: Value, fill: Value) -> pl.Expr:
         wanted = length.expr.clip(lower_bound=0)
@@ -171,15 +137,12 @@ def _repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
 
 
 def _repeat(values: Values, node: exp.Repeat) -> Value:
-    parts = [
-        values.require(values.of(node.this), "string"),
-        values.require(values.of(node.args["times"]), "int64"),
-    ]
+    parts = values.arguments(node, "string", "int64", keys=("this", "times"))
     return Value(shared(parts, lambda text, times: _repeated(text.expr, times.expr)), TEXT, node)
 
 
 def _field(values: Values, node: exp.SplitPart) -> Value:
-    text, separator = (values.require(values.of(node.args[key]), "string") for key in ("this", "delimiter"))
+    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
     number = values.of(node.args["part_index"]).literal
     if not isinstance(number, int) or number == 0:
         values.source.refuse(node, "split_part() of a field whose number is no literal, or 0")
@@ -205,7 +168,7 @@ def _translated(values: Values, node: exp.Translate) -> Value:
 
 
 def _overlaid(values: Values, node: exp.Overlay) -> Value:
-    text, new = (values.require(values.of(each), "string") for each in (node.this, node.expression))
+    text, new = values.arguments(node, "string", "string")
     start = values.of(node.args["from_"]).literal
     length = node.args.get("for_")
     count = values.of(length).literal if length is not None else len(new.literal or "")
@@ -232,34 +195,20 @@ def _formatted(values: Values, node: exp.Format) -> Value:
     return Value(joined, TEXT, node)
 
 
-def _bytes(factor: int) -> Callable[[pl.Expr], pl.Expr]:
-    return lambda text: text.str.len_bytes().cast(pl.Int64) * factor
-
-
-def _ends(values: Values, node: exp.EndsWith) -> Value:
-    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
-    return Value(text.str.ends_with(part), BOOL, node)
-
-
-def _contains(values: Values, node: exp.Contains) -> Value:
-    text, part = (values.require(values.of(each), "string").expr for each in (node.this, node.expression))
-    return Value(text.str.contains(part, literal=True), BOOL, node)
-
-
-def _octet_length(values: Values, node: exp.Anonymous) -> Value:
-    return Value(_bytes(1)(values.require(values.of(node.expressions[0]), "string").expr), INT, node)
+def _bytes(text: pl.Expr) -> pl.Expr:
+    return text.str.len_bytes().cast(pl.Int64)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.DPipe: _concatenated,
     exp.Concat: _concat,
     exp.ConcatWs: _joined,
-    exp.Upper: _of_text(lambda x: x.str.to_uppercase()),
-    exp.Lower: _of_text(lambda x: x.str.to_lowercase()),
-    exp.Initcap: _of_text(lambda x: x.str.to_titlecase()),
-    exp.Length: _of_text(lambda x: x.str.len_chars().cast(pl.Int64), INT),
-    exp.BitLength: _of_text(_bytes(8), INT),
-    exp.Reverse: _of_text(lambda x: x.str.reverse()),
+    exp.Upper: function(lambda x: x.str.to_uppercase(), TEXT, "string"),
+    exp.Lower: function(lambda x: x.str.to_lowercase(), TEXT, "string"),
+    exp.Initcap: function(lambda x: x.str.to_titlecase(), TEXT, "string"),
+    exp.Length: function(lambda x: x.str.len_chars().cast(pl.Int64), INT, "string"),
+    exp.BitLength: function(lambda x: _bytes(x) * 8, INT, "string"),
+    exp.Reverse: function(lambda x: x.str.reverse(), TEXT, "string"),
     exp.Substring: _substring,
     exp.Overlay: _overlaid,
     exp.SplitPart: _field,
@@ -270,11 +219,12 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Replace: _replace,
     exp.Translate: _translated,
     exp.Format: _formatted,
-    exp.Left: _side("left"),
-    exp.Right: _side("right"),
-    exp.StartsWith: _starts,
-    exp.EndsWith: _ends,
-    exp.Contains: _contains,
+    # A negative count leaves as many letters out at the other side.
+    exp.Left: function(lambda x, count: x.str.head(count), TEXT, "string", "int64"),
+    exp.Right: function(lambda x, count: x.str.tail(count), TEXT, "string", "int64"),
+    exp.StartsWith: function(lambda x, part: x.str.starts_with(part), BOOL, "string", "string"),
+    exp.EndsWith: function(lambda x, part: x.str.ends_with(part), BOOL, "string", "string"),
+    exp.Contains: function(lambda x, part: x.str.contains(part, literal=True), BOOL, "string", "string"),
 }
 
 ARGUMENTS: dict[type[exp.Expr], set[str]] = {
@@ -289,4 +239,4 @@ NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Overlay: ("from_", "expression"), exp.Translate: ("from_", "to"), exp.ConcatWs: ("expressions",),
 }  # fmt: skip
 
-NAMED: dict[str, Named] = {"octet_length": (1, _octet_length)}
+NAMED: dict[str, Named] = {"octet_length": (1, function(_bytes, INT, "string"))}

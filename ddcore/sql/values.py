@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from decimal import ROUND_HALF_UP, Decimal
@@ -18,11 +18,23 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
-from ddcore.sql.names import Column, resolve
+from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.rules import ARGUMENTS, NEEDED, RULES
 from ddcore.sql.source import Source, called, shown
 
-__all__ = ["BOOL", "CHAINED", "Named", "Rule", "Value", "Values", "aligned", "declared_type", "null", "shared"]
+__all__ = [
+    "BOOL",
+    "CHAINED",
+    "Named",
+    "Rule",
+    "Value",
+    "Values",
+    "aligned",
+    "declared_type",
+    "function",
+    "null",
+    "shared",
+]
 
 BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
 DATE, TIMESTAMP = Type("date"), Type("timestamp")
@@ -159,20 +171,17 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
     return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
 
 
+_READERS: dict[Type, Callable[[str], Any]] = {DATE: date.fromisoformat, INT: int, FLOAT: float}
+
+
 def _read(text: str, wanted: Type) -> Any:
-    if wanted == DATE:
-        return date.fromisoformat(text)
+    if wanted in _READERS:
+        return _READERS[wanted](text)
     if wanted == TIMESTAMP:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(_UTC) if moment.tzinfo else moment.replace(tzinfo=_UTC)
-    if wanted == INT:
-        return int(text)
-    if wanted == FLOAT:
-        return float(text)
-    if wanted == BOOL:
-        truths = {"true": True, "t": True, "false": False, "f": False}
-        if text.lower() not in truths:
-            raise ValueError(text)
+    truths = {"true": True, "t": True, "false": False, "f": False}
+    if wanted == BOOL and text.lower() in truths:
         return truths[text.lower()]
     if wanted.name == "decimal":
         return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), rounding=ROUND_HALF_UP)
@@ -293,12 +302,34 @@ class Values:
         """The value, if it is a number."""
         return self.require(value, *_NUMBERS)
 
+    def arguments(self, node: exp.Expr, *kinds: str, keys: Sequence[str] = ("this", "expression")) -> list[Value]:
+        """The values of a function's arguments, as many as types: one may be ``number``, or ``float64``, which all
+        numbers become. ``keys``: where sqlglot has them, unless it does not know the function.
+        """
+        nodes = node.expressions if isinstance(node, exp.Anonymous) else [node.args[key] for key in keys[: len(kinds)]]
+        return [self._argument(self.of(each), kind) for each, kind in zip(nodes, kinds, strict=True)]
+
+    def _argument(self, value: Value, kind: str) -> Value:
+        if kind not in ("number", "float64"):
+            return self.require(value, kind)
+        value = self.number(value)
+        return value if kind == "number" else replace(value, expr=as_type(self.source, value, FLOAT), type=FLOAT)
+
 
 @lru_cache(maxsize=1024)
 def _typed(combine: Callable[..., pl.Expr], types: tuple[Type, ...]) -> Type:
     """The type of what ``combine`` makes of values of these types, by columns that stand in for them."""
     schema = {f"x{number}": kind for number, kind in enumerate(types)}
     return Projection({"x": combine(*map(pl.col, schema))}, schema).schema["x"]
+
+
+def function(combine: Callable[..., pl.Expr], result: Type, *kinds: str, **keys: Sequence[str]) -> Rule:
+    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        return Value(combine(*(each.expr for each in values.arguments(node, *kinds, **keys))), result, node)
+
+    return rule
 
 
 def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
@@ -321,6 +352,12 @@ def shared(values: Sequence[Value], body: Callable[..., pl.Expr]) -> pl.Expr:
 def is_plain(expr: pl.Expr) -> str | None:
     """The column's name, if an expression is a bare column."""
     return expr.meta.root_names()[0] if expr.meta.is_column() else None
+
+
+def selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
+    """Columns of rows; the rows as they are where that changes nothing."""
+    same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
+    return rows if same else rows.select(**exprs)
 
 
 def like_pattern(pattern: str, escape: str) -> str:

@@ -18,7 +18,7 @@ from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
 from ddcore.sql.recursion import renamed
 from ddcore.sql.source import Source
-from ddcore.sql.values import declared_type
+from ddcore.sql.values import declared_type, selected
 from ddcore.text.wording import described, listed, meant
 
 __all__ = ["Outputs", "outputs"]
@@ -146,8 +146,7 @@ def _named(queries: QueryPlanner, view: View, relation: Relation) -> Relation:
                 view.node, f"two columns of the view {view.name} are called {column.name}", "rename one: AS other_name"
             )
         seen.add(column.name.casefold())
-    rows = relation.rows
-    names = {each.key: each.name for each in relation.own}
-    if list(names) != list(names.values()) or list(rows.schema) != list(names):
-        rows = rows.select(**{name: pl.col(key) for key, name in names.items()})
-    return Relation(rows, tuple(Column("", name, name) for name in names.values()), single=relation.single)
+    names = {each.name: pl.col(each.key) for each in relation.own}
+    return Relation(
+        selected(relation.rows, names), tuple(Column("", name, name) for name in names), single=relation.single
+    )

@@ -12,10 +12,10 @@ from ddcore.base.source_line import planning
 from ddcore.sql import grouping
 from ddcore.sql.names import Relation, is_named
 from ddcore.sql.numbering import numbering
-from ddcore.sql.ordering import Replace
-from ddcore.sql.pairs import conjuncts, paired
+from ddcore.sql.ordering import Replace, sortable
+from ddcore.sql.pairs import conjuncts, paired, placed
 from ddcore.sql.source import parts
-from ddcore.sql.values import INT, Value, Values, is_plain
+from ddcore.sql.values import INT, Value, Values, is_plain, selected
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
@@ -66,9 +66,8 @@ def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None
     if node.args.get("distinct") or node.args.get("limit"):
         return None
     aliases = [each.alias for each in node.expressions if isinstance(each, exp.Alias) and each.this is window]
-    qualify = node.args.get("qualify")
     given = list(queries.bounds.get(id(node), ()))
-    given += bounds(conjuncts(qualify.this if qualify else None))
+    given += bounds(conjuncts(node.args.get("qualify")))
     numbers = [
         most
         for value, most in given
@@ -107,11 +106,10 @@ def _aggregate(
     queries: Queries, relation: Relation, window: exp.Window, name: str, keys: Mapping[str, pl.Expr], *, values: Values
 ) -> tuple[Relation, Value]:
     """An aggregate of each row's partition."""
-    columns = {f"{name} key {number}": expr for number, expr in enumerate(keys.values())}
+    columns, pairs = placed([(expr, expr, True) for expr in keys.values()], name)
     computed = grouping.computed(
         queries, relation, [window.this], columns, prefix=f"{name} ", values=values, nested=True
     )
-    pairs = [(expr, pl.col(key), True) for key, expr in zip(columns, keys.values(), strict=True)]
     rows = paired(relation.rows, computed.rows, pairs)
     value = computed.known(window.this)
     assert value is not None
@@ -138,25 +136,16 @@ def _numbered(
         sorts[f"{name} order {number}" if plain is None or plain in {*keys, *sorts} else plain] = expr
     downs = [bool(each.args.get("desc")) for each in order.expressions]
     firsts = [bool(each.args.get("nulls_first")) for each in order.expressions]
-    nulls = {
-        f"{key} null": expr.is_not_null() for (key, expr), first in zip(sorts.items(), firsts, strict=True) if first
-    }
     types = relation.types
-    added = {key: expr for key, expr in keys.items() if key not in types}
-    added |= {key: expr for key, expr in sorts.items() if key not in types} | nulls
+    added = {key: expr for key, expr in {**keys, **sorts}.items() if key not in types}
     rows = relation.rows.with_columns(**added) if added else relation.rows
-    by: list[str] = []
-    down: list[bool] = []
-    for key, descending in zip(sorts, downs, strict=True):
-        if f"{key} null" in nulls:
-            by.append(f"{key} null")
-            down.append(False)
-        by.append(key)
-        down.append(descending)
     if most is not None and kind != "dense_rank":
         ties = "cut" if kind == "row_number" else "rank"
-        rows = rows.group_by(*keys).top_k(most, by, descending=down, ties=ties)
-    rows = rows.drop(*nulls) if nulls else rows
+        whole, (rows, by, down) = rows, sortable(rows, [*zip(sorts, order.expressions, strict=True)])
+        rows = selected(
+            rows.group_by(*keys).top_k(most, by, descending=down, ties=ties),
+            {name: pl.col(name) for name in Relation(whole, ()).types},
+        )
     schema = {key: kind_.polars for key, kind_ in Relation(rows, ()).types.items() if key not in keys}
     function = numbering(kind, name, list(sorts), downs, firsts)
     numbered = rows.group_by(*keys).reduce(function, {**schema, name: pl.Int64()})

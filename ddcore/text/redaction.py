@@ -21,6 +21,8 @@ _USER_INFO = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
 _SHORTEST = 4  # characters: to mask a shorter value would spoil every message, and hide nothing
 _SWITCHES = {"true", "false", "none", "null"}
 
+# Of the process: any text that leaves it may quote a secret, also what a library logs in a thread of its own, and no
+# secret that was read once may be forgotten.
 _secrets: set[str] = set()
 
 

@@ -7,8 +7,7 @@ Where the columns of all updates fit into one 64-bit integer together, the work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 from ddcore import kernels
 from ddcore.base.errors import DiffOverflow
@@ -16,59 +15,55 @@ from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import key_codes
-from ddcore.traces import packed_batch, packing, sorts, spilling
-from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces import packed_batch, packing, ranges, sorts, spilling
+from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.fields import Field
 from ddcore.traces.packed_batch import PackedBatch
-from ddcore.traces.sorted_batch import SortedBatch
-
-if TYPE_CHECKING:
-    from ddcore.traces.packing import Field, Piece, Summed
+from ddcore.traces.packing import Summed
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 FEW = packed_batch.LEAST_ROWS
 """Fewer updates than these are consolidated by kernels that are made for few."""
 
-_NO_FLOOR = -(2**63)
-
-__all__ = ["arrange", "arrange_all", "concatenated", "merge", "narrow", "union"]
+__all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
 
 
 def arrange(
     codes: np.ndarray,
-    words: list[np.ndarray],
-    times: list[np.ndarray],
+    words: Sequence[np.ndarray],
+    times: Sequence[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> SortedBatch:
-    """Sort and consolidate updates into a batch. ``high`` has the upper words of diffs that int64 does not hold.
+) -> ColumnBatch:
+    """Sort and consolidate updates into a batch of columns: :func:`arrange_all`."""
+    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words)).widen()
 
-    If the ranges of the columns allow it, they are packed into one 64-bit integer, and the cost is one sort of n
-    integers; otherwise rows are sorted by code, with small sorts inside. Sums are exact: if int64 does not hold
-    all of them, the batch has upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
+
+def arrange_all(pieces: Sequence[Columns], width: int, key: Sequence[Type] | None = None) -> SortedBatch:
+    """Consolidate and sort updates that come in one or more pieces: code, ``width`` words, times and diffs.
+
+    With ``key``, the types of the key columns, which are the first words, the pieces have no codes. If the ranges of
+    the columns allow it, they are packed into one 64-bit integer, and the cost is one sort of n integers; otherwise
+    rows are sorted by code, with small sorts inside. Sums are exact: if int64 does not hold all of them, the batch has
+    upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
     """
-    if len(diffs) == 0:
-        return SortedBatch(codes, _stack(words, 0), _stack(times, 0), diffs)
-    if high is None:
-        return arrange_all([[codes, *words, *times, diffs]], len(words)).widen()
-    return _arrange_wide(codes, words, times, diffs, high)
-
-
-def arrange_all(pieces: Sequence[Piece], words: int, key: Sequence[Type] | None = None) -> SortedBatch:
-    """Consolidate and sort updates that come in one or more pieces, of which none is empty.
-
-    With ``key``, the types of the key columns, which are the first words, the pieces have no codes.
-    """
-    are_few = sum(map(packing.rows_of, pieces)) < FEW
-    few = _few(pieces) if are_few else None
-    if few is not None:
-        return _coded(few[:-1], few[-1], words, key) if key else _of_columns(few, words)
-    fields = None if are_few else packing.layout(pieces)
+    pieces = [piece for piece in pieces if len(piece)] or pieces[:1]
+    rows, fits = sum(map(len, pieces)), all(piece.high is None for piece in pieces)
+    if rows == 0:
+        return _nothing(pieces[0].count + (1 if key else 0), width)
+    if rows < FEW and fits:
+        few = _few(pieces)
+        if few is not None:
+            return _coded(few, width, key) if key else ColumnBatch.of(few, width)
+    pieces = gathered(pieces)
+    fields = packing.layout(pieces) if rows >= FEW and fits else None
     if fields is not None:
         summed = packing.consolidated(pieces, fields)
-        return _coded(summed.columns(), summed.diffs(), words, key) if key else _batch(summed, words)
-    columns = list(pieces[0]) if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
-    diffs = columns.pop()
-    codes = key_codes(columns[: len(key)], key, len(diffs)) if key else columns.pop(0)
-    return _arrange_wide(codes, columns[:words], columns[words:], diffs)
+        return _coded(summed.table(), width, key) if key else _batch(summed, width)
+    piece = _one(pieces)
+    *columns, diffs = piece
+    codes = key_codes(columns[: len(key)], key, rows) if key else columns.pop(0)
+    return _arrange_wide(codes, columns[:width], columns[width:], diffs, piece.high)
 
 
 def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) -> SortedBatch:
@@ -77,100 +72,109 @@ def merge(a: SortedBatch, b: SortedBatch, frontier: np.ndarray | None = None) ->
     With a ``frontier`` (coordinates, elements) times become their representatives beyond it. Costs one sort of packed
     integers where columns fit into one, else a pass over both.
     """
-    are_few = len(a) + len(b) < FEW
-    if are_few:
-        columns = _few([_whole(batch) for batch in (a, b) if len(batch)], 1 + a.width, frontier)
-        if columns is not None:
-            return _of_columns(columns, a.width)
-    pieces = [] if are_few else [_columns(batch, frontier) for batch in (a, b) if len(batch)]
-    fields = packing.layout(pieces) if pieces else None
-    if fields is not None:
-        return _batch(packing.consolidated(pieces, fields), a.width)
-    merged = _merge_wide(a.widen(), b.widen())
-    return merged if frontier is None else _advanced(merged, frontier)
+    return ranges.combined([a.columns(), b.columns()], a.width, partial(_united, frontier=frontier))
 
 
-def narrow(batch: SortedBatch) -> SortedBatch | NarrowBatch:
-    """The batch in few bytes."""
-    return batch if isinstance(batch, PackedBatch) else NarrowBatch.of(_columns(batch), batch.width)
-
-
-def union(batches: Sequence[SortedBatch | NarrowBatch]) -> SortedBatch:
-    """The updates of one or more batches as one."""
-    if len(batches) == 1:
-        return _restored(batches[0])
-    first = batches[0]
-    width = first.words if isinstance(first, NarrowBatch) else first.width
-    are_few = sum(map(len, batches)) < FEW
-    few = _few([_whole(batch) for batch in batches if len(batch)]) if are_few else None
-    if few is not None:
-        return _of_columns(few, width)
-    pieces = [batch if isinstance(batch, NarrowBatch) else _columns(batch) for batch in batches if len(batch)]
-    columns = [piece for piece in pieces if isinstance(piece, list)]
-    if len(columns) > 1:  # of which there may be many, with few rows each
-        together = [np.concatenate(each) for each in zip(*columns, strict=True)]
-        pieces = [together, *(piece for piece in pieces if not isinstance(piece, list))]
-    fields = packing.layout(pieces) if pieces and not are_few else None
-    if fields is not None:
-        return _batch(packing.consolidated(pieces, fields), width)
-    queue = sorted(batches, key=len, reverse=True)
-    while len(queue) > 1:  # the two smallest first
-        queue.append(merge(_widened(queue.pop()), _widened(queue.pop())))
-        queue.sort(key=len, reverse=True)
-    return _widened(queue[0])
+def union(pieces: Sequence[Columns], width: int) -> SortedBatch:
+    """The updates of one or more pieces, each sorted and consolidated, as one batch; as :func:`merge` does it."""
+    return ranges.combined(pieces, width, _united)
 
 
 def concatenated(batches: Sequence[SortedBatch]) -> SortedBatch:
-    """Batches whose keys ascend from one to the next, as one batch."""
+    """Batches whose keys ascend from one to the next, as one batch; in a file where they are many for the memory."""
     if len(batches) == 1:
         return batches[0]
-    rows = sum(map(len, batches))
-    if rows >= packed_batch.LEAST_ROWS and all(batch.high is None for batch in batches):
-        pieces = [_columns(batch) for batch in batches if len(batch)]
-        fields = packing.layout(pieces)
-        if fields is not None and _is_kept_packed(rows, fields):
-            return PackedBatch(packing.concatenated(pieces, fields), batches[0].width)
-    batches, high = [batch.widen() for batch in batches], None
-    if any(batch.high is not None for batch in batches):
-        high = np.concatenate([batch.diffs >> 63 if batch.high is None else batch.high for batch in batches])
-    return SortedBatch(
-        np.concatenate([batch.codes for batch in batches]),
-        np.concatenate([batch.words for batch in batches], axis=1),
-        np.concatenate([batch.times for batch in batches], axis=1),
-        np.concatenate([batch.diffs for batch in batches]),
-        high,
-    )
+    pieces, width, rows = [batch.columns() for batch in batches], batches[0].width, sum(map(len, batches))
+    if rows > spilling.current().rows:
+        batch = ranges.one_after_another(iter(batches), pieces[0].count, rows)
+        if batch is not None:
+            return batch
+    some = [piece for piece in pieces if len(piece)]
+    if rows >= packed_batch.LEAST_ROWS and all(piece.high is None for piece in some):
+        return _sorted(some, packing.layout(some), width)
+    return _batch_of(_one(pieces), width)
 
 
-def _is_kept_packed(rows: int, fields: Sequence[Field] | None) -> bool:
+def _sorted(pieces: Sequence[Columns], fields: Sequence[Field] | None, width: int) -> SortedBatch:
+    """Pieces whose rows ascend from one to the next as one batch, packed if that is how it is kept."""
+    if fields is None or not _is_kept_packed(sum(map(len, pieces)), fields):
+        return _batch_of(_one(pieces), width)
+    return PackedBatch(packing.concatenated(pieces, fields), width)
+
+
+def _united(pieces: Sequence[Columns], width: int, frontier: np.ndarray | None = None) -> SortedBatch:
+    """As :func:`union`, at the representatives of times beyond a frontier."""
+    some = [piece for piece in pieces if len(piece)]
+    if not some:
+        return _nothing(pieces[0].count, width)
+    if sum(map(len, some)) < FEW:
+        few = _few(some, 1 + width, frontier)
+        if few is not None:
+            return ColumnBatch.of(few, width)
+    else:
+        advanced = gathered(some if frontier is None else [piece.advanced(1 + width, frontier) for piece in some])
+        fields = packing.layout(advanced)
+        if len(some) == 1 and frontier is None:
+            return _sorted(some, fields, width)
+        if fields is not None:
+            return _batch(packing.consolidated(advanced, fields), width)
+    queue = sorted((_batch_of(piece, width) for piece in some), key=len, reverse=True)
+    while len(queue) > 1:  # the two smallest first
+        queue.append(_merged(queue.pop(), queue.pop()))
+        queue.sort(key=len, reverse=True)
+    return queue[0] if frontier is None else _advanced(queue[0], frontier)
+
+
+def gathered(pieces: Sequence[Columns]) -> Sequence[Columns]:
+    """The pieces, those with few rows as one: there may be many."""
+    small = [piece for piece in pieces if len(piece) < FEW and piece.high is None]
+    if len(small) < 2:
+        return pieces
+    together = Plain(np.concatenate([piece.table() for piece in small], axis=1))
+    return [together, *(piece for piece in pieces if len(piece) >= FEW or piece.high is not None)]
+
+
+def _one(pieces: Sequence[Columns]) -> Columns:
+    """One or more pieces as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    high = None if all(piece.high is None for piece in pieces) else np.concatenate([piece.upper() for piece in pieces])
+    return Plain(np.concatenate([piece.table() for piece in pieces], axis=1), high)
+
+
+def _nothing(columns: int, width: int) -> ColumnBatch:
+    """A batch without updates."""
+    return ColumnBatch.of(np.empty((columns, 0), dtype=np.int64), width)
+
+
+def _batch_of(piece: Columns, width: int) -> ColumnBatch:
+    """A batch of sorted updates."""
+    return ColumnBatch.of(piece.table(), width, piece.high)
+
+
+def _is_kept_packed(rows: int, fields: Sequence[Field]) -> bool:
     """Whether a batch of so many rows stays packed: not where memory is limited, as columns go to files, nor where the
     code is packed in halves, which no look-up reads.
     """
-    return rows >= packed_batch.LEAST_ROWS and fields is not None and not fields[0].half and spilling.current() is None
+    return rows >= packed_batch.LEAST_ROWS and not fields[0].half and not spilling.current().is_limited
 
 
-def _batch(summed: Summed, words: int) -> SortedBatch:
+def _batch(summed: Summed, width: int) -> SortedBatch:
     """A batch of columns code, words, times."""
     packed = summed.packed() if _is_kept_packed(len(summed), summed.fields) else None
-    if packed is not None:
-        return PackedBatch(packed, words)
-    columns = summed.columns()
-    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], summed.diffs())
+    return ColumnBatch.of(summed.table(), width) if packed is None else PackedBatch(packed, width)
 
 
-def _few(pieces: Sequence[Piece | np.ndarray], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+def _few(pieces: Sequence[Columns], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
     """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
     and no :func:`packing.layout` either.
 
     Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
     """
-    if not pieces:
-        return None
-    parts = [piece if isinstance(piece, np.ndarray) else np.array(list(piece)) for piece in pieces]
-    nothing = np.empty((0, 0), np.int64)
-    if len(parts) > 2:
-        parts = [np.concatenate(parts, axis=1)]
-    columns, others = parts if len(parts) == 2 else (parts[0], nothing)
+    tables, nothing = [piece.table() for piece in pieces], np.empty((0, 0), np.int64)
+    if len(tables) > 2:
+        tables = [np.concatenate(tables, axis=1)]
+    columns, others = tables if len(tables) == 2 else (tables[0], nothing)
     summed: np.ndarray
     done, summed, packed, table = kernels.small_batches.consolidate(
         columns, others, first, nothing if frontier is None else frontier
@@ -184,34 +188,29 @@ def _few(pieces: Sequence[Piece | np.ndarray], first: int = 0, frontier: np.ndar
     return summed
 
 
-def _of_columns(columns: np.ndarray, words: int) -> SortedBatch:
-    """A batch of columns: code, words, times, diffs."""
-    batch = SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words : -1], columns[-1])
-    batch.columns = columns
-    return batch
-
-
-def _coded(columns: np.ndarray, diffs: np.ndarray, words: int, key: Sequence[Type]) -> SortedBatch:
+def _coded(table: np.ndarray, width: int, key: Sequence[Type]) -> ColumnBatch:
     """A batch of columns without codes that are sorted by words and times: each key gets its code, and its place."""
-    if len(diffs) == 0:
-        return SortedBatch(columns[0], columns[:words], columns[words:], diffs)
-    starts = kernels.look_up.group_starts(np.zeros(len(diffs), np.int64), columns, len(key))
-    keys = np.take(columns[: len(key)], starts[:-1], axis=1)
+    rows = table.shape[1]
+    if rows == 0:
+        return _nothing(len(table) + 1, width)
+    out = np.empty((len(table) + 1, rows), dtype=np.int64)
+    starts = kernels.look_up.group_starts(np.zeros(rows, np.int64), table, len(key))
+    keys = np.take(table[: len(key)], starts[:-1], axis=1)
     codes = key_codes(list(keys), key, len(starts) - 1)
     order, least, shift = _order(codes)
     kernels.sorting.sort_within(order, np.concatenate([codes.reshape(1, -1), keys]), least, shift)
-    rows, row_codes = kernels.look_up.spread(order, starts, codes)
-    columns = np.take(columns, rows, axis=1)
-    return SortedBatch(row_codes, columns[:words], columns[words:], diffs[rows])
+    places, out[0] = kernels.look_up.spread(order, starts, codes)
+    np.take(table, places, axis=1, out=out[1:], mode="clip")
+    return ColumnBatch.of(out, width)
 
 
 def _arrange_wide(
     codes: np.ndarray,
-    words: list[np.ndarray],
-    times: list[np.ndarray],
+    words: Sequence[np.ndarray],
+    times: Sequence[np.ndarray],
     diffs: np.ndarray,
     high: np.ndarray | None = None,
-) -> SortedBatch:
+) -> ColumnBatch:
     """Sort by code first, as one integer with the row's number, so that all that follows reads rows in order."""
     order, least, shift = _order(codes)
     columns = np.empty((1 + len(words) + len(times), len(codes)), dtype=np.int64)
@@ -222,15 +221,24 @@ def _arrange_wide(
     turn = np.arange(len(codes))
     kernels.sorting.sort_within(turn, columns, least, shift)
     rows, sums = kernels.sorting.sum_runs(turn, columns, diffs)
-    overflow, sums = sums[-1], sums[:-1].copy()
+    overflow, sums = sums[-1], sums[:-1]
     if overflow or high is not None:
         upper = diffs >> 63 if high is None else high
         rows, sums, high, size = kernels.sorting.sum_runs_exactly(turn, columns, diffs, upper)
         if size > 1:
             raise DiffOverflow("the diffs of a row add up to more than 128 bits hold")
         high = high if size else None
-    columns = _distinct(columns, rows)
-    return SortedBatch(columns[0], columns[1 : 1 + len(words)], columns[1 + len(words) :], sums, high)
+    return _with_sums(columns, rows, sums, len(words), high)
+
+
+def _with_sums(
+    columns: np.ndarray, rows: np.ndarray, sums: np.ndarray, width: int, high: np.ndarray | None = None
+) -> ColumnBatch:
+    """A batch of some rows of columns, with their sums."""
+    table = np.empty((len(columns) + 1, len(rows)), dtype=np.int64)
+    np.take(columns, rows, axis=1, out=table[:-1], mode="clip")
+    table[-1] = sums
+    return ColumnBatch.of(table, width, high)
 
 
 def _order(codes: np.ndarray) -> tuple[np.ndarray, int, int]:
@@ -249,85 +257,19 @@ def _order(codes: np.ndarray) -> tuple[np.ndarray, int, int]:
     return packed.view(np.int64), least, shift
 
 
-def _distinct(columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Some rows of the columns; all of them in their order are not copied."""
-    if len(rows) == columns.shape[1] and bool((rows[1:] > rows[:-1]).all()):
-        return columns
-    return np.take(columns, rows, axis=1)  # stays contiguous by column
+def _merged(a: ColumnBatch, b: ColumnBatch) -> ColumnBatch:
+    """Two batches as one, by a pass over both."""
+    rows, diffs = kernels.look_up.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
+    table = np.empty((2 + len(a.words) + len(a.times), len(rows)), dtype=np.int64)
+    kernels.look_up.take_rows(table[:-1], rows, a.table[:-1], b.table[:-1])
+    table[-1] = diffs
+    return ColumnBatch.of(table, a.width)
 
 
-def _merge_wide(a: SortedBatch, b: SortedBatch) -> SortedBatch:
-    take, diffs = kernels.look_up.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
-    n = len(take)
-    codes, words, times = (
-        np.empty((1, n), np.int64), np.empty((len(a.words), n), np.int64), np.empty((len(a.times), n), np.int64)
-    )  # fmt: skip
-    kernels.look_up.take_rows(codes, take, a.codes.reshape(1, -1), b.codes.reshape(1, -1))
-    kernels.look_up.take_rows(words, take, a.words, b.words)
-    kernels.look_up.take_rows(times, take, a.times, b.times)
-    return SortedBatch(codes[0], words, times, diffs)
-
-
-def _advanced(batch: SortedBatch, frontier: np.ndarray) -> SortedBatch:
+def _advanced(batch: ColumnBatch, frontier: np.ndarray) -> ColumnBatch:
     """A batch at the representatives of its times; unchanged if int64 cannot hold a sum."""
-    words = batch.width
     columns = np.concatenate([batch.codes.reshape(1, -1), batch.words, advance(batch.times, frontier)])
     order = np.arange(len(batch))
     kernels.sorting.sort_within(order, columns, 0, 0)
     rows, sums = kernels.sorting.sum_runs(order, columns, batch.diffs)
-    if sums[-1]:
-        return batch
-    columns = _distinct(columns, rows)
-    return SortedBatch(columns[0], columns[1 : 1 + words], columns[1 + words :], sums[:-1].copy())
-
-
-def _columns(batch: SortedBatch, frontier: np.ndarray | None = None) -> Piece:
-    """The columns of a batch, with its times or their representatives beyond the frontier."""
-    if isinstance(batch, PackedBatch):
-        if frontier is None:
-            return batch.packed
-        if frontier.shape[1] == 1:
-            floors = (*(_NO_FLOOR for _ in range(1 + batch.width)), *frontier[:, 0].tolist(), _NO_FLOOR)
-            return replace(batch.packed, floors=floors)
-    times = batch.times
-    if frontier is None or len(batch) == 0:
-        return [batch.codes, *batch.words, *times, batch.diffs]
-    if frontier.shape[1] > 1:
-        return [batch.codes, *batch.words, *advance(times, frontier), batch.diffs]
-    return [batch.codes, *batch.words, *map(_at_least, times, frontier[:, 0]), batch.diffs]
-
-
-def _whole(batch: SortedBatch | NarrowBatch) -> Piece | np.ndarray:
-    """The columns of a batch of few updates, as one array where they lie in one."""
-    if isinstance(batch, NarrowBatch):
-        return batch
-    return _columns(batch) if batch.columns is None else batch.columns
-
-
-def _at_least(column: np.ndarray, least: np.int64) -> np.ndarray:
-    """The column, with ``least`` in the place of what is less; without a copy where all of it is more or less."""
-    if column.max() <= least:
-        return np.broadcast_to(least, column.shape)
-    return column if column.min() >= least else np.maximum(column, least)
-
-
-def _restored(batch: SortedBatch | NarrowBatch) -> SortedBatch:
-    """A sorted batch from what :func:`narrow` returned."""
-    if not isinstance(batch, NarrowBatch):
-        return batch
-    fields = packing.layout([batch])
-    if fields is None or not _is_kept_packed(len(batch), fields):
-        return _widened(batch)
-    return PackedBatch(packing.concatenated([batch], fields), batch.words)
-
-
-def _widened(batch: SortedBatch | NarrowBatch) -> SortedBatch:
-    if not isinstance(batch, NarrowBatch):
-        return batch.widen()
-    codes, *columns, diffs = batch
-    both = np.stack(columns) if columns else np.empty((0, len(codes)), dtype=np.int64)
-    return SortedBatch(codes, both[: batch.words], both[batch.words :], diffs)
-
-
-def _stack(columns: list[np.ndarray], n: int) -> np.ndarray:
-    return np.stack(columns) if columns else np.empty((0, n), dtype=np.int64)
+    return batch if sums[-1] else _with_sums(columns, rows, sums[:-1], batch.width)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import packing
-from ddcore.traces.packing import Field, Packed, Summed
-from ddcore.traces.sorted_batch import SortedBatch, bucket_starts
+from ddcore.traces.fields import Field
+from ddcore.traces.packing import Packed, Summed
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans, bucket_starts
 
 __all__ = ["PackedBatch"]
 
@@ -16,17 +15,17 @@ LEAST_ROWS = 1 << 12  # of a batch that is kept like this; the cost of a look-up
 
 
 class PackedBatch(SortedBatch):
-    """A sorted batch whose updates are integers. A column is computed each time it is read, O(n).
+    """A sorted batch whose updates are integers, with ``width`` words. Columns are computed each time they are read."""
 
-    ``width``: how many words an update has; :class:`SortedBatch` has the meaning of the columns.
-    """
-
-    __slots__ = ("_down", "_table", "_whole_table", "_width", "packed")
+    __slots__ = ("_down", "_least", "_shift", "_starts", "_table", "_whole_table", "_width", "packed")
+    is_encoded = True
 
     def __init__(self, packed: Packed, width: int) -> None:
-        self.packed, self._width, self.high, self.columns = packed, width, None, None
-        self._starts, self._least, self._shift = None, 0, 0
+        self.packed, self._width = packed, width
+        self._starts: np.ndarray | None = None
+        self._shift = 0
         self._down = sum(field.bits for field in packed.fields[1:])  # how far the code is shifted up in an integer
+        self._least = packed.fields[0].least
         self._table: tuple[int, np.ndarray] | None = None
         self._whole_table: np.ndarray | None = None
 
@@ -39,60 +38,44 @@ class PackedBatch(SortedBatch):
         return self._width
 
     @property
-    def codes(self) -> np.ndarray:
-        """The key codes, ascending: int64[n]. O(n)."""
-        return self._columns(0, 1).reshape(-1)
-
-    @property
-    def words(self) -> np.ndarray:
-        """The words: int64 (W, n). O(n)."""
-        return self._columns(1, 1 + self._width)
-
-    @property
-    def times(self) -> np.ndarray:
-        """The times: int64 (D, n). O(n)."""
-        return self._columns(1 + self._width, self._diff)
-
-    @property
-    def diffs(self) -> np.ndarray:
-        """The diffs: int64[n]. O(n)."""
-        return self._columns(self._diff, self._diff + 1).reshape(-1)
-
-    @property
     def _diff(self) -> int:
         """The number of the column of diffs."""
         return self.packed.fields[-1].column
 
-    def _columns(self, first: int, last: int) -> np.ndarray:
-        return packing.unpacked([self.packed.rows], self.packed.fields, range(first, last))
+    def columns(self) -> Packed:
+        """The integers."""
+        return self.packed
 
-    def widen(self) -> SortedBatch:
+    def widen(self) -> ColumnBatch:
         """These updates as columns: O(n)."""
         return self._of(self.packed.rows)
 
-    def _of(self, rows: np.ndarray) -> SortedBatch:
-        columns = packing.unpacked([rows], self.packed.fields, range(self._diff + 1))
-        return SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
+    def _of(self, rows: np.ndarray) -> ColumnBatch:
+        return ColumnBatch.of(packing.unpacked([rows], self.packed.fields, range(self._diff + 1)), self._width)
 
-    def take(self, rows: np.ndarray) -> SortedBatch:
-        """The updates at these positions, which ascend: int64[m]."""
+    def take(self, rows: np.ndarray) -> ColumnBatch:
+        """The updates at these positions."""
         return self._of(self.packed.rows[rows])
 
-    def part(self, start: int, stop: int) -> SortedBatch:
-        """Updates number ``start`` to ``stop``."""
-        return self._of(self.packed.rows[start:stop])
+    def part(self, start: int, stop: int) -> PackedBatch:
+        """Updates number ``start`` to ``stop``. Not a copy."""
+        return PackedBatch(self.packed.part(start, stop), self._width)
 
     def versions(self) -> np.ndarray:
-        """The first coordinates of the times: int64[n]. O(n)."""
-        return self._columns(1 + self._width, 2 + self._width).reshape(-1)
+        """The first coordinates of the times: O(n)."""
+        return self.packed.column(1 + self._width)
+
+    def code(self, row: int) -> int:
+        """The code of a row."""
+        return (int(self.packed.rows[row]) >> self._down) + self._least
 
     def sample(self, step: int) -> np.ndarray:
         """The code of every ``step``-th update."""
         codes: np.ndarray = (self.packed.rows[::step] >> np.uint64(self._down)).astype(np.int64)
-        return codes + self.packed.fields[0].least
+        return codes + self._least
 
     def span(self, code: int) -> tuple[int, int]:
-        """The range of updates with a code, by a binary search and without an index."""
+        """The rows with a code."""
         field, rows = self.packed.fields[0], self.packed.rows
         if not field.least <= code <= field.most:
             return (0, 0) if code < field.least else (len(rows), len(rows))
@@ -101,43 +84,29 @@ class PackedBatch(SortedBatch):
         return int(np.searchsorted(rows, first, "left")), int(np.searchsorted(rows, last, "right"))
 
     def memory(self) -> int:
-        """The bytes that its rows take."""
+        """The bytes of the integers."""
         return self.packed.memory()
 
-    def pieces(self, rows: int) -> Iterator[PackedBatch]:
-        """Parts of about so many ``rows``, not copied. All rows with one code are in one part."""
-        packed, down, start = self.packed.rows, self._down, 0
-        while start < len(packed):
-            stop = min(start + rows, len(packed))
-            if stop < len(packed):
-                last = int(packed[stop - 1]) >> down
-                stop += int(np.searchsorted(packed[stop:], np.uint64((last + 1) << down)))
-            yield PackedBatch(self.packed.part(start, stop), self._width)
-            start = stop
+    def find(self, codes: np.ndarray, keys: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+        """This batch, for direct keys. Of hashed ones words are compared, so those of their rows are unpacked."""
+        if len(keys):
+            return super().find(codes, keys)
+        lo, hi = self.locate(codes)
+        return (self, (lo, hi)) if np.count_nonzero(hi > lo) else None
 
-    def ranges(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-        """All columns of the updates in the ranges lo[k]:hi[k], one range after the other: int64 (columns, m)."""
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
+        """The updates in the spans as columns, one span after the other, and their spans there."""
         if self._whole_table is None:
             table = [_moved(field, shift, field.column) for field, shift in self.packed.places()]
             self._whole_table = np.array(table, dtype=np.int64)
-        sizes = hi - lo
-        ends = sizes.cumsum()
-        columns = np.empty((self._diff + 1, int(ends[-1]) if len(ends) else 0), dtype=np.int64)
-        kernels.packed.scatter(ends - sizes, columns, self.packed.rows, lo, hi, self._whole_table)
-        return columns
+        stops = np.cumsum(hi - lo)
+        starts = stops - (hi - lo)
+        columns = np.empty((self._diff + 1, int(stops[-1]) if len(stops) else 0), dtype=np.int64)
+        kernels.packed.scatter(starts.copy(), columns, self.packed.rows, lo, hi, self._whole_table)
+        return ColumnBatch.of(columns, self._width), starts, stops
 
-    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-        """The updates in the ranges lo[k]:hi[k] as columns, and their ranges there."""
-        columns, stops = self.ranges(lo, hi), np.cumsum(hi - lo)
-        some = SortedBatch(columns[0], columns[1 : 1 + self._width], columns[1 + self._width : -1], columns[-1])
-        return some, stops - (hi - lo), stops
-
-    def collapsed(
-        self, lo: np.ndarray, hi: np.ndarray, since: np.ndarray
-    ) -> tuple[PackedBatch, tuple[np.ndarray, np.ndarray]] | None:
-        """The updates in the ranges lo[k]:hi[k] at the joins of their times with ``since`` (coordinates), neighbours
-        that are equal then added up, and their ranges; None where no integer holds them. O(rows of the ranges).
-        """
+    def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[PackedBatch, Spans] | None:
+        """The updates in the spans at later times, and their spans; None where no integer holds them."""
         fields, diff, table = list(self.packed.fields), self.packed.fields[-1], []
         if any(field.half for field in fields) or max(-diff.least, diff.most) * len(self) >= 2**63:
             return None
@@ -151,17 +120,16 @@ class PackedBatch(SortedBatch):
             if field.bits and floor > field.least:
                 table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
         places = np.array(table, dtype=np.int64).reshape(len(table), 3)
-        rows, sums, starts = kernels.packed.collapse(self.packed.rows, lo, hi, diff.bits, diff.least, places)
+        rows, sums, starts = kernels.packed.collapse(self.packed.rows, *spans, diff.bits, diff.least, places)
         packed = Summed([(rows, sums)], fields).packed() if len(rows) else Packed(rows, tuple(fields))
         return None if packed is None else (PackedBatch(packed, self._width), (starts[:-1], starts[1:]))
 
-    def scatter(self, at: np.ndarray, out: np.ndarray, lo: np.ndarray, hi: np.ndarray, depth: int) -> None:
-        """Write words, times and diffs of the updates in the ranges lo[k]:hi[k] to ``out`` (columns, m) from ``at[k]``
-        on, which advances. Times have ``depth`` coordinates there; those that the batch has not are 0.
-        """
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
+        """Write the rows of each key, which is direct."""
+        depth = len(out) - values - 1
         if self._table is None or self._table[0] != depth:
             self._table = depth, self._table_of(depth)
-        kernels.packed.scatter(at, out, self.packed.rows, lo, hi, self._table[1])
+        kernels.packed.scatter(at, out, self.packed.rows, *spans, self._table[1])
 
     def _table_of(self, depth: int) -> np.ndarray:
         """The table of :func:`ddcore.kernels.packed.scatter`."""
@@ -173,42 +141,35 @@ class PackedBatch(SortedBatch):
                 table.append(_moved(field, shift, column))
         return np.array(table, dtype=np.int64)
 
-    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are spread
-        evenly.
-        """
+    def locate(self, probes: np.ndarray) -> Spans:
+        """The rows of each code, through buckets."""
         self.index()
-        ranges: tuple[np.ndarray, np.ndarray] = kernels.packed.locate(
-            self.packed.rows, self._starts, self._down, self.packed.fields[0].least, self._shift, probes
+        spans: Spans = kernels.packed.locate(
+            self.packed.rows, self._starts, self._down, self._least, self._shift, probes
         )
-        return ranges
+        return spans
 
-    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``."""
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of the codes between two."""
         return self._between(np.zeros_like(after), np.full_like(to, len(self)), 0, after, to)
 
-    def between(
-        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
-        at most ``to[k]``.
-        """
+    def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of each span whose word is between two."""
         return self._between(lo, hi, 1 + word, after, to)
 
-    def _between(
-        self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _between(self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray) -> Spans:
         places = [each for each in self.packed.places() if each[0].column == column]
         table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
         first = kernels.packed.beyond(self.packed.rows, lo, hi, after, table)
         return first, kernels.packed.beyond(self.packed.rows, first, hi, to, table)
 
-    def _bucket_starts(self) -> np.ndarray:
-        """Where the buckets of codes begin; the first one begins with the first code."""
-        rows, down = self.packed.rows, self._down
-        spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
-        self._shift = max(0, spread.bit_length() - len(rows).bit_length())
-        return bucket_starts(rows, down, spread, self._shift)
+    def index(self) -> None:
+        """Find the buckets of codes; the first one begins with the first code."""
+        if self._starts is None:
+            rows, down = self.packed.rows, self._down
+            spread = (int(rows[-1]) >> down) - (int(rows[0]) >> down)
+            self._shift = max(0, spread.bit_length() - len(rows).bit_length())
+            self._starts = bucket_starts(rows, down, spread, self._shift)
 
 
 def _moved(field: Field, shift: int, column: int) -> list[int]:

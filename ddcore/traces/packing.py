@@ -9,110 +9,107 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import accumulate
 
 from ddcore import kernels
 from ddcore.base import threads
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import sorts
-from ddcore.traces.compressed import NarrowBatch
+from ddcore.traces.columns import Columns
+from ddcore.traces.fields import HALF_BITS, Field, places
 
-__all__ = ["Field", "Packed", "Piece", "Summed", "concatenated", "consolidated", "layout", "rows_of", "unpacked"]
+__all__ = ["NO_FLOOR", "Packed", "Summed", "concatenated", "consolidated", "layout", "unpacked"]
 
 _PACKED_BITS = 63
-_HALF_BITS = 32
-_LOWER = 2**_HALF_BITS - 1
-_NO_FLOOR = -(2**63)
+NO_FLOOR = -(2**63)  # of columns that are no times
 _LEAST_ROWS = 1 << 16  # of a range that is worth a thread
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken
 
-if TYPE_CHECKING:
-    # Updates as columns, the last of which holds the diffs.
-    Piece: TypeAlias = "Sequence[np.ndarray] | NarrowBatch | Packed"
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """The place of a column, or of a half of it, in a packed integer, by the least and the greatest value there."""
-
-    column: int
-    least: int
-    most: int
-    half: str = ""  # upper or lower; empty: the whole column
-    bits: int = -1  # computed
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", (self.most - self.least).bit_length())
-
-    def of(self, column: np.ndarray) -> np.ndarray:
-        """What is packed of a column; ``least`` is to be taken away."""
-        if not self.half:
-            return column
-        return column >> _HALF_BITS if self.half == "upper" else column & _LOWER
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Columns):
     """Updates as integers: uint64[n], of which ``fields`` hold the columns side by side, the diffs in the lowest bits.
 
     With ``floors``, one per column, smaller values count as these: for times.
     """
 
-    rows: np.ndarray
-    fields: tuple[Field, ...]
-    floors: tuple[int, ...] = ()
+    __slots__ = ("fields", "floors", "rows")
+
+    def __init__(self, rows: np.ndarray, fields: Sequence[Field], floors: Sequence[int] = ()) -> None:
+        self.rows, self.fields = rows, tuple(fields)
+        self.floors = floors or [NO_FLOOR] * (fields[-1].column + 1)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def count(self) -> int:
+        """How many columns these are."""
+        return len(self.floors)
+
     def __iter__(self) -> Iterator[np.ndarray]:
-        """The columns, one at a time: int64[n]; the diffs last."""
-        floors = self.floors or [_NO_FLOOR] * (self.fields[-1].column + 1)
-        for number, floor in enumerate(floors):
-            out = np.empty((1, len(self)), dtype=np.int64)
-            _unpack(self.places(), (number,), (self.rows, out))
-            yield out[0] if floor == _NO_FLOOR else np.maximum(out[0], floor)
+        return map(self.column, range(len(self.floors)))
+
+    def column(self, number: int) -> np.ndarray:
+        """One column: O(n)."""
+        number %= len(self.floors)
+        column: np.ndarray = unpacked([self.rows], self.fields, [number])[0]
+        floor = self.floors[number]
+        return column if floor == NO_FLOOR else np.maximum(column, floor)
+
+    def advanced(self, first: int, frontier: np.ndarray) -> Columns:
+        """These updates at the representatives of their times; for one element of a frontier by floors."""
+        if frontier.shape[1] > 1:
+            return super().advanced(first, frontier)
+        return Packed(self.rows, self.fields, [*(NO_FLOOR for _ in range(first)), *frontier[:, 0].tolist(), NO_FLOOR])
 
     def part(self, start: int, stop: int) -> Packed:
-        """Updates number ``start`` to ``stop``. Not a copy."""
+        """Updates number ``start`` to ``stop``."""
         return Packed(self.rows[start:stop], self.fields, self.floors)
 
     def memory(self) -> int:
-        """The bytes that its rows take."""
+        """The bytes of the integers."""
         return int(self.rows.nbytes)
+
+    def compress(self) -> Packed:
+        """These."""
+        return self
 
     def places(self) -> list[tuple[Field, int]]:
         """The fields and by how many bits each is shifted up; the lowest first."""
-        return _places(self.fields)
+        return places(self.fields)
 
     def bounds(self) -> list[tuple[int, int]]:
-        """The least and the greatest value of each column, or bounds of them: O(columns)."""
+        """Bounds of the values of each column: O(columns)."""
         bounds: list[tuple[int, int]] = []
         for field in self.fields:
             if field.half == "lower":
                 least, most = bounds.pop()
-                bounds.append(((least << _HALF_BITS) + field.least, (most << _HALF_BITS) + field.most))
+                bounds.append(((least << HALF_BITS) + field.least, (most << HALF_BITS) + field.most))
             else:
                 bounds.append((field.least, field.most))
-        floors = self.floors or [_NO_FLOOR] * len(bounds)
-        return [(max(least, floor), max(most, floor)) for (least, most), floor in zip(bounds, floors, strict=True)]
+        return [(max(least, floor), max(most, floor)) for (least, most), floor in zip(bounds, self.floors, strict=True)]
 
-    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> bool:
-        """Write the rows with other fields into zeros; False if they have other halves, which this cannot do."""
-        mine, theirs = self.places(), _places(fields)
-        if [(each.column, each.half) for each, _ in mine] != [(each.column, each.half) for each, _ in theirs]:
-            return False
-        floors = self.floors or [_NO_FLOOR] * (self.fields[-1].column + 1)
-        if any(each.half and floors[each.column] != _NO_FLOOR for each in self.fields):
-            return False
-        kernels.packed.repack(into, self.rows, _moves(mine, theirs, floors))
-        return True
+    def least(self, number: int) -> int:
+        """The least value of a column, or less: O(columns)."""
+        return self.bounds()[number][0]
 
+    def most(self, number: int) -> int:
+        """The greatest value of a column, or more: O(columns)."""
+        return self.bounds()[number][1]
 
-def _places(fields: Sequence[Field]) -> list[tuple[Field, int]]:
-    shifts = accumulate((field.bits for field in reversed(fields)), initial=0)
-    return list(zip(reversed(fields), shifts, strict=False))
+    def halves(self, number: int) -> list[tuple[int, int]]:
+        """The bounds of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
+        halves = [(field.least, field.most) for field in self.fields if field.column == number and field.half]
+        return halves if halves and self.floors[number] == NO_FLOOR else super().halves(number)
+
+    def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
+        """Write the rows with other fields to zeros: uint64[n]. One pass, if no column is in halves in one only."""
+        mine, theirs = self.places(), places(fields)
+        alike = [(each.column, each.half) for each, _ in mine] == [(each.column, each.half) for each, _ in theirs]
+        if alike and all(not each.half or self.floors[each.column] == NO_FLOOR for each in self.fields):
+            kernels.packed.repack(into, self.rows, _moves(mine, theirs, self.floors))
+        else:
+            super().pack(into, fields)
 
 
 def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]], floors: Sequence[int]) -> np.ndarray:
@@ -125,7 +122,7 @@ def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]
             if joins:
                 moves[-1][1] += old.bits
             elif old.bits:
-                moves.append([down, old.bits, 0, _NO_FLOOR, 0, up])
+                moves.append([down, old.bits, 0, NO_FLOOR, 0, up])
             joins = (joins or old.bits > 0) and old.bits == new.bits
             continue
         joins = False
@@ -133,21 +130,21 @@ def _moves(mine: Sequence[tuple[Field, int]], theirs: Sequence[tuple[Field, int]
     return np.array(moves, dtype=np.int64).reshape(len(moves), 6)
 
 
-def layout(pieces: Sequence[Piece]) -> list[Field] | None:
+def layout(pieces: Sequence[Columns]) -> list[Field] | None:
     """How the columns of the pieces fit into one integer together (the last one is the diffs); None if they do not.
 
     It is also None if sums of diffs could overflow int64, because packed diffs are summed unchecked. A column that is
     too wide is packed in halves: a loop coordinate with priorities has few different ones in each.
     """
-    bounds = _union_of(map(_bounds, pieces))
+    bounds = _union_of(piece.bounds() for piece in pieces)
     least, most = bounds[-1]
-    rows = sum(map(rows_of, pieces))
+    rows = sum(map(len, pieces))
     if max(-least, most) * rows >= 2**63:
         return None
     fields = [Field(i, *each) for i, each in enumerate(bounds)]
-    wide = [field.column for field in fields[:-1] if field.bits > _HALF_BITS]
+    wide = [field.column for field in fields[:-1] if field.bits > HALF_BITS]
     if sum(field.bits for field in fields) > _PACKED_BITS and len(wide) == 1:
-        halves = _union_of(_half_bounds(piece, wide[0]) for piece in pieces)
+        halves = _union_of(piece.halves(wide[0]) for piece in pieces)
         upper, lower = (Field(wide[0], *each, half) for each, half in zip(halves, ("upper", "lower"), strict=True))
         fields[wide[0] : wide[0] + 1] = [upper, lower]
     return fields if sum(field.bits for field in fields) <= _PACKED_BITS else None
@@ -163,13 +160,11 @@ class Summed:
     def __len__(self) -> int:
         return sum(len(sums) for _, sums in self.parts)
 
-    def columns(self) -> np.ndarray:
-        """The columns without the diffs: int64 (columns, n)."""
-        return unpacked([rows for rows, _ in self.parts], self.fields[:-1], range(self.fields[-1].column))
-
-    def diffs(self) -> np.ndarray:
-        """The sums: int64[n]."""
-        return self.parts[0][1] if len(self.parts) == 1 else np.concatenate([sums for _, sums in self.parts])
+    def table(self) -> np.ndarray:
+        """The columns, the sums last: int64 (columns, n)."""
+        table = unpacked([rows for rows, _ in self.parts], self.fields[:-1], range(self.fields[-1].column + 1))
+        np.concatenate([sums for _, sums in self.parts], out=table[-1])
+        return table
 
     def packed(self) -> Packed | None:
         """The rows with their sums; None if these do not fit. Afterwards the parts are of no use."""
@@ -200,7 +195,7 @@ def _with_sums(into: np.ndarray, field: Field, place: tuple[int, tuple[np.ndarra
         kernels.packed.add_diffs(target, sums, field.bits, field.least)
 
 
-def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Summed:
+def consolidated(pieces: Sequence[Columns], fields: Sequence[Field]) -> Summed:
     """The rows of all pieces, added up."""
     packed, last = _packed(pieces, fields), fields[-1]
     parts = list(threads.each(partial(_sorted, bits=last.bits, least=last.least), _ranges(packed, last.bits)))
@@ -209,57 +204,37 @@ def consolidated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Summed:
     return Summed(parts, fields)
 
 
-def concatenated(pieces: Sequence[Piece], fields: Sequence[Field]) -> Packed:
+def concatenated(pieces: Sequence[Columns], fields: Sequence[Field]) -> Packed:
     """All rows of pieces whose rows ascend from one to the next."""
     return Packed(_packed(pieces, fields), tuple(fields))
 
 
 def unpacked(parts: Sequence[np.ndarray], fields: Sequence[Field], columns: Sequence[int]) -> np.ndarray:
-    """Some columns of packed rows, those of one part after those of another: int64 (columns, n)."""
+    """Some columns of packed rows, those of one part after those of another: int64 (columns, n). A column without a
+    field is not written.
+    """
     starts = list(accumulate(map(len, parts), initial=0))
-    out, places = np.empty((len(columns), starts[-1]), dtype=np.int64), _places(fields)
+    out, table = np.empty((len(columns), starts[-1]), dtype=np.int64), places(fields)
     portions = (
         (rows[at : at + _LEAST_ROWS], out[:, start + at : start + min(at + _LEAST_ROWS, len(rows))])
         for start, rows in zip(starts, parts, strict=False)
         for at in range(0, len(rows), _LEAST_ROWS)
     )
-    for _ in threads.each(partial(_unpack, places, columns), portions):
+    for _ in threads.each(partial(_unpack, table, columns), portions):
         pass
     return out
 
 
-def _packed(pieces: Sequence[Piece], fields: Sequence[Field]) -> np.ndarray:
-    starts = list(accumulate(map(rows_of, pieces), initial=0))
+def _packed(pieces: Sequence[Columns], fields: Sequence[Field]) -> np.ndarray:
+    starts = list(accumulate(map(len, pieces), initial=0))
     packed = np.zeros(starts[-1], dtype=np.uint64)
     if starts[-1] < _LEAST_ROWS:  # of a few pieces, too: to hand one over costs more than to pack it
-        for start, piece in zip(starts, pieces, strict=False):
-            _pack(packed, fields, (start, piece))
+        for portion in zip(starts, pieces, strict=False):
+            _pack(packed, fields, portion)
         return packed
     for _ in threads.each(partial(_pack, packed, fields), _cut(pieces, starts)):
         pass
     return packed
-
-
-def rows_of(piece: Piece) -> int:
-    """How many updates a piece has."""
-    return len(piece) if isinstance(piece, NarrowBatch | Packed) else len(piece[0])
-
-
-def _bounds(piece: Piece) -> list[tuple[int, int]]:
-    """The least and the greatest value of each column."""
-    return piece.bounds() if isinstance(piece, NarrowBatch | Packed) else [(int(c.min()), int(c.max())) for c in piece]
-
-
-def _half_bounds(piece: Piece, number: int) -> list[tuple[int, int]]:
-    if isinstance(piece, Packed):
-        halves = [(each.least, each.most) for each in piece.fields if each.column == number and each.half]
-        if halves and not piece.floors:
-            return halves
-        column = next(islice(piece, number, None))
-    else:
-        column = piece.columns[number].widen() if isinstance(piece, NarrowBatch) else piece[number]
-    lower = column & _LOWER
-    return [(int(column.min()) >> _HALF_BITS, int(column.max()) >> _HALF_BITS), (int(lower.min()), int(lower.max()))]
 
 
 def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
@@ -267,28 +242,17 @@ def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     return [(min(low for low, _ in each), max(high for _, high in each)) for each in zip(*bounds, strict=True)]
 
 
-def _cut(pieces: Sequence[Piece], starts: Sequence[int]) -> Iterator[tuple[int, Piece]]:
-    """The pieces with their places in the packed column; in portions, where they are few and large."""
+def _cut(pieces: Sequence[Columns], starts: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+    """The pieces with their places in the packed column; those of many rows in portions."""
     for piece, start in zip(pieces, starts, strict=False):
-        rows = rows_of(piece)
-        if isinstance(piece, NarrowBatch) or rows < 2 * _LEAST_ROWS:
-            yield start, piece
-            continue
-        for at in range(0, rows, _LEAST_ROWS):
-            end = min(at + _LEAST_ROWS, rows)
-            yield start + at, piece.part(at, end) if isinstance(piece, Packed) else [each[at:end] for each in piece]
+        for at in range(0, len(piece), _LEAST_ROWS):
+            yield start + at, piece.part(at, min(at + _LEAST_ROWS, len(piece)))
 
 
-def _pack(packed: np.ndarray, fields: Sequence[Field], place: tuple[int, Piece]) -> None:
+def _pack(packed: np.ndarray, fields: Sequence[Field], portion: tuple[int, Columns]) -> None:
     """Write the rows of a piece, each as one integer, to their place."""
-    start, piece = place
-    into = packed[start : start + rows_of(piece)]
-    if isinstance(piece, Packed) and piece.pack(into, fields):
-        return
-    for number, column in enumerate(piece):
-        for field in fields:
-            if field.column == number and field.bits:
-                kernels.sorting.pack(into, np.ascontiguousarray(field.of(column)), field.least, field.bits)
+    start, piece = portion
+    piece.pack(packed[start : start + len(piece)], fields)
 
 
 def _ranges(packed: np.ndarray, diff_bits: int) -> list[np.ndarray]:
@@ -317,11 +281,11 @@ def _sorted(packed: np.ndarray, bits: int, least: int) -> tuple[np.ndarray, np.n
     return keys[:number], sums[:number]
 
 
-def _unpack(places: Sequence[tuple[Field, int]], columns: Sequence[int], place: tuple[np.ndarray, np.ndarray]) -> None:
+def _unpack(table: Sequence[tuple[Field, int]], columns: Sequence[int], place: tuple[np.ndarray, np.ndarray]) -> None:
     """Write some columns of packed rows to their place: (columns, m)."""
     rows, out = place
     lower = np.empty(0, dtype=np.int64)
-    for field, shift in places:
+    for field, shift in table:
         if field.column not in columns:
             continue
         into = np.empty(len(rows), dtype=np.int64) if field.half == "lower" else out[columns.index(field.column)]
@@ -332,5 +296,5 @@ def _unpack(places: Sequence[tuple[Field, int]], columns: Sequence[int], place: 
         if field.half == "lower":
             lower = into
         elif field.half == "upper":
-            into <<= _HALF_BITS
+            into <<= HALF_BITS
             into |= lower

@@ -1,29 +1,176 @@
-"""Sorted batches: immutable updates sorted by key code, with look-up by key."""
+"""Sorted batches: immutable updates sorted by key code, with look-up by key.
+
+:class:`SortedBatch` is what operators and traces use, whatever the encoding: arrays (:class:`ColumnBatch`), packed
+integers (:class:`ddcore.traces.packed_batch.PackedBatch`) or a file (``io/state``).
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from ddcore import kernels
 from ddcore.base import threads
 from ddcore.base.lazy import numpy as np
 from ddcore.traces import spilling
+from ddcore.traces.columns import Columns, Plain
 
-__all__ = ["SortedBatch", "bucket_starts"]
+__all__ = ["ColumnBatch", "SortedBatch", "Spans", "bucket_starts"]
 
 _PORTION = 1 << 18  # rows of which one thread finds the buckets
 _ONE_BUCKET = 1 << 8  # rows that are searched without an index
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
+Spans = tuple["np.ndarray", "np.ndarray"]
+"""Ranges of rows, one per probe: the first row of each, and the first after it. int64[m] each."""
 
-class SortedBatch:
-    """Updates sorted by key code: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n].
 
-    The key of a direct arrangement (one fixed-width column) is its code, and ``words`` holds the values only;
-    otherwise the first words are the key's. Batches from this module are also sorted by words and times within a
-    code, and consolidated. ``high`` is None unless some sum of diffs in :func:`arrange` exceeds int64; no
-    trace keeps such a batch. ``columns`` is None, or one array in which codes, words, times and diffs lie.
+class SortedBatch(ABC):
+    """Updates sorted by key code, then by words and times, and consolidated.
+
+    The key of a direct arrangement (one fixed-width column) is its code, and the words are the values only; otherwise
+    the first words are the key's, and rows of another key may have the same code. Rows are found by *spans* (ranges of
+    row numbers): :meth:`locate` and its kin find these; :meth:`count`, :meth:`scatter`, :meth:`located`, :meth:`take`
+    and :meth:`part` read what is there. Whoever needs all columns as arrays calls :meth:`widen`.
+
+    ``high`` has the upper words of sums of diffs that int64 does not hold, else None; no trace keeps such a batch.
+    ``is_encoded``: columns are computed when they are read, so that steps divide such a batch between threads by rows
+    that each of them reads, and leave out what they do not need. ``is_stored``: its rows are in files, which a fold
+    adds to and never rewrites.
     """
 
-    __slots__ = ("_codes", "_diffs", "_least", "_shift", "_starts", "_times", "_words", "columns", "high")
+    __slots__ = ()
+    high: np.ndarray | None = None
+    is_encoded = False
+    is_stored = False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many updates it has."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many words an update has."""
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The updates in their encoding: code, words, times, diffs."""
+
+    @abstractmethod
+    def widen(self) -> ColumnBatch:
+        """These updates with columns that are arrays. O(n) where they are not."""
+
+    # -- finding rows --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def locate(self, probes: np.ndarray) -> Spans:
+        """The rows of each code (int64[m], ascending): O(1) each if codes are spread evenly."""
+
+    @abstractmethod
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each, with
+        ``after[k] <= to[k]``. By binary searches, without an index.
+        """
+
+    @abstractmethod
+    def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The part of each span, in which a word ascends, where it is greater than ``after[k]`` and at most ``to[k]``.
+        By binary searches.
+        """
+
+    @abstractmethod
+    def index(self) -> None:
+        """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
+        calls this before, so that they divide this work too.
+        """
+
+    def find(self, codes: np.ndarray, keys: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+        """A batch that has at least the rows of these keys (codes ascending, words (K, m), K is 0 for direct keys), in
+        memory, for :meth:`count` and :meth:`scatter`; and their spans there. None where there is no row.
+        """
+        lo, hi = self.locate(codes)
+        if not np.count_nonzero(hi > lo):
+            return None
+        some, lo, hi = self.located(lo, hi)
+        return some, (lo, hi)
+
+    # -- reading rows --------------------------------------------------------------------------------------------------
+
+    def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
+        """Add to ``counts`` how many rows each key has in its span; if it is direct, these are all."""
+        if len(keys):
+            kernels.look_up.count_matches(counts, keys, *spans, self.widen().words)
+        else:
+            counts += spans[1] - spans[0]
+
+    @abstractmethod
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
+        """Write the ``values`` words, times and diffs of each key's rows in its span to ``out`` (columns, n) from
+        ``at[k]`` on, which advances. Coordinates that the batch has not are 0 there.
+        """
+
+    @abstractmethod
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
+        """The updates in the spans, at least, with columns that are arrays, and their spans there. Codes need not
+        ascend in it.
+        """
+
+    def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[SortedBatch, Spans] | None:
+        """The updates in the spans at the joins of their times with ``since`` (coordinates), neighbours that are equal
+        then added up, and their spans: O(rows of the spans). None where that takes a sort.
+        """
+        return None
+
+    @abstractmethod
+    def take(self, rows: np.ndarray) -> ColumnBatch:
+        """The updates at these positions, which ascend: int64[m]."""
+
+    @abstractmethod
+    def part(self, start: int, stop: int) -> SortedBatch:
+        """Updates number ``start`` to ``stop``."""
+
+    def pieces(self, rows: int) -> Iterator[SortedBatch]:
+        """Parts of about so many ``rows``. All rows with one code are in one part."""
+        start, n = 0, len(self)
+        while start < n:
+            stop = min(start + rows, n)
+            if stop < n:
+                stop = self.span(self.code(stop - 1))[1]
+            yield self.part(start, stop)
+            start = stop
+
+    # -- what is known of it -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def code(self, row: int) -> int:
+        """The code of a row."""
+
+    @abstractmethod
+    def span(self, code: int) -> tuple[int, int]:
+        """The rows with a code, by a binary search and without an index."""
+
+    @abstractmethod
+    def sample(self, step: int) -> np.ndarray:
+        """The code of every ``step``-th update."""
+
+    @abstractmethod
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times: int64[n]."""
+
+    @abstractmethod
+    def memory(self) -> int:
+        """The bytes that its rows take."""
+
+    def take_reads(self) -> tuple[int, int]:
+        """The rows and bytes that were read from a file since the last call."""
+        return 0, 0
+
+
+class ColumnBatch(SortedBatch):
+    """A sorted batch of arrays: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n]."""
+
+    __slots__ = ("_least", "_shift", "_starts", "_table", "codes", "diffs", "high", "times", "words")
 
     def __init__(
         self,
@@ -33,114 +180,106 @@ class SortedBatch:
         diffs: np.ndarray,
         high: np.ndarray | None = None,
     ) -> None:
-        self._codes, self._words, self._times, self._diffs, self.high = codes, words, times, diffs, high
-        self.columns: np.ndarray | None = None
+        self.codes, self.words, self.times, self.diffs, self.high = codes, words, times, diffs, high
+        self._table: np.ndarray | None = None  # in which they all lie
         self._starts: np.ndarray | None = None
         self._least = self._shift = 0
 
+    @classmethod
+    def of(cls, table: np.ndarray, width: int, high: np.ndarray | None = None) -> ColumnBatch:
+        """A batch of columns that lie in one array, of which ``width`` are words: int64 (columns, n)."""
+        batch = cls(table[0], table[1 : 1 + width], table[1 + width : -1], table[-1], high)
+        batch._table = table
+        return batch
+
     def __len__(self) -> int:
-        return len(self._codes)
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The key codes, ascending: int64[n]."""
-        return self._codes
-
-    @property
-    def words(self) -> np.ndarray:
-        """The words: int64 (W, n)."""
-        return self._words
-
-    @property
-    def times(self) -> np.ndarray:
-        """The times: int64 (D, n)."""
-        return self._times
-
-    @property
-    def diffs(self) -> np.ndarray:
-        """The diffs: int64[n]; the lower words where there is ``high``."""
-        return self._diffs
+        return len(self.codes)
 
     @property
     def width(self) -> int:
         """How many words an update has."""
-        return len(self._words)
+        return len(self.words)
 
-    def widen(self) -> SortedBatch:
-        """These updates with columns that are arrays: all rows of a batch in a file."""
+    @property
+    def table(self) -> np.ndarray:
+        """All columns in one array: int64 (columns, n). O(n) if they are not yet."""
+        if self._table is None:
+            table = self._table = np.concatenate([self.codes[None], self.words, self.times, self.diffs[None]])
+            width = self.width
+            self.codes, self.words, self.times, self.diffs = (
+                table[0],
+                table[1 : 1 + width],
+                table[1 + width : -1],
+                table[-1],
+            )
+        return self._table
+
+    def columns(self) -> Plain:
+        """The arrays."""
+        table = self._table
+        return Plain([self.codes, *self.words, *self.times, self.diffs] if table is None else table, self.high)
+
+    def widen(self) -> ColumnBatch:
+        """These."""
         return self
 
-    def take(self, rows: np.ndarray) -> SortedBatch:
-        """The updates at these positions, which ascend: int64[m]."""
-        high = None if self.high is None else self.high[rows]
-        words, times = np.take(self.words, rows, axis=1), np.take(self.times, rows, axis=1)
-        return SortedBatch(self.codes[rows], words, times, self.diffs[rows], high)
-
-    def part(self, start: int, stop: int) -> SortedBatch:
-        """Updates number ``start`` to ``stop``. Words and times are copied."""
-        words, times = np.ascontiguousarray(self.words[:, start:stop]), np.ascontiguousarray(self.times[:, start:stop])
-        high = None if self.high is None else self.high[start:stop]
-        return SortedBatch(self.codes[start:stop], words, times, self.diffs[start:stop], high)
-
-    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending): O(1) each if codes are
-        spread evenly.
-        """
+    def locate(self, probes: np.ndarray) -> Spans:
+        """The rows of each code, through buckets."""
         self.index()
-        ranges: tuple[np.ndarray, np.ndarray] = kernels.look_up.locate(
-            self.codes, self._starts, self._least, self._shift, probes
-        )
-        return ranges
+        spans: Spans = kernels.look_up.locate(self.codes, self._starts, self._least, self._shift, probes)
+        return spans
 
-    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-        """The updates in the ranges lo[k]:hi[k], at least, in a batch whose columns are arrays, and their ranges there.
-
-        For batches whose rows lie elsewhere: packed, or in a file. Codes need not ascend in it.
-        """
-        return self, lo, hi
-
-    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``: int64[m] each,
-        with ``after[k] <= to[k]``. By binary searches, without an index.
-        """
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of the codes between two."""
         return np.searchsorted(self.codes, after, "right"), np.searchsorted(self.codes, to, "right")
 
-    def between(
-        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
-        at most ``to[k]``. By binary searches.
-        """
+    def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of each span whose word is between two."""
         values = self.words[word]
         first = kernels.look_up.beyond(values, lo, hi, after)
         return first, kernels.look_up.beyond(values, first, hi, to)
 
     def index(self) -> None:
-        """Make look-ups ready, once: O(n). The first does so itself; but a step that divides its keys between threads
-        calls this before, so that they divide this work too.
-        """
+        """Find the buckets of codes."""
         if self._starts is None:
             self._starts = self._bucket_starts()
 
-    def load_all(self) -> None:
-        """Have all rows in memory, where some are in a file."""
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
+        """Copy the rows of each key."""
+        kernels.look_up.copy_matches(
+            at, out[:values], out[values:-1], out[-1], keys, *spans, self.words, self.times, self.diffs
+        )
 
-    def take_reads(self) -> tuple[int, int]:
-        """The rows and bytes that were read from a file since the last call."""
-        return 0, 0
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
+        """All of it."""
+        return self, lo, hi
 
-    def versions(self) -> np.ndarray:
-        """The first coordinates of the times: int64[n]."""
-        versions: np.ndarray = self.times[0]
-        return versions
+    def take(self, rows: np.ndarray) -> ColumnBatch:
+        """The updates at these positions."""
+        high = None if self.high is None else self.high[rows]
+        return ColumnBatch.of(np.take(self.table, rows, axis=1), self.width, high)
+
+    def part(self, start: int, stop: int) -> ColumnBatch:
+        """Updates number ``start`` to ``stop``. A copy."""
+        high = None if self.high is None else self.high[start:stop]
+        return ColumnBatch.of(np.ascontiguousarray(self.table[:, start:stop]), self.width, high)
+
+    def code(self, row: int) -> int:
+        """The code of a row."""
+        return int(self.codes[row])
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The rows with a code."""
+        return int(np.searchsorted(self.codes, code, "left")), int(np.searchsorted(self.codes, code, "right"))
 
     def sample(self, step: int) -> np.ndarray:
         """The code of every ``step``-th update."""
         return self.codes[::step]
 
-    def span(self, code: int) -> tuple[int, int]:
-        """The range of updates with a code, by a binary search and without an index."""
-        return int(np.searchsorted(self.codes, code, "left")), int(np.searchsorted(self.codes, code, "right"))
+    def versions(self) -> np.ndarray:
+        """The first coordinates of the times."""
+        versions: np.ndarray = self.times[0]
+        return versions
 
     def memory(self) -> int:
         """The bytes that its rows take."""
@@ -158,7 +297,7 @@ class SortedBatch:
         if n <= _ONE_BUCKET and spread < 2**63:
             self._shift = spread.bit_length()
             return np.array([0, n])
-        fewer = 0 if spilling.current() is None else _FEWER
+        fewer = _FEWER if spilling.current().is_limited else 0
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift)
 

@@ -22,7 +22,7 @@ from ddcore.base.errors import FoldError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.memory import returned_memory
 
-__all__ = ["Columns", "Spilling", "current", "rows_within", "using"]
+__all__ = ["Memory", "Spilling", "Table", "current", "rows_within", "using"]
 
 _RESTING = 0.5  # of the memory: when a process has more, arrays that come to rest go to files
 _PER_ROW = 1024  # bytes of the memory for each row that is worked on at once
@@ -31,13 +31,34 @@ _WORTH = 1 << 15  # bytes of arrays that are worth a place in a file
 _PER_FILE = 64  # files of many small arrays are this part of the memory
 _LEAST_FILE, _MOST_FILE = 1 << 22, 1 << 28
 _COPIED = 1 << 22  # bytes that are moved at once inside of a file
+_WORTH_TABLE = 1 << 24  # bytes of a table that is worth a file of its own
 
 
-class Spilling:
+class Memory:
+    """Where arrays that come to rest lie: memory without a limit. Several threads may use one.
+
+    ``rows``: how many are worked on at once.
+    """
+
+    is_limited = False
+    rows: int = 2**62
+
+    def rest(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """These arrays, which are not written to again."""
+        return list(arrays)
+
+    def table(self, columns: int, rows: int) -> Table:
+        """Room for so many rows of int64 columns."""
+        return Table(columns, rows)
+
+
+class Spilling(Memory):
     """The bytes of ``memory`` below which a process should stay, and the ``folder`` for its files.
 
-    Several threads may use one. Methods raise FoldError where the folder cannot be written to.
+    Methods raise FoldError where the folder cannot be written to.
     """
+
+    is_limited = True
 
     def __init__(self, memory: int, folder: str | os.PathLike[str] | None = None) -> None:
         self.memory, self.folder = memory, os.fspath(folder or tempfile.gettempdir())
@@ -61,6 +82,11 @@ class Spilling:
             file, at = self._shared, self._used
             self._used += size
         return file.put(at, arrays)
+
+    def table(self, columns: int, rows: int) -> Table:
+        """Room for so many rows of int64 columns, in a file if it is large."""
+        is_large = rows > self.rows or 8 * columns * rows >= _WORTH_TABLE
+        return _FileTable(self, columns, rows) if is_large else Table(columns, rows)
 
     def _is_short(self) -> bool:
         """Whether memory is nearly used up; always where the system does not say."""
@@ -136,8 +162,24 @@ class _File:
             ) from error
 
 
-class Columns:
-    """Up to ``rows`` rows of ``count`` int64 columns, in a file."""
+class Table:
+    """Room for ``rows`` rows of ``count`` int64 columns, which are written some after the other."""
+
+    def __init__(self, count: int, rows: int) -> None:
+        self.count, self.rows = count, rows
+        self._array: np.ndarray = np.empty((count, rows), dtype=np.int64)
+
+    def write(self, column: int, start: int, values: np.ndarray) -> None:
+        """Write the values of a column from row ``start`` on."""
+        self._array[column, start : start + len(values)] = values
+
+    def first(self, rows: int) -> np.ndarray:
+        """The first rows of all columns: (count, rows). Nothing is written afterwards."""
+        return np.ascontiguousarray(self._array[:, :rows])
+
+
+class _FileTable(Table):
+    """Such room in a file, which is mapped when all is written."""
 
     def __init__(self, spilling: Spilling, count: int, rows: int) -> None:
         self.count, self.rows = count, rows
@@ -147,18 +189,14 @@ class Columns:
         """Write the values of a column from row ``start`` on."""
         self._file.write(8 * (column * self.rows + start), values)
 
-    def whole(self) -> np.ndarray:
-        """All columns, (count, rows), mapped. Rows that are written later appear in it."""
-        return self._file.array(0, (self.count, self.rows))
-
     def first(self, rows: int) -> np.ndarray:
-        """The first rows of all columns: (count, rows), mapped. Nothing is written afterwards."""
+        """The first rows of all columns: (count, rows), mapped."""
         if rows < self.rows:
             for column in range(1, self.count):
                 self._file.move(8 * column * self.rows, 8 * column * rows, 8 * rows)
             self._file.cut(8 * self.count * rows)
             self.rows = rows
-        return self.whole()
+        return self._file.array(0, (self.count, rows))
 
 
 def rows_within(memory: int) -> int:
@@ -178,18 +216,19 @@ def _padded(size: int) -> int:
     return (size + 7) // 8 * 8
 
 
-_current: ContextVar[Spilling | None] = ContextVar("spilling", default=None)
+UNLIMITED = Memory()
+_current: ContextVar[Memory] = ContextVar("spilling", default=UNLIMITED)
 
 
-def current() -> Spilling | None:
-    """The memory that is set here; None: it is not limited."""
+def current() -> Memory:
+    """Where arrays that come to rest lie here."""
     return _current.get()
 
 
 @contextmanager
 def using(spilling: Spilling | None) -> Iterator[None]:
     """Inside, arrays that come to rest may go to files; so in all threads of a step. None: they do not."""
-    token = _current.set(spilling)
+    token = _current.set(spilling or UNLIMITED)
     try:
         with nullcontext() if spilling is None else returned_memory():
             yield

@@ -11,18 +11,15 @@ from dataclasses import dataclass
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
-from ddcore.traces.compressed import NarrowBatch
-from ddcore.traces.packed_batch import PackedBatch
-from ddcore.traces.ranges import merge, narrow, union
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces import spilling
+from ddcore.traces.columns import Columns
+from ddcore.traces.consolidation import merge, union
+from ddcore.traces.sorted_batch import SortedBatch, Spans
 
 _LONG = 16  # rows of a key
 _FEW = 1 << 9  # rows of batches that are merged whatever their sizes
 _MANY = 1 << 12  # rows of an original that is kept by itself
 _ENOUGH = 1 << 14  # rows of originals with fewer that become one together
-
-_Spans = tuple["np.ndarray", "np.ndarray"]
-"""For each key the first of a batch's rows with its code, and the first after them."""
 
 
 @dataclass(slots=True)
@@ -59,7 +56,9 @@ class Trace:
     """The sorted batches of one arrangement, oldest first. Append is amortised O(log n) a row.
 
     Two things grow with a fold. The *working index* is for look-ups: it is merged as it grows, at times that no work
-    left in the fold can tell from the true ones. The *originals* keep their times, in few bytes, for :meth:`settle`.
+    left in the fold can tell from the true ones. The *originals* keep their times, for :meth:`settle`: batches that
+    the index has as they are, those that it has merged, in few bytes, and recent ones of few rows, of which many become
+    one.
     ``apart``: readers tell the newest batch from those before it, which is then not merged yet.
     """
 
@@ -67,9 +66,9 @@ class Trace:
         self.stored = list(stored)  # of earlier folds; those in files are never merged here
         self.apart = apart
         self._index: list[SortedBatch] = []
-        self._originals: list[SortedBatch | NarrowBatch] = []
-        self._numbers: dict[int, int] = {}  # of originals that are in the index as well, by identity
-        self._recent: list[SortedBatch] = []  # those of few rows, of which many become one
+        self._indexed: dict[int, SortedBatch] = {}  # by identity
+        self._merged: list[Columns] = []
+        self._recent: list[SortedBatch] = []
         self._recent_rows = 0
 
     @property
@@ -88,22 +87,21 @@ class Trace:
         while len(self._index) > 1 and _are_alike(self._index[-2], self._index[-1]):
             last, before = self._index.pop(), self._index.pop()
             self._index.append(merge(before, last, frontier))
-            for each in (last, before):
-                if (number := self._numbers.pop(id(each), None)) is not None:
-                    self._originals[number] = narrow(each)
+            for original in (last, before):
+                if self._indexed.pop(id(original), None) is not None:
+                    self._merged.append(_compressed(original))
         if self.apart:
             self._index.append(batch)
 
     def _keep(self, batch: SortedBatch) -> None:
         """Add an original."""
         if len(batch) >= _MANY:
-            self._numbers[id(batch)] = len(self._originals)
-            self._originals.append(batch)
+            self._indexed[id(batch)] = batch
             return
         self._recent.append(batch)
         self._recent_rows += len(batch)
         if self._recent_rows >= _ENOUGH:
-            self._originals.append(narrow(union(self._recent)))
+            self._merged.append(_compressed(union([each.columns() for each in self._recent], batch.width)))
             self._recent, self._recent_rows = [], 0
 
     def settle(self) -> SortedBatch | None:
@@ -112,21 +110,25 @@ class Trace:
         """
         if not self._index:
             return None
-        gained = union([*self._originals, *self._recent])
-        self._index, self._originals, self._recent, self._recent_rows = [], [], [], 0
-        self._numbers.clear()
+        whole = [*self._indexed.values(), *self._recent]
+        if len(whole) == 1 and not self._merged:
+            gained = whole[0]
+        else:
+            gained = union([*self._merged, *(batch.columns() for batch in whole)], self._index[0].width)
+        self._index, self._merged, self._recent, self._recent_rows = [], [], [], 0
+        self._indexed.clear()
         if len(gained) == 0:
             return None
         stored, merged = self.stored, gained
-        while stored and type(stored[-1]) in (SortedBatch, PackedBatch) and _are_alike(stored[-1], merged):
+        while stored and not stored[-1].is_stored and _are_alike(stored[-1], merged):
             merged = merge(stored.pop(), merged)
         stored.append(merged)
         return gained
 
     def memory(self) -> int:
         """The bytes that its batches take, with what was read of stored ones. O(batches)."""
-        batches = [*self.stored, *self._index, *self._originals, *self._recent]
-        return sum(batch.memory() for batch in {id(batch): batch for batch in batches}.values())
+        batches = {id(batch): batch for batch in (*self.stored, *self._index, *self._recent)} | self._indexed
+        return sum(batch.memory() for batch in batches.values()) + sum(columns.memory() for columns in self._merged)
 
     def before(self, newest: SortedBatch | None) -> list[SortedBatch]:
         """All batches but ``newest``, for readers that tell it ``apart``."""
@@ -136,6 +138,12 @@ class Trace:
 def _are_alike(older: SortedBatch, newer: SortedBatch) -> bool:
     """Whether two batches are merged: of similar sizes, or both of so few rows that one search costs more than that."""
     return 2 * len(newer) >= len(older) or len(older) + len(newer) <= _FEW
+
+
+def _compressed(batch: SortedBatch) -> Columns:
+    """The columns of a batch in few bytes; those of many rows, where memory is limited, are in a file already."""
+    columns = batch.columns()
+    return columns if len(batch) > spilling.current().rows else columns.compress()
 
 
 def distinct_keys(batch: SortedBatch, key_words: int) -> tuple[Keys, np.ndarray]:
@@ -162,72 +170,41 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    batches, spans = _found(batches, keys)
-    counts = _numbers(batches, spans, keys)
+    found = [some for batch in batches if (some := batch.find(keys.codes, keys.words)) is not None]
+    counts = _counts(found, keys)
     if frontier is not None and not _has_long_histories(counts):
         frontier = None
     if frontier is not None and frontier.shape[1] == 1:
-        batches, spans, whole = _collapsed(batches, spans, frontier[:, 0])
-        counts = _numbers(batches, spans, keys)
+        found, whole = _collapsed(found, frontier[:, 0])
+        counts = _counts(found, keys)
         frontier = None if whole else frontier  # hardly any row of one batch cancels one of another
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    total, at = int(offsets[-1]), offsets[:-1].copy()
-    columns = np.empty((values + depth + 1, total), dtype=np.int64)
+    at, columns = offsets[:-1].copy(), np.empty((values + depth + 1, int(offsets[-1])), dtype=np.int64)
+    for batch, spans in found:
+        batch.scatter(at, columns, values, keys.words, spans)
     rows = Rows(offsets, columns[:values], columns[values:-1], columns[-1])
-    for batch, (lo, hi) in zip(batches, spans, strict=True):
-        if isinstance(batch, PackedBatch):
-            batch.scatter(at, columns, lo, hi, depth)
-        else:
-            kernels.look_up.copy_matches(
-                at, rows.words, rows.times, rows.diffs, keys.words, lo, hi, batch.words, batch.times, batch.diffs
-            )
-    if frontier is None or len(batches) < 2 or not _has_long_histories(counts):
+    if frontier is None or len(found) < 2 or not _has_long_histories(counts):
         return rows
     return Rows(*kernels.look_up.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
 
 
-def _found(batches: Sequence[SortedBatch], keys: Keys) -> tuple[list[SortedBatch], list[_Spans]]:
-    """Batches that have the rows of the keys in arrays or packed, and the spans of the keys there."""
-    some, spans = list[SortedBatch](), list[_Spans]()
-    for batch in batches:
-        span = batch.locate(keys.codes)
-        if not np.count_nonzero(span[1] > span[0]):
-            continue
-        # Of hashed keys, rows of another key may have the same code: words are compared, which packed ones have not.
-        if isinstance(batch, PackedBatch) and len(keys.words) == 0:
-            some.append(batch)
-            spans.append(span)
-        else:
-            located, *ends = batch.located(*span)
-            some.append(located)
-            spans.append((ends[0], ends[1]))
-    return some, spans
-
-
-def _numbers(batches: Sequence[SortedBatch], spans: Sequence[_Spans], keys: Keys) -> np.ndarray:
-    """How many rows each key has in all batches, by the rows with its code in each."""
+def _counts(found: Sequence[tuple[SortedBatch, Spans]], keys: Keys) -> np.ndarray:
+    """How many rows each key has in all batches."""
     counts = np.zeros(len(keys), dtype=np.int64)
-    for batch, (lo, hi) in zip(batches, spans, strict=True):
-        if len(keys.words) == 0:
-            counts += hi - lo
-        else:
-            kernels.look_up.count_matches(counts, keys.words, lo, hi, batch.words)
+    for batch, spans in found:
+        batch.count(counts, keys.words, spans)
     return counts
 
 
 def _collapsed(
-    batches: Sequence[SortedBatch], spans: Sequence[_Spans], since: np.ndarray
-) -> tuple[list[SortedBatch], list[_Spans], bool]:
-    """The rows of packed batches at the joins of their times with ``since``, added up as far as they are neighbours;
-    and whether these are all batches.
+    found: Sequence[tuple[SortedBatch, Spans]], since: np.ndarray
+) -> tuple[list[tuple[SortedBatch, Spans]], bool]:
+    """The rows of batches at the joins of their times with ``since``, added up as far as they are neighbours; and
+    whether all batches can do this.
     """
-    some, places, whole = list(batches), list(spans), True
-    for number, batch in enumerate(batches):
-        collapsed = batch.collapsed(*spans[number], since) if isinstance(batch, PackedBatch) else None
-        whole &= collapsed is not None
-        if collapsed is not None:
-            some[number], places[number] = collapsed
-    return some, places, whole
+    collapsed = [batch.collapsed(spans, since) for batch, spans in found]
+    some = [before if after is None else after for before, after in zip(found, collapsed, strict=True)]
+    return some, all(each is not None for each in collapsed)
 
 
 def _has_long_histories(counts: np.ndarray) -> bool:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import heads
+from ddcore.io.delta import heads, syncs
 from ddcore.io.delta.column_types import columns, delta_schema, delta_type
 from ddcore.io.delta.deltalog import AFTER, COMPACTED, FENCE, LOG
 from ddcore.io.delta.heads import Head, Prepared
-from ddcore.io.delta.open_tables import forget, head_of, lease, mend_hint, note_head, open_table, reading, require_lock
-from ddcore.io.delta.syncs import settle, sync_all
+from ddcore.io.delta.open_tables import head_of, mend_hint, open_table, reading
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.delta.tables import APP, add_actions, check_files, files_of, paths_of, state_of_table, table_at
+from ddcore.io.delta.writer import Group, Writer
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import Place
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
 
     from ddcore.base.schema import Type
+    from ddcore.io.storage.lease import Lease
 
 _ATTEMPTS = 10  # where others commit to the same table
 
 
 def commit(
+    writer: Writer,
     folder: Place,
     files: Sequence[AddedFile],
     txn: int,
@@ -70,30 +72,30 @@ def commit(
     for _ in range(_ATTEMPTS):
         try:
             return _commit(
-                folder, files, txn, base=base, overwrite=overwrite, without=without, beside=beside,
-                restores_columns=restores_columns, adds=adds, becomes=becomes, carries=carries,
+                writer, folder, files, txn, base=base, overwrite=overwrite, without=without,
+                beside=beside, restores_columns=restores_columns, adds=adds, becomes=becomes, carries=carries,
             )  # fmt: skip
         except Overtaken:
-            forget(folder)
+            writer.forget(folder)
     raise StorageError(f"cannot commit to {folder}: others commit to it all the time", "run the same command again")
 
 
 def _commit(
-    folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
+    writer: Writer, folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
     becomes: Mapping[str, Type | str] | None, carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
-    known = head_of(folder, base)
+    known = head_of(folder, base, writer)
     if known is not None and (adds is None or {*adds} <= {name for name, _ in known.columns}):
         live = {file.path for file in known.files}
         kept = live.intersection(beside) | (set() if overwrite else live - without)
-        if done := _commit_on(known, folder, files, frozenset(kept), heads.Change((), (), txn, carries or {})):
+        if done := _commit_on(writer, folder, known, frozenset(kept), heads.Change(files, (), txn, carries or {})):
             return done
-    if _group is not None:
-        _group.publish()  # what comes first is committed first
+    if writer.group is not None:
+        _publish(writer, writer.group)  # what comes first is committed first
     with reading(folder, "commit to", base):
-        head = open_table(folder)
-        require_lock()  # after the table was opened: see docs/storage.md
+        head = open_table(folder, writer=writer)
+        writer.require_lock()  # after the table was opened: see docs/storage.md
         since = 0 if base is None else base.version + 1
         live = paths_of(head)
         kept = live.intersection(beside)
@@ -113,8 +115,8 @@ def _commit(
         if is_other:
             added, removed = [*files], sorted(live)
         if added or removed or is_other:
-            change(head, added, removed, txn, carries, becomes=becomes if is_other else None)
-        settle(folder, since, head.version())
+            change(writer, head, added, removed, txn, carries=carries, becomes=becomes if is_other else None)
+        syncs.settle(folder, since, head.version())
         state = state_of_table(head, files_of(head))
         if added or removed or is_other:
             failpoint("after-table")
@@ -122,30 +124,30 @@ def _commit(
 
 
 def _commit_on(
-    head: Head, folder: Place, files: Sequence[AddedFile], kept: frozenset[str], change: heads.Change
+    writer: Writer, folder: Place, head: Head, kept: frozenset[str], change: heads.Change
 ) -> TableState | None:
-    """Commit from the head of a table: its live files become ``kept`` and ``files``. ``change`` has the number and
-    the notes. None where the Delta library has to commit.
+    """Commit from the head of a table: its live files become ``kept`` and those that ``change`` adds, which also has
+    the number and the notes. None where the Delta library has to commit.
     """
     assert isinstance(folder, Path)
     live = {file.path for file in head.files}
-    added = [file for file in files if file.path not in live]
-    removed = sorted(live - kept - {file.path for file in files})
+    added = [file for file in change.added if file.path not in live]
+    removed = sorted(live - kept - {file.path for file in change.added})
     if not (added or removed):
         return head.state
     with reading(folder, "commit to"):
         prepared = heads.prepare(folder, head, replace(change, added=added, removed=removed), APP)
     if prepared is None:
         return None
-    note_head(folder, prepared.head)
-    if _group is not None:
-        _group.pending.append(prepared)
-    elif not _published([prepared]):
+    writer.note_head(folder, prepared.head)
+    if writer.group is not None:
+        writer.group.pending.append(prepared)
+    elif not _published(writer, [prepared]):
         return None
     return prepared.head.state
 
 
-def change_from(folder: Place, head: Head, change: heads.Change) -> Head | None:
+def change_from(writer: Writer, folder: Place, head: Head, change: heads.Change) -> Head | None:
     """Commit to a table from its head, and sync it; the head that it has then. None where the Delta library has to
     commit. Raises StorageError where another program just did.
     """
@@ -153,9 +155,9 @@ def change_from(folder: Place, head: Head, change: heads.Change) -> Head | None:
     prepared = heads.prepare(folder, head, change, APP)
     if prepared is None:
         return None
-    if not _published([prepared], is_table=False):
+    if not _published(writer, [prepared], is_table=False):
         raise StorageError(f"another program has committed to {folder} just now", "run the same command again")
-    note_head(folder, prepared.head)
+    writer.note_head(folder, prepared.head)
     return prepared.head
 
 
@@ -164,12 +166,13 @@ class Overtaken(Exception):
 
 
 def change(
+    writer: Writer,
     table: DeltaTable,
     added: Sequence[AddedFile],
     removed: Sequence[str],
     txn: int,
-    carries: Mapping[str, str] | None = None,
     *,
+    carries: Mapping[str, str] | None = None,
     fenced: bool = False,
     becomes: Mapping[str, Type | str] | None = None,
 ) -> None:
@@ -198,16 +201,17 @@ def change(
                 }
                 actions.append(RemoveAction(path, changes, now, live["size_bytes"][place], of))
     schema = None if becomes is None else delta_schema(becomes)
-    _write_actions(table, actions, _transaction(txn, {**(carries or {}), **noted}, fenced=fenced), schema)
+    properties = _transaction(writer.lease, txn, {**(carries or {}), **noted}, fenced=fenced)
+    _write_actions(writer, table, actions, properties, schema)
 
 
-def fence(table: DeltaTable, token: int) -> None:
+def fence(writer: Writer, table: DeltaTable, token: int) -> None:
     """Commit the token of the lock to the ledger and nothing else. Raises Overtaken."""
     from deltalake import CommitProperties, Transaction
 
     number = Transaction(FENCE, token)
     properties = CommitProperties({FENCE: str(token)}, max_commit_retries=0, app_transactions=[number])
-    _write_actions(table, [], properties)
+    _write_actions(writer, table, [], properties)
 
 
 def token_of(table: DeltaTable) -> int:
@@ -216,7 +220,7 @@ def token_of(table: DeltaTable) -> int:
 
 
 def _write_actions(
-    table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties,
+    writer: Writer, table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties,
     becomes: Any = None,
 ) -> None:  # fmt: skip
     """With ``becomes`` the table has this schema then, and all files that it had are removed."""
@@ -228,7 +232,7 @@ def _write_actions(
             table.metadata().partition_columns, commit_properties=properties,
         )  # fmt: skip
     except CommitFailedError as error:
-        if lease() is None:
+        if writer.lease is None:
             raise
         raise Overtaken from error
     table.update_incremental()
@@ -243,58 +247,48 @@ def _check_present(folder: Place, paths: Iterable[str], state: TableState) -> No
             )
 
 
-_group: _Group | None = None  # commits that are made together
-
-
-@dataclass(slots=True)
-class _Group:
-    """Commits that are made together, and the tables to which another program had committed meanwhile."""
-
-    pending: list[Prepared]
-    overtaken: set[Place]
-
-    def publish(self) -> None:
-        """Make the commits that are pending."""
-        pending, self.pending = self.pending, []
-        self.overtaken |= {each.folder for each in pending} - {each.folder for each in _published(pending)}
-
-
 @contextmanager
-def together() -> Iterator[set[Place]]:
-    """Commits within this context are made at its end, in their order, and synced side by side.
+def together(writer: Writer) -> Iterator[set[Place]]:
+    """The writer's commits within this context are made at its end, in their order, and synced side by side.
 
     All are synced under temporary names first; then each gets its number. What it gives has then the tables for which
     that failed, since another program had committed to them: these commits are to be made again.
     """
-    global _group  # noqa: PLW0603
-    before, _group = _group, _Group([], set())
+    before, writer.group = writer.group, (group := Group())
     try:
-        yield _group.overtaken
-        _group.publish()
+        yield group.overtaken
+        _publish(writer, group)
     finally:
-        for each in _group.pending:  # of a command that failed before
-            forget(each.folder)
+        for each in group.pending:  # of a command that failed before
+            writer.forget(each.folder)
             store.delete(each.temporary)
-        _group = before
+        writer.group = before
 
 
-def _published(group: Sequence[Prepared], *, is_table: bool = True) -> list[Prepared]:
+def _publish(writer: Writer, group: Group) -> None:
+    """Make the commits that are pending."""
+    pending, group.pending = group.pending, []
+    done = {each.folder for each in _published(writer, pending)}
+    group.overtaken.update(each.folder for each in pending if each.folder not in done)
+
+
+def _published(writer: Writer, group: Sequence[Prepared], *, is_table: bool = True) -> list[Prepared]:
     """Sync commits and give them their numbers; those for which these were free. ``is_table``: not the ledger."""
     done = []
     with reporting(group[0].folder if group else Path(), "commit to"):
-        sync_all([each.temporary for each in group], [])
+        syncs.sync_all([each.temporary for each in group], [])
     for each in group:
         with reading(each.folder, "commit to"):
             try:
                 heads.publish(each)
             except FileExistsError:
-                forget(each.folder)
+                writer.forget(each.folder)
                 continue
             done.append(each)
             if is_table:
                 failpoint("after-table")
     with reporting(group[0].folder if group else Path(), "commit to"):
-        sync_all([], [each.folder / LOG for each in done])
+        syncs.sync_all([], [each.folder / LOG for each in done])
     return done
 
 
@@ -324,10 +318,10 @@ def _restore(table: DeltaTable, version: int) -> None:
         table.update_incremental()
 
 
-def _transaction(txn: int, carries: Mapping[str, str] | None, *, fenced: bool) -> CommitProperties:
+def _transaction(held: Lease | None, txn: int, carries: Mapping[str, str] | None, *, fenced: bool) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    if (held := lease()) is None:
+    if held is None:
         return CommitProperties(custom_metadata=dict(carries or {}), app_transactions=[Transaction(APP, txn)])
     numbers = [Transaction(APP, txn), *([Transaction(FENCE, held.token)] if fenced else [])]
     # No retries: the library would commit on top of what this process has not seen.

@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import open_tables, tables
@@ -23,23 +24,27 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import Place, sync
 from ddcore.io.storage.warehouse import reporting
 
+if TYPE_CHECKING:
+    from ddcore.io.delta.writer import Writer
+
 __all__ = ["set_aside", "set_aside_file"]
 
 _logger = logging.getLogger("ddcore")
 
 
-def set_aside(folder: Place) -> None:
+def set_aside(writer: Writer, folder: Place) -> None:
     """Let a table be created anew if it cannot be replaced by a commit: its log cannot be read, or it is not ours, or
     no table at all. Its folder is renamed to ``_damaged-NAME-1``; in an object store its log goes on, empty.
 
     For tables that are about to be replaced, before anything is written into their folders. Nothing is deleted.
     """
     if not isinstance(folder, Path):
-        if store.exists(folder) and not _is_replaceable(folder):
+        if store.exists(folder) and not _is_replaceable(writer, folder):
             with reporting(folder, "begin anew the log of"):
-                _begin_anew(folder)
-    elif os.path.lexists(folder) and not _is_replaceable(folder):
+                _begin_anew(writer, folder)
+    elif os.path.lexists(folder) and not _is_replaceable(writer, folder):
         _rename(folder)
+        writer.forget(folder)
 
 
 def set_aside_file(folder: Place) -> None:
@@ -55,17 +60,16 @@ def _rename(folder: Path) -> None:
         folder.rename(place)
         sync(folder.parent)
         failpoint("after-aside")
-    open_tables.forget(folder)
     _logger.info("note: %s cannot be replaced as a table of this warehouse: it was renamed to %s", folder, place.name)
 
 
-def _is_replaceable(folder: Place) -> bool:
+def _is_replaceable(writer: Writer, folder: Place) -> bool:
     """Whether a table is ours, and can be read and committed to."""
     try:
         with reporting(folder, "read"):
             if not tables.exists(folder):
                 return _is_begun(folder)
-            table = open_tables.open_table(folder)
+            table = open_tables.open_table(folder, writer=writer)
             files = tables.files_of(table)
             is_ours = not files or table.transaction_version(tables.APP) is not None
             is_plain = table.protocol().min_reader_version <= 1 and not _is_append_only(table.metadata().configuration)
@@ -89,7 +93,7 @@ def _is_append_only(configuration: Mapping[str, str | None]) -> bool:
     return str(configuration.get("delta.appendOnly")).lower() == "true"
 
 
-def _begin_anew(folder: Address) -> None:
+def _begin_anew(writer: Writer, folder: Address) -> None:
     """Commit an empty table as the version after all that the log names; nothing where it names none.
 
     Its one column stands for those that the new table gets when it is created.
@@ -103,7 +107,7 @@ def _begin_anew(folder: Address) -> None:
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
         DeltaTable.create(place, Schema([Field("diff", PrimitiveType("long"))])).create_checkpoint()
         commit, checkpoint = (store.read(file(Path(place), 0)) for file in (commit_file, checkpoint_file))
-        open_tables.require_lock()
+        writer.require_lock()
         if not objects.create(folder / LOG / commit_file(folder, version).name, commit):
             raise StorageError(
                 f"cannot begin anew the log of {folder}: another process did at the same time",
@@ -111,5 +115,5 @@ def _begin_anew(folder: Address) -> None:
             )
         failpoint("after-aside")
         objects.put(folder / LOG / checkpoint_file(folder, version).name, checkpoint)
-    open_tables.forget(folder)
+    writer.forget(folder)
     failpoint("after-aside")

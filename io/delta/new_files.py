@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.open_tables import is_ledger
@@ -34,58 +33,65 @@ def write_file(
     row_group: int = _ROW_GROUP,
     partition: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
+    unsynced: Unsynced | None = None,
 ) -> AddedFile:
     """Write one data file, ``STEM-DIGEST.parquet``, which no reader sees before a commit.
 
     ``bounded`` names the columns that get statistics. The same rows give the same bytes and so the same name.
-    ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name.
+    ``table`` does not have the partition columns. ``notes``: text for the file's footer, by name. ``unsynced``: those
+    that it is synced to the disk with.
     """
     partition = dict(partition or {})
 
     def write(path: Path, synced: bool) -> tuple[int, str]:
         return datafile.write([table], table.schema, table.num_rows, path, row_group, notes=notes, synced=synced)
 
-    path, size = new_file(folder, stem, write, partition)
+    path, size = new_file(folder, stem, write, partition, unsynced)
     return AddedFile(path, size, table.num_rows, file_stats(table, bounded), partition)
 
 
 def new_file(
-    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str]
-) -> tuple[str, int]:
-    """Have a data file written and sync it to the disk; return its path below ``folder`` and its size in bytes.
+    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str],
+    unsynced: Unsynced | None = None,
+) -> tuple[str, int]:  # fmt: skip
+    """Have a data file written and sync it to the disk, with those that are ``unsynced`` if there are such; return its
+    path below ``folder`` and its size in bytes.
 
     ``write`` gets a path, and whether it has to sync the file; it returns the size and the digest for the name.
     """
     place = "".join(f"{name}={value}/" for name, value in partition.items())
     directory = folder / place
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
-        size, digest = write(new.temporary, _unsynced is None)
+        size, digest = write(new.temporary, unsynced is None)
         path = f"{place}{new.name}-{digest}.parquet"
         failpoint("after-write")
         new.finish(folder / path)
         folders = [directory, folder] if partition else [directory]
-        if _unsynced is None:
+        if unsynced is None:
             sync_all([], folders)
         else:
-            _unsynced.append((folder / path, folders))
+            unsynced.add(folder / path, folders)
         failpoint("after-ledger-file" if is_ledger(folder) else "after-file")
     return path, size
 
 
-_unsynced: list[tuple[Place, list[Place]]] | None = None  # data files and their folders: see synced_together
+class Unsynced:
+    """Data files that are written and not synced to the disk yet. At the end of its context they are, side by side."""
 
+    def __init__(self) -> None:
+        self._files: list[tuple[Place, Sequence[Place]]] = []
 
-@contextmanager
-def synced_together() -> Iterator[None]:
-    """Data files that are written within this context are synced to the disk at its end, side by side."""
-    global _unsynced  # noqa: PLW0603
-    before, _unsynced = _unsynced, []
-    try:
-        yield
-        with reporting(_unsynced[0][0] if _unsynced else Path(), "write to"):
-            sync_all([file for file, _ in _unsynced], [folder for _, folders in _unsynced for folder in folders])
-    finally:
-        _unsynced = before
+    def add(self, file: Place, folders: Sequence[Place]) -> None:
+        """A file that has its name, and the folders that may have got new names."""
+        self._files.append((file, folders))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._files:
+            with reporting(self._files[0][0], "write to"):
+                sync_all([file for file, _ in self._files], [each for _, folders in self._files for each in folders])
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:

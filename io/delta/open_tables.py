@@ -1,4 +1,4 @@
-"""Open tables: each once while this process holds the warehouse's lock, then updated by its own commits."""
+"""Opening Delta tables: a reader does it each time, the writer of the warehouse once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ddcore.io.delta.deltalog import gap_text, lost_versions
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import REFRESH, Lock, reporting
+from ddcore.io.storage.warehouse import REFRESH, reporting
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from ddcore.io.storage.lease import Lease
+    from ddcore.io.delta.writer import Writer
 
 _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -46,78 +46,26 @@ def reading(folder: Place, doing: str = "read", state: TableState | None = None)
         raise
 
 
-_tables: dict[Place, DeltaTable] | None = None  # for the holder of the warehouse's lock: see kept_open
-
-
-_heads: dict[Place, Head] | None = None  # the same for tables that are known by their newest commit
-
-
-_lease: Lease | None = None  # the lock, where it can expire
-
-
-@contextmanager
-def kept_open(lock: Lock | Lease | None = None) -> Iterator[None]:
-    """Within this context each table is opened once, and then updated by this process's own commits.
-
-    For a command that holds the warehouse's ``lock``, so that no other process commits.
-    """
-    global _tables, _heads, _lease  # noqa: PLW0603  (a process writes to one warehouse at a time)
-    before = _tables, _heads, _lease
-    _tables, _heads = {} if _tables is None else _tables, {} if _heads is None else _heads
-    _lease = _lease if lock is None or isinstance(lock, Lock) else lock
-    try:
-        yield
-    finally:
-        _tables, _heads, _lease = before
-
-
-def head_of(folder: Place, state: TableState | None) -> Head | None:
+def head_of(folder: Place, state: TableState | None, writer: Writer | None = None) -> Head | None:
     """The head of a table at a state that the ledger names, if that is its newest version."""
-    if _heads is not None and state is not None and (head := _heads.get(folder)) is not None and head.state == state:
+    if writer is not None and state is not None and (head := writer.head(folder)) is not None and head.state == state:
         return head
     head = heads.at(folder, state)
-    if head is not None:
-        note_head(folder, head)
+    if head is not None and writer is not None:
+        writer.note_head(folder, head)
     return head
 
 
-def note_head(folder: Place, head: Head) -> None:
-    """A table has this head now, by a commit of this process or as it was read."""
-    if _heads is not None:
-        _heads[folder] = head
-    if _tables is not None and folder in _tables and _tables[folder].version() != head.version:
-        del _tables[folder]
-
-
-def lease() -> Lease | None:
-    """The lock that this process holds, where it can expire: in an object store."""
-    return _lease
-
-
-def require_lock() -> None:
-    """Raise LockHeld if the lock expired and another process took it over. One request; nothing in a folder.
-
-    Whoever deletes files that it found in a store calls this after it found them and before it deletes: then none of
-    them is one that a later holder wrote.
-    """
-    if _lease is not None:
-        _lease.check()
-
-
-def is_writer() -> bool:
-    """Whether this process holds the warehouse's lock: see :func:`kept_open`."""
-    return _tables is not None
-
-
-def open_table(folder: Place, version: int | None = None) -> DeltaTable:
+def open_table(folder: Place, version: int | None = None, *, writer: Writer | None = None) -> DeltaTable:
     """The table at a version, by default the newest. StorageError for a log with a gap; the library's errors for other
-    damage.
+    damage. A ``writer`` opens the newest once.
     """
-    if version is not None or _tables is None:
+    if version is not None or writer is None:
         return _opened_at(folder, version)
-    if folder not in _tables:
-        keep_open(folder, _opened_at(folder, None))
-    return _tables[folder]
+    if (table := writer.table(folder)) is None:
+        table = _opened_at(folder, None)
+        writer.keep(folder, table)
+    return table
 
 
 def _opened_at(folder: Place, version: int | None) -> DeltaTable:
@@ -140,14 +88,6 @@ def _loaded(folder: Place, version: int | None) -> DeltaTable:
     from ddcore.io.storage import objects
 
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
-
-
-def forget(folder: Place) -> None:
-    """A table's folder is gone: see :func:`kept_open`."""
-    if _tables is not None:
-        _tables.pop(folder, None)
-    if _heads is not None:
-        _heads.pop(folder, None)
 
 
 def location(folder: Place) -> str:
@@ -174,12 +114,6 @@ def options_of(folder: Place) -> dict[str, str] | None:
     from ddcore.io.storage import objects
 
     return objects.options()
-
-
-def keep_open(folder: Place, table: DeltaTable) -> None:
-    """Let the next use of a table find it open: see :func:`kept_open`."""
-    if _tables is not None:
-        _tables[folder] = table
 
 
 def mend_hint(folder: Place) -> str:

@@ -18,20 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.base.errors import StorageError
+from ddcore.io.delta import syncs
 from ddcore.io.delta.column_types import column_text, columns, delta_schema, delta_type, row_type
 from ddcore.io.delta.deltalog import commit_file, has_commits, is_maintenance, newest_checkpoint, transaction_of
-from ddcore.io.delta.open_tables import (
-    head_of,
-    is_ledger,
-    keep_open,
-    location,
-    mend_hint,
-    open_table,
-    options_of,
-    reading,
-    require_lock,
-)
-from ddcore.io.delta.syncs import settle
+from ddcore.io.delta.open_tables import head_of, is_ledger, location, mend_hint, open_table, options_of, reading
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
@@ -44,6 +34,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from ddcore.base.schema import Schema, Type
+    from ddcore.io.delta.writer import Writer
 
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
 
@@ -54,15 +45,16 @@ CHECKPOINT_EVERY = 25  # commits: opening a table reads those after the last che
 _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 
 
-def schema_of(folder: Place) -> Schema:
+def schema_of(folder: Place, writer: Writer | None = None) -> Schema:
     """The columns of one of our tables in order, without those it is partitioned by."""
     with reporting(folder, "read", mend_hint(folder)):
-        table = open_table(folder)
+        table = open_table(folder, writer=writer)
         apart = table.metadata().partition_columns
         return {field.name: row_type(field.type) for field in table.schema().fields if field.name not in apart}
 
 
 def create(
+    writer: Writer,
     folder: Place,
     schema: Mapping[str, Type | str],
     partition_by: Sequence[str] = (),
@@ -82,9 +74,9 @@ def create(
     wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
     with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
-        stored = columns(open_table(folder)) if exists(folder) else None
+        stored = columns(open_table(folder, writer=writer)) if exists(folder) else None
         if stored == wanted:
-            settle(folder, 0, 0)  # the process that created it may have been killed before it did this
+            syncs.settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
         if stored is not None and not replace:
             raise StorageError(f"{folder} holds {column_text(stored)}, not {column_text(wanted)}", mend_hint(folder))
@@ -93,7 +85,7 @@ def create(
         if isinstance(folder, Path) and not folder.exists():
             store.create_folder(folder)
             failpoint("after-folder")
-        require_lock()
+        writer.require_lock()
         table = DeltaTable.create(
             place,
             delta_schema(schema),
@@ -103,12 +95,12 @@ def create(
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
             storage_options=options_of(folder),
         )
-        keep_open(folder, table)
-        settle(folder, 0 if stored is None else table.version(), table.version())
+        writer.keep(folder, table)
+        syncs.settle(folder, 0 if stored is None else table.version(), table.version())
         failpoint("after-begin" if is_ledger(folder) else "after-create")
 
 
-def committed(folder: Place, txn: int, base: TableState | None) -> TableState | None:
+def committed(writer: Writer, folder: Place, txn: int, base: TableState | None) -> TableState | None:
     """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
 
     Every commit after ``base`` is on the disk when this returns.
@@ -116,24 +108,24 @@ def committed(folder: Place, txn: int, base: TableState | None) -> TableState | 
     if not exists(folder):
         return None
     with reading(folder, "read", base):
-        head = open_table(folder)
+        head = open_table(folder, writer=writer)
         head.update_incremental()
         since, version = 0 if base is None else base.version + 1, head.version()
         while version >= since and is_maintenance(folder, version):
             version -= 1
         if version < since or transaction_of(folder, version, APP) != txn:
             return None
-        settle(folder, since, head.version())
+        syncs.settle(folder, since, head.version())
         return state_of_table(head, files_of(head))
 
 
-def strays(folder: Place, base: TableState | None) -> list[LiveFile]:
+def strays(writer: Writer, folder: Place, base: TableState | None) -> list[LiveFile]:
     """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
     if not exists(folder):
         return []
-    known = {file.path for file in live_files(folder, base)}
+    known = {file.path for file in live_files(folder, base, writer)}
     with reporting(folder, "read", mend_hint(folder)):
-        head = open_table(folder)
+        head = open_table(folder, writer=writer)
         head.update_incremental()
         return [file for file in files_of(head) if file.path not in known and datafile.has_digests(folder / file.path)]
 
@@ -146,22 +138,22 @@ def is_settled(folder: Place, base: TableState) -> bool:
     return not store.is_file(commit_file(folder, version))
 
 
-def lost(folder: Place, base: TableState | None) -> list[LiveFile]:
+def lost(writer: Writer, folder: Place, base: TableState | None) -> list[LiveFile]:
     """The files of a table at ``base`` that its newest version does not have: a run that was given up removed them."""
     with reporting(folder, "read", mend_hint(folder)):
-        live = paths_of(open_table(folder))
-    return [file for file in live_files(folder, base) if file.path not in live]
+        live = paths_of(open_table(folder, writer=writer))
+    return [file for file in live_files(folder, base, writer) if file.path not in live]
 
 
-def is_kept(folder: Place, state: TableState) -> bool:
+def is_kept(folder: Place, state: TableState, writer: Writer | None = None) -> bool:
     """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
     try:
-        return all(store.is_file(folder / file.path) for file in live_files(folder, state))
+        return all(store.is_file(folder / file.path) for file in live_files(folder, state, writer))
     except StorageError:
         return False
 
 
-def live_files(folder: Place, state: TableState | None) -> list[LiveFile]:
+def live_files(folder: Place, state: TableState | None, writer: Writer | None = None) -> list[LiveFile]:
     """The data files of a table in the state that the ledger names, by path; none for None. Reads the Delta log only.
 
     If all later commits are maintenance (OPTIMIZE, VACUUM), these are the files after it: the old ones may be deleted.
@@ -169,26 +161,28 @@ def live_files(folder: Place, state: TableState | None) -> list[LiveFile]:
     """
     if state is None:
         return []
-    if (head := head_of(folder, state)) is not None:
+    if (head := head_of(folder, state, writer)) is not None:
         return [*head.files]
     with reading(folder, "read", state):
-        return check_files(folder, table_at(folder, open_table(folder), state.version), state)
+        return check_files(folder, table_at(folder, open_table(folder, writer=writer), state.version), state)
 
 
-def opened(folder: Place, state: TableState) -> DeltaTable:
+def opened(folder: Place, state: TableState, writer: Writer | None = None) -> DeltaTable:
     """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
     with reading(folder, "read", state):
-        return table_at(folder, open_table(folder), state.version)
+        return table_at(folder, open_table(folder, writer=writer), state.version)
 
 
-def stored_columns(folder: Place, state: TableState | None = None) -> list[tuple[str, str]]:
+def stored_columns(
+    folder: Place, state: TableState | None = None, writer: Writer | None = None
+) -> list[tuple[str, str]]:
     """Names and Delta types of a table's columns, in order, at a state that the ledger names, else in its newest
     version.
     """
-    if (head := head_of(folder, state)) is not None:
+    if (head := head_of(folder, state, writer)) is not None:
         return [*head.columns]
     with reading(folder, state=state):
-        return columns(open_table(folder) if state is None else opened(folder, state))
+        return columns(open_table(folder, writer=writer) if state is None else opened(folder, state, writer))
 
 
 def state_at(folder: Place, version: int) -> TableState:
@@ -250,25 +244,25 @@ def exists(folder: Place) -> bool:
     return has_commits(folder) or newest_checkpoint(folder) >= 0
 
 
-def write_checkpoint(folder: Place, version: int) -> None:
+def write_checkpoint(writer: Writer, folder: Place, version: int) -> None:
     """Write a checkpoint of a table at one of its versions, so that entries of its log before that can be deleted."""
-    require_lock()
+    writer.require_lock()
     open_table(folder, version).create_checkpoint()
-    settle(folder, version, version)
+    syncs.settle(folder, version, version)
 
 
-def keep_removals(folder: Place, seconds: float) -> None:
+def keep_removals(writer: Writer, folder: Place, seconds: float) -> None:
     """Let checkpoints name a removed file for so long. By default they do for a week, so that they grow with the number
     of runs in a week. Commits the table's property if it has another value.
     """
     with reporting(folder, "set a property of", mend_hint(folder)):
-        table = open_table(folder)
+        table = open_table(folder, writer=writer)
         wanted = f"interval {max(1, int(seconds))} seconds"
         if table.metadata().configuration.get(_REMOVALS, _WEEK) != wanted:
-            require_lock()
+            writer.require_lock()
             table.alter.set_table_properties({_REMOVALS: wanted})
             table.update_incremental()
-            settle(folder, table.version(), table.version())
+            syncs.settle(folder, table.version(), table.version())
 
 
 def sources(paths: Sequence[Place], hint: str) -> Any:

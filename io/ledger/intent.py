@@ -8,19 +8,19 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
 from ddcore.io.project.times import Frontier
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import Warehouse, reporting
+from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["check_restated", "give_up", "is_committed"]
 
 
-def is_committed(warehouse: Warehouse, run: int) -> bool:
+def is_committed(ledger: Ledger, run: int) -> bool:
     """Whether a table of state or outputs holds a commit of run ``run``.
 
     Opens every such table. One that cannot be opened counts as committed.
     """
-    folders = [folder for name, folder in warehouse.tables() if not name.startswith("inputs/")]
+    folders = [folder for name, folder in ledger.warehouse.tables() if not name.startswith("inputs/")]
     try:
-        return any(_newest_run(folder) >= run for folder in folders if tables.exists(folder))
+        return any(_newest_run(ledger, folder) >= run for folder in folders if tables.exists(folder))
     except DdError:
         return True
 
@@ -36,7 +36,7 @@ def give_up(ledger: Ledger, reason: str, *, committed: bool = False) -> bool:
     intent = ledger.open_intent()
     if intent is None:
         return True
-    if not committed and is_committed(ledger.warehouse, intent.run):
+    if not committed and is_committed(ledger, intent.run):
         return False
     ledger.append(
         FailureRecord(intent.run, intent.fingerprint, intent.first, intent.last, intent.engine, f"given up: {reason}")
@@ -54,9 +54,9 @@ def check_restated(ledger: Ledger, restates: Frontier) -> None:
         )
 
 
-def _newest_run(folder: Place) -> int:
+def _newest_run(ledger: Ledger, folder: Place) -> int:
     """The number of the last run that committed to a table, 0 for none."""
     with reporting(folder, "read"):
-        table = open_tables.open_table(folder)
+        table = open_tables.open_table(folder, writer=ledger.writer)
         table.update_incremental()  # sees a commit of which this process got no confirmation
         return table.transaction_version(tables.APP) or 0

@@ -73,14 +73,15 @@ from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from ddcore.io.delta.writer import Writer
+
 __all__ = ["FORMAT", "Ledger"]
 
 FORMAT = 1  # of the whole warehouse: docs/storage.md says when it rises
 
 _COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 _NUMBERS = ("entry", "number", "first", "last")
-_MERGED = 16  # files merged into one
-_LARGEST = _MERGED**3  # rows of a file: reading one of them checks the bytes of the whole file
+_LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _ROW_GROUP = 64  # rows that are decoded together
 _PORTION = 64  # rows read at once, backwards
 _FEW = 64  # rows of open ingests that the summary names
@@ -92,8 +93,7 @@ _SETTINGS = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 10 seconds",
 }
-_KEPT = 3600  # seconds that a file is kept after its merge, for readers that have just opened the table
-_KEPT_LEAST = 20  # the same where there are more than so many files:
+_KEPT_LEAST = 20  # seconds that a file is kept after its merge where there are more than so many files:
 _KEPT_FILES = 64
 _NOTES = (FOOTER, LABELS, RUNS)
 _ROW = "ddcore.row"  # in commitInfo: the row that the commit adds, as JSON
@@ -134,10 +134,15 @@ class _Entry:
 
 
 class Ledger:
-    """The records of a warehouse, as of the load or the last append. Rows are read when they are needed."""
+    """The records of a warehouse, as of the load or the last append. Rows are read when they are needed. ``writer``:
+    of a command that holds the lock; without it, nothing can be appended.
+    """
 
-    def __init__(self, warehouse: Warehouse, table: DeltaTable | None = None, head: Head | None = None) -> None:
-        self.warehouse = warehouse
+    def __init__(
+        self, warehouse: Warehouse, table: DeltaTable | None = None, head: Head | None = None,
+        writer: Writer | None = None,
+    ) -> None:  # fmt: skip
+        self.warehouse, self.writer = warehouse, writer
         self._table, self._head = table, head  # neither where there is no table; where there is a head, it is enough
         self._files: list[str] = []
         self._rows: dict[int, _Entry] = {}
@@ -151,18 +156,19 @@ class Ledger:
             _check_format(warehouse.ledger, _description(table) if head is None else head.description)
 
     @classmethod
-    def load(cls, warehouse: Warehouse, *, refresh: bool = False) -> Ledger:
+    def load(cls, warehouse: Warehouse, writer: Writer | None = None, *, refresh: bool = False) -> Ledger:
         """Read the ledger; an empty one where the table does not exist. Takes no lock. Reads a few rows, however many
-        there are. ``refresh``: for a command that replaces state and outputs, whatever they hold now.
+        there are. ``writer``: of a command that holds the lock. ``refresh``: for a command that replaces state and
+        outputs, whatever they hold now.
 
         Raises StorageError where it cannot be read, where it has another format, and where tables hold runs or
         ingests without a record: then the ledger or its end was lost, or replaced by an older one, and the next command
         would remove their data as the leftovers of a crash.
         """
-        ledger = cls._read(warehouse)
+        ledger = cls._read(warehouse, writer)
         if next(ledger._unknown(), None) is not None:
             # A concurrent run writes the ledger before its tables, so a second read has its record.
-            ledger = cls._read(warehouse)
+            ledger = cls._read(warehouse, writer)
         unknown = [*ledger._unknown()]
         if refresh and ledger._exists:
             ledger._unrecorded = max((number for _, what, number in unknown if what == "run"), default=0)
@@ -192,19 +198,19 @@ class Ledger:
         )
 
     @classmethod
-    def _read(cls, warehouse: Warehouse) -> Ledger:
+    def _read(cls, warehouse: Warehouse, writer: Writer | None) -> Ledger:
         folder = warehouse.ledger
         if not has_commits(folder):
-            return cls(warehouse)
+            return cls(warehouse, writer=writer)
         with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             if head := heads.newest(folder):
-                ledger = cls(warehouse, head=head)
+                ledger = cls(warehouse, head=head, writer=writer)
             else:
-                table = open_tables.open_table(folder)
-                ledger = cls(warehouse, table)
-                _keep_out(table)
+                table = open_tables.open_table(folder, writer=writer)
+                ledger = cls(warehouse, table, writer=writer)
+                _keep_out(writer, table)
             ledger._open()
-            if open_tables.is_writer():
+            if writer is not None:
                 # The process that wrote the last record may have been killed before it synced it.
                 syncs.settle(folder, max(0, ledger._version - 1), ledger._version)
             return ledger
@@ -224,8 +230,14 @@ class Ledger:
     def _opened(self) -> DeltaTable:
         """The table as the Delta library has it."""
         if self._table is None:
-            self._table = open_tables.open_table(self.warehouse.ledger)
+            self._table = open_tables.open_table(self.warehouse.ledger, writer=self.writer)
         return self._table
+
+    @property
+    def owner(self) -> Writer:
+        """The writer, where the caller holds the warehouse's lock."""
+        assert self.writer is not None, "who appends to the ledger holds the lock, and loaded it with its writer"
+        return self.writer
 
     def begin(self) -> None:
         """Create the ledger's table if it does not exist. It is created before all other tables, so tables without a
@@ -237,10 +249,10 @@ class Ledger:
 
         folder = self.warehouse.ledger
         schema = {name: Type("int64" if name in _NUMBERS else "string") for name in _COLUMNS}
-        tables.create(folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
+        tables.create(self.owner, folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=_SETTINGS)
         with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
-            self._table = open_tables.open_table(folder)
-            _keep_out(self._table)
+            self._table = open_tables.open_table(folder, writer=self.writer)
+            _keep_out(self.writer, self._table)
 
     def append(self, record: Record) -> None:
         """Write a record: every reader sees its effects from now on. The caller holds the warehouse's lock.
@@ -626,7 +638,7 @@ class Ledger:
         folder, before = self.warehouse.ledger, set(self._files)
         if all(store.is_file(folder / path) for path in before):
             return False
-        table = open_tables.open_table(folder)
+        table = open_tables.open_table(folder, writer=self.writer)
         files = tables.values(table.get_add_actions().column("path"))
         if set(files) == before:
             return False
@@ -775,7 +787,9 @@ class Ledger:
 
         folder = self.warehouse.ledger
         spans = [_span(path) for path in self._files]
-        width = row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1)
+        width = (
+            row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1, self.owner.tuning.ledger_files)
+        )
         first = row.entry + 1 - width
         # A file of all rows, for the reasons above, may end anywhere.
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
@@ -804,28 +818,26 @@ class Ledger:
         folder, carries = self.warehouse.ledger, {_ROW: json.dumps([getattr(row, name) for name in _COLUMNS])}
         if self._head is not None:
             change = heads.Change([file], removed, row.entry, carries)
-            if head := commits.change_from(folder, self._head, change):
+            if head := commits.change_from(self.owner, folder, self._head, change):
                 self._table, self._head = None, head
                 return
         table = self._opened()
         try:
-            commits.change(table, [file], removed, row.entry, carries, fenced=True)
+            commits.change(self.owner, table, [file], removed, row.entry, carries=carries, fenced=True)
         except commits.Overtaken:
             # If the store's answer was lost, the library asked again, and the commit that is there may be this one.
             ours = file.path in added_files(folder, table.version() + 1)
-            lease = open_tables.lease()
-            if not ours and lease is not None:
-                raise lease.lost() from None
+            if not ours and self.owner.lease is not None:
+                raise self.owner.lease.lost() from None
             table.update_incremental()
-        if (lease := open_tables.lease()) is not None:
-            lease.note_recorded()
+        if self.owner.lease is not None:
+            self.owner.lease.note_recorded()
         syncs.settle(folder, table.version(), table.version())
         self._head = heads.newest(folder)
 
     def _tell_lease(self) -> None:
-        lease = open_tables.lease()
-        if lease is not None:
-            lease.entry = self._last
+        if self.writer is not None and self.writer.lease is not None:
+            self.writer.lease.entry = self._last
 
     def _sweep(self) -> None:
         """Delete files that were merged into others, and entries of the Delta log before a checkpoint: an hour later,
@@ -838,12 +850,12 @@ class Ledger:
         base = checkpoints[-2] if len(checkpoints) > 1 else 0
         old = [commit_file(folder, version) for version in commits if version < base]
         old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
-        open_tables.require_lock()
+        self.owner.require_lock()
         written = {name: store.modified(folder / name) for name in present if store.is_file(folder / name)}
         replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
         for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
             for place, (at, path) in enumerate(sorted(ages, reverse=True)):
-                if time.time() - at > (_KEPT if place < _KEPT_FILES else _KEPT_LEAST):
+                if time.time() - at > (self.owner.tuning.ledger_seconds if place < _KEPT_FILES else _KEPT_LEAST):
                     store.delete(path)
                     failpoint("after-sweep")
 
@@ -886,13 +898,13 @@ def _notes_of(rows: Sequence[_Entry]) -> dict[str, str]:
     return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {}), **({RUNS: runs} if runs else {})}
 
 
-def _width(rows: int) -> int:
-    """How many of the newest rows one file gets when there are ``rows``: the greatest power of 16 that divides it, up
-    to ``_LARGEST``.
+def _width(rows: int, merged: int) -> int:
+    """How many of the newest rows one file gets when there are ``rows``: the greatest power of ``merged`` that divides
+    it, up to ``_LARGEST``.
     """
     width = 1
-    while width < _LARGEST and rows % (width * _MERGED) == 0:
-        width *= _MERGED
+    while width < _LARGEST and rows % (width * merged) == 0:
+        width *= merged
     return width
 
 
@@ -926,22 +938,21 @@ def _reaches(row: _Entry, lower: Frontier) -> bool:
     return any(times.is_open(time, lower) for time in row.record.counts)
 
 
-def _keep_out(table: DeltaTable) -> None:
+def _keep_out(writer: Writer | None, table: DeltaTable) -> None:
     """In an object store: keep out the processes that held the lock before, if one of them may still be working.
 
     Commits are numbered and none replaces another, and each of ours is the next after the version that its process has
     open, which has its token as the greatest (docs/storage.md). So once the ledger has a greater one, no process with a
     smaller token can commit to it any more. Raises LockHeld if this process is one of those.
     """
-    lease = open_tables.lease()
-    while lease is not None:
+    while writer is not None and (lease := writer.lease) is not None:
         known = commits.token_of(table)
         if known > lease.token or (known == lease.token and not lease.is_recorded):
             lease.outbid(known)
         if known == lease.token or not lease.takes_over:
             return
         try:
-            commits.fence(table, lease.token)
+            commits.fence(writer, table, lease.token)
             lease.note_recorded()
             return
         except commits.Overtaken:

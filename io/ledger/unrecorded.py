@@ -85,7 +85,7 @@ def _unrecorded(ledger: Ledger, folder: Place) -> IngestRecord | UndoRecord | No
     if not store.is_file(commit_file(folder, since)):
         return None
     with reporting(folder, "read", open_tables.mend_hint(folder)):
-        head = open_tables.open_table(folder)
+        head = open_tables.open_table(folder, writer=ledger.writer)
         head.update_incremental()
         newer = [v for v in range(since, head.version() + 1) if not is_maintenance(folder, v)]
         # An ingest adds the new columns of dd.toml in a commit of its own, before its rows.

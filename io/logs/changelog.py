@@ -7,7 +7,7 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,6 +15,7 @@ import polars as pl
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
 from ddcore.base.schema import Schema, Type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
@@ -29,12 +30,14 @@ from ddcore.io.storage.warehouse import reporting
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ddcore.io.delta.new_files import Unsynced
+    from ddcore.io.delta.writer import Writer
+
 __all__ = ["ChangeLog", "Time"]
 
 _INT64 = Type("int64")
 _FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
 _ROW_GROUP = 1 << 20  # rows: a dictionary of values serves more rows than in small groups
-_SORTED_GROUP = 1 << 18  # rows, where they are sorted: a condition reads few row groups
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -50,11 +53,22 @@ class ChangeLog:
     The parameter ``state`` is the table's state in the ledger; None, where the ledger has none, means no rows. Times
     are tuples with one int per name in ``dims``; with one dimension also plain ints. Every method raises StorageError
     where the table or one of its files cannot be read or written, or differs from what the ledger says.
+
+    ``writer``: of a command that holds the lock. Without it the table can be read, and files be written, but nothing is
+    committed.
     """
 
     folder: Place
     schema: Schema
     dims: tuple[str, ...] = ("version",)
+    writer: Writer | None = field(default=None, compare=False, repr=False)
+    tuning: Tuning = field(default=DEFAULT, compare=False, repr=False)
+
+    @property
+    def _owner(self) -> Writer:
+        """The writer, where the caller holds the warehouse's lock."""
+        assert self.writer is not None, "who commits to a log holds the lock, and gives the log its writer"
+        return self.writer
 
     @property
     def columns(self) -> Schema:
@@ -66,7 +80,7 @@ class ChangeLog:
 
         A new table has Delta's change data feed. An existing one keeps its properties.
         """
-        tables.create(self.folder, self.columns, replace=replace, configuration=_FEED)
+        tables.create(self._owner, self.folder, self.columns, replace=replace, configuration=_FEED)
 
     def check(self, state: TableState | None = None) -> None:
         """Raise StorageError where the table was created with other columns than these.
@@ -74,7 +88,7 @@ class ChangeLog:
         Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
         the ledger; without it, its newest version is compared.
         """
-        stored = dict(tables.stored_columns(self.folder, state))
+        stored = dict(tables.stored_columns(self.folder, state, self.writer))
         wanted = {name: column_types.delta_type(kind) for name, kind in self.columns.items()}
         gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
         other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
@@ -87,13 +101,13 @@ class ChangeLog:
             "restore the schema in dd.toml, to which columns may be added; or ingest the sources into a new warehouse",
         )
 
-    def write(self, stem: str, updates: pl.DataFrame) -> AddedFile:
+    def write(self, stem: str, updates: pl.DataFrame, unsynced: Unsynced | None = None) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`.
 
         The file's name begins with ``stem``; the same updates under the same stem give the same file. May run in
         another process. O(n log n), O(n) for updates in time order.
         """
-        return self.write_table(stem, self.table(updates.rechunk()), row_group=_SORTED_GROUP)
+        return self.write_table(stem, self.table(updates.rechunk()), self.tuning.group_rows, unsynced)
 
     def table(self, updates: pl.DataFrame) -> pa.Table:
         """Updates in Arrow, sorted by time. In the chunks that they come in, if they are at one time."""
@@ -103,10 +117,12 @@ class ChangeLog:
         chunks = updates.to_arrow()
         return new_files.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
-    def write_table(self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP) -> AddedFile:
+    def write_table(
+        self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
+    ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
         bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
-        return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group)
+        return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
@@ -128,24 +144,25 @@ class ChangeLog:
     ) -> TableState:
         """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
         return commits.commit(
-            self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds, carries=carries
-        )
+            self._owner, self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds,
+            carries=carries,
+        )  # fmt: skip
 
     def has_columns(self, state: TableState | None = None) -> bool:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
-        stored = tables.stored_columns(self.folder, state)
+        stored = tables.stored_columns(self.folder, state, self.writer)
         return stored == [(name, column_types.delta_type(kind)) for name, kind in self.columns.items()]
 
     def remove(
         self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
     ) -> TableState:
         """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return commits.commit(self.folder, [], txn, base=base, without=paths, carries=carries)
+        return commits.commit(self._owner, self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
         with reporting(self.folder, "read", open_tables.mend_hint(self.folder)):
-            return open_tables.open_table(self.folder).version()
+            return open_tables.open_table(self.folder, writer=self.writer).version()
 
     def append(self, updates: pl.DataFrame, txn: int, *, base: TableState | None) -> TableState:
         """Write updates and commit them, creating the table if it does not exist; return the table's state."""
@@ -155,7 +172,7 @@ class ChangeLog:
 
     def files(self, state: TableState | None) -> list[LiveFile]:
         """The table's data files, with their bounds."""
-        return tables.live_files(self.folder, state)
+        return tables.live_files(self.folder, state, self.writer)
 
     def scan(self, state: TableState | None) -> pl.LazyFrame:
         """All updates, unconsolidated, as a lazy frame. :meth:`collect` names the table in its errors."""

@@ -20,8 +20,6 @@ from ddcore.io.project.times import LARGEST_TIME, Frontier
 
 __all__ = ["Changes", "Replacement", "closed_changes", "replace_from"]
 
-_MOST_ROWS = 4 << 20  # of one rewritten file
-
 
 @dataclass(frozen=True)
 class Changes:
@@ -101,7 +99,7 @@ def replace_from(log: ChangeLog, state: TableState | None, start: tuple[int, ...
                     portions.append(updates)
         (kept if others == file.rows else removed).append(file)
         rows += file.rows - others
-        if sum(map(len, portions)) >= _MOST_ROWS:
+        if sum(map(len, portions)) >= log.tuning.restated_rows:
             write()
     write()
     return Replacement(log, start, tuple(kept), tuple(removed), tuple(rest), rows)

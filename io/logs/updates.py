@@ -140,13 +140,14 @@ class RowCount:
     count: int
 
 
-def running_counts(history: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
+def running_counts(history: pl.DataFrame, dims: Sequence[str], most_cells: int = _MOST_CELLS) -> pl.DataFrame:
     """The exact counts of rows at each time where they may change: the row, the time and ``_count``.
 
     ``history`` holds every update of these rows. Sorted by time, then row. O(n log n) with one dimension. With several,
-    a row's count may change at each combination of the coordinates of its updates, and each of them has a line.
+    a row's count may change at each combination of the coordinates of its updates, and each of them has a line; some
+    ``most_cells`` such are added up at a time.
     """
-    return _counts_in_order(history, dims[0]) if len(dims) == 1 else _counts_on_grid(history, dims)
+    return _counts_in_order(history, dims[0]) if len(dims) == 1 else _counts_on_grid(history, dims, most_cells)
 
 
 def _counts_in_order(history: pl.DataFrame, dim: str) -> pl.DataFrame:
@@ -161,7 +162,7 @@ def _counts_in_order(history: pl.DataFrame, dim: str) -> pl.DataFrame:
     return running.sort(dim, "_row").select(*row, dim, "_count")
 
 
-def _counts_on_grid(history: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
+def _counts_on_grid(history: pl.DataFrame, dims: Sequence[str], most_cells: int) -> pl.DataFrame:
     """The counts of each row on the grid of its own coordinates: sums of diffs along one dimension after another."""
     names = [name for name in history.columns if name not in (*dims, DIFF)]
     ordered = history.sort(names)
@@ -170,7 +171,7 @@ def _counts_on_grid(history: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:
     updates = numbered.group_by("_row", *dims).agg(pl.col(DIFF).sum())
     cells = reduce(mul, (pl.col(dim).n_unique().cast(pl.Int64) for dim in dims))
     sizes = updates.group_by("_row").agg(_cells=cells).sort("_row")
-    sizes = sizes.with_columns(_part=pl.col("_cells").cum_sum() // _MOST_CELLS)
+    sizes = sizes.with_columns(_part=pl.col("_cells").cum_sum() // most_cells)
     parts = updates.join(sizes.select("_row", "_part"), on="_row").partition_by("_part", include_key=False)
     lines = [_grid_sums(part, dims) for part in parts]
     running = pl.concat(lines) if lines else updates.rename({DIFF: "_count"})

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from ddcore.base.errors import DdError, ProgramError, UsageError
 from ddcore.base.schema import Schema, Type, check_pattern, parse_type
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
@@ -102,6 +103,8 @@ class Project:
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
+    ``tuning``: what no setting changes; tests give others.
+
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
     ``"dd.toml"`` or ``"default"``.
     """
@@ -123,6 +126,7 @@ class Project:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
     origin: Mapping[str, str] = field(default_factory=dict)
+    tuning: Tuning = field(default=DEFAULT, repr=False)
 
     @property
     def file(self) -> Path:

@@ -167,9 +167,8 @@ def output_log(project: Project, name: str, ledger: Ledger | None = None) -> Fol
     check_output(run, name, project.inputs)
     table = ledger.tables()[f"outputs/{name}"]
     folder = ledger.warehouse.output(name)
-    return _folded(
-        project, ledger, name, ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims), table
-    )
+    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
+    return _folded(project, ledger, name, log, table)
 
 
 def input_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
@@ -181,7 +180,8 @@ def input_log(project: Project, name: str, ledger: Ledger | None = None) -> Fold
     table, folder = ledger.input_table(name), ledger.warehouse.input(name)
     if table is not None:  # dd.toml may have columns that no ingest has added yet
         schema = _row_schema(folder, table, project.dims)
-    return _folded(project, ledger, name, ChangeLog(folder, schema, project.dims), table)
+    log = ChangeLog(folder, schema, project.dims, tuning=project.tuning)
+    return _folded(project, ledger, name, log, table)
 
 
 def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: TableState | None) -> FoldedLog:

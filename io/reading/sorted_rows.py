@@ -21,17 +21,14 @@ import polars as pl
 from ddcore.io.storage import scratch
 
 if TYPE_CHECKING:
+    from ddcore.base.tuning import Tuning
     from ddcore.io.delta.table_files import LiveFile, TableState
     from ddcore.io.logs.changelog import ChangeLog
     from ddcore.io.project.times import Time
     from ddcore.program.condition import Condition
 
-__all__ = ["PIECE", "SortedRows"]
+__all__ = ["SortedRows"]
 
-PIECE = 1 << 20  # rows in memory; a run of a merge has as many
-SAMPLE = 1 << 16  # updates that tell where the first rows end
-_MARGIN = 4  # times as many rows as are wanted, since some of them may be gone again
-LEAST_BLOCK = 4_096  # rows of a run that are merged at once
 _INT128 = pl.Int128()
 
 
@@ -47,6 +44,7 @@ class SortedRows:
         where: Condition | None = None, by: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._log, self._state, self._start, self._end, self._where = log, state, start, end, where
+        self._tuning = log.tuning
         self.order = [*by, *(name for name in log.schema if name not in by)]
 
     @cached_property
@@ -67,7 +65,7 @@ class SortedRows:
     @cached_property
     def _sample(self) -> pl.DataFrame:
         """The first updates; where they are few, all of them."""
-        return self._log.collect(self._updates.head(SAMPLE))
+        return self._log.collect(self._updates.head(self._tuning.sample_rows))
 
     @property
     def columns(self) -> list[str]:
@@ -86,7 +84,7 @@ class SortedRows:
 
     def total(self) -> int:
         """The sum of all diffs: how many rows there are, each as often as it occurs."""
-        if self._is_exact and len(self._sample) == SAMPLE:
+        if self._is_exact and len(self._sample) == self._tuning.sample_rows:
             sums = self._log.collect(self._updates.select(pl.col("diff").sum()))
             return int(sums.item() or 0)
         return self._settled.plus - self._settled.minus
@@ -110,7 +108,7 @@ class SortedRows:
         few = updates.index(min(updates))  # the side with fewer updates: only its rows can cancel
         if not updates[few]:
             return int(plus), int(minus)
-        if updates[few] > PIECE or self._plain != self.order:
+        if updates[few] > self._tuning.piece_rows or self._plain != self.order:
             return None
         back = self._cancelled(sides[few], sides[1 - few])
         return int(plus) - back, int(minus) - back
@@ -127,11 +125,16 @@ class SortedRows:
     @property
     def is_known(self) -> bool:
         """Whether all rows are known, or quick to know: there are few updates, or they have been sorted."""
-        return "_settled" in vars(self) or len(self._sample) < SAMPLE
+        return "_settled" in vars(self) or len(self._sample) < self._tuning.sample_rows
 
     def finds(self, limit: int) -> bool:
         """Whether the first rows, so many, are found without sorting all of them."""
-        return not self.is_known and self._is_exact and bool(self._plain) and _MARGIN * limit < SAMPLE
+        return (
+            not self.is_known
+            and self._is_exact
+            and bool(self._plain)
+            and self._tuning.sample_margin * limit < self._tuning.sample_rows
+        )
 
     def __len__(self) -> int:
         """How many rows differ, each counted once."""
@@ -139,13 +142,15 @@ class SortedRows:
 
     def head(self, limit: int) -> pl.DataFrame:
         """The first rows, at most ``limit``."""
-        wanted = _MARGIN * limit
-        while self.finds(limit) and wanted < SAMPLE:
+        wanted = self._tuning.sample_margin * limit
+        while self.finds(limit) and wanted < self._tuning.sample_rows:
             updates = self._up_to(self._sample.sort(self.order)[wanted])
-            if len(updates) > PIECE:  # the sample is of rows that come late: they may be sorted by version, say
+            if (
+                len(updates) > self._tuning.piece_rows
+            ):  # the sample is of rows that come late: they may be sorted by version, say
                 ends = self._log.collect(self._updates.select(self._plain).sort(self._plain).head(wanted + 1))
                 updates = self._up_to(ends.tail(1))
-            if len(updates) > PIECE:
+            if len(updates) > self._tuning.piece_rows:
                 break
             rows = self.finished(_sorted([updates], self.order))
             if len(rows) >= limit:
@@ -154,7 +159,7 @@ class SortedRows:
         return _first(self, limit, self.nothing)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
-        """All rows, in frames of at most some :data:`PIECE`."""
+        """All rows, in frames of at most some ``Tuning.piece_rows``."""
         yield from self._settled.pieces()
 
     def parts(self, size: int, limit: int = 0) -> Iterator[pl.DataFrame]:
@@ -178,8 +183,8 @@ class SortedRows:
     # --- the first rows ---
 
     def _up_to(self, last: pl.DataFrame) -> pl.DataFrame:
-        """The updates of rows up to one, and one more than :data:`PIECE` where there are more."""
-        return self._log.collect(self._updates.filter(_at_most(last, self._plain)).head(PIECE + 1))
+        """The updates of rows up to one, and one more than ``Tuning.piece_rows`` where there are more."""
+        return self._log.collect(self._updates.filter(_at_most(last, self._plain)).head(self._tuning.piece_rows + 1))
 
     @property
     def _plain(self) -> list[str]:
@@ -191,12 +196,14 @@ class SortedRows:
 
     @cached_property
     def _settled(self) -> _Settled:
-        return _Settled(self)
+        return _Settled(self, self._tuning)
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The updates in batches, those of rows that cannot meet the condition left out."""
-        is_small = len(self._sample) < SAMPLE
-        for batch in [self._sample] if is_small else self._log.batches(self._updates, max(1, PIECE // 4)):
+        is_small = len(self._sample) < self._tuning.sample_rows
+        for batch in (
+            [self._sample] if is_small else self._log.batches(self._updates, max(1, self._tuning.piece_rows // 4))
+        ):
             kept = batch if self._where is None else self._where.thinned(batch)
             if len(kept):
                 yield kept
@@ -210,8 +217,9 @@ class SortedRows:
 class _Settled:
     """All rows, sorted: one frame, files with frames, or the log itself where that is sorted."""
 
-    def __init__(self, rows: SortedRows) -> None:
+    def __init__(self, rows: SortedRows, tuning: Tuning) -> None:
         self._rows, self._order, self.plus, self.minus, self.length = rows, rows.order, 0, 0, 0
+        self._tuning = tuning
         self.folder: Path | None = None
         self._files: list[_File] = []
         self._frame: pl.DataFrame | None = None
@@ -234,9 +242,9 @@ class _Settled:
         kept: list[pl.DataFrame] = []
         for batch in self._rows.batches():
             kept.append(batch)
-            if sum(map(len, kept)) >= PIECE:
+            if sum(map(len, kept)) >= self._tuning.piece_rows:
                 kept = [_sorted(kept, self._order)]
-                if len(kept[0]) >= PIECE // 2:
+                if len(kept[0]) >= self._tuning.piece_rows // 2:
                     runs.append(self._write(kept.pop(), f"run-{len(runs)}"))
         if not runs:
             self._frame = self._rows.finished(_sorted(kept, self._order)) if kept else self._rows.nothing
@@ -244,7 +252,9 @@ class _Settled:
             return
         if kept:
             runs.append(self._write(_sorted(kept, self._order), f"run-{len(runs)}"))
-        for number, piece in enumerate(_merged(runs, self._order)):
+        for number, piece in enumerate(
+            _merged(runs, self._order, max(self._tuning.block_rows, self._tuning.piece_rows // len(runs)))
+        ):
             finished = self._rows.finished(piece)
             self._count(finished)
             self._files.append(self._write(finished, f"rows-{number}"))
@@ -271,7 +281,7 @@ class _Settled:
             self.folder = Path(tempfile.mkdtemp(dir=scratch.folder(), prefix="sorted-"))
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         path = self.folder / name
-        frame.write_ipc(path, record_batch_size=LEAST_BLOCK)
+        frame.write_ipc(path, record_batch_size=self._tuning.block_rows)
         return _File(path, len(frame))
 
 
@@ -315,12 +325,11 @@ def _ascends(rows: pl.DataFrame, order: Sequence[str]) -> bool:
     return not len(ahead)
 
 
-def _merged(runs: Sequence[_File], order: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _merged(runs: Sequence[_File], order: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
     """The rows of sorted runs, sorted, those that are equal added up; no run has equal rows.
 
-    A block of each run is in memory. All rows up to the least last row of a block are known then.
+    A block of each run, ``size`` rows, is in memory. All rows up to the least last row of a block are known then.
     """
-    size = max(LEAST_BLOCK, PIECE // len(runs))
     places = [0] * len(runs)
     marked = [*range(len(runs))]  # the runs of which the next block is needed
     left = runs[0].rows(0, 0).with_columns(_run=pl.lit(None, pl.Int64))

@@ -8,30 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.sources import csvrows
+from ddcore.io.sources.csvrows import LONGEST_ROW
 from ddcore.io.sources.source import Batches, Source, first_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["CsvFile"]
 
-_BEGIN, _BLOCK = 64 << 10, 4 << 20  # bytes to read for the header, and at a time
 _ROW = re.compile(r"Row #([0-9]+)")
 
 
 @dataclass(frozen=True)
 class CsvFile(Source):
-    """A CSV file."""
+    """A CSV file. ``header`` and ``block``: bytes that are read for the header, and at a time; ``longest``: those of
+    the longest row.
+    """
 
     kind = "CSV file"
     hint = "each row needs as many fields as the header; a field with a comma or a quote in it needs quotes"
     is_text = True
     is_checked = True  # that texts are UTF-8: check_utf8 of Arrow's reader
+
+    header: int = field(default=64 << 10, kw_only=True, repr=False)
+    block: int = field(default=4 << 20, kw_only=True, repr=False)
+    longest: int = field(default=LONGEST_ROW, kw_only=True, repr=False)
 
     @property
     def first_row(self) -> int:
@@ -40,14 +43,12 @@ class CsvFile(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the header, all of them text."""
-        import pyarrow as pa
-
-        return [(name, pa.string()) for name in self._parsed(next(self._blocks(_BEGIN), b"")).schema.names]
+        return [(name, pa.string()) for name in self._parsed(next(self._blocks(self.header), b"")).schema.names]
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of some 4 MiB of the file."""
         names, done = list[str](), 0
-        for number, block in enumerate(self._blocks(_BLOCK)):
+        for number, block in enumerate(self._blocks(self.block)):
             if number == 1:
                 names = [name for name, _ in self.fields()]
             if number == 0 or block.strip(b"\r\n"):
@@ -67,17 +68,13 @@ class CsvFile(Source):
         return super().explain(error)
 
     def _blocks(self, size: int) -> Iterator[bytes]:
-        import pyarrow as pa
-
-        compression = "gzip" if self.path.lower().endswith(".gz") else None
-        with pa.input_stream(self.file, compression=compression) as file:
-            yield from csvrows.Rows(file, self.name).blocks(size)
+        with self.stream() as file:
+            yield from csvrows.Rows(file, self.name, self.longest).blocks(size)
 
     def _parsed(self, block: bytes, columns: Sequence[str] = (), names: Sequence[str] = (), done: int = 0) -> pa.Table:
         """The rows of a block with these columns, or with all, as text. ``names`` are those of the header, for blocks
         that have none; ``done``: how many rows are before it.
         """
-        import pyarrow as pa
         from pyarrow import csv
 
         text = b"\n" + block if names else block  # at the begin of a text pyarrow drops a byte order mark

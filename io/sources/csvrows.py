@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -35,10 +35,10 @@ _BEGIN, _PLAIN, _QUOTED, _CLOSED = range(4)  # at a field's begin, in plain text
 
 
 class Rows:
-    """The rows of a file, whose source has this ``name`` in messages."""
+    """The rows of a file, whose source has this ``name`` in messages; of at most ``longest`` bytes each."""
 
-    def __init__(self, file: pa.NativeFile, name: str) -> None:
-        self._file, self._name = file, name
+    def __init__(self, file: pa.NativeFile, name: str, longest: int = LONGEST_ROW) -> None:
+        self._file, self._name, self._longest = file, name, longest
         self._last = _NEWLINE  # the byte before the next one
         self._state, self._opened = _BEGIN, 1  # before the next byte; the line of the newest quote that opened a field
         self._line = 1  # of the next byte
@@ -67,8 +67,6 @@ class Rows:
             yield rest
 
     def _check(self, portion: bytes) -> None:
-        import numpy as np
-
         data = np.frombuffer(portion, np.uint8)
         is_inside = int(self._state == _QUOTED)
         quotes = self._quotes(portion, data)
@@ -101,8 +99,6 @@ class Rows:
 
     def _quotes(self, portion: bytes, data: npt.NDArray[np.uint8]) -> Places:
         """The quotes that open and close fields, in turn; two that stand for one close it and open it again."""
-        import numpy as np
-
         quotes: Places = np.flatnonzero(data == _QUOTE) if b'"' in portion else np.empty(0, np.int64)
         opening = quotes[int(self._state == _QUOTED) :: 2]
         is_text = ~_is_any(self._before(data, opening), _CLOSES)
@@ -135,15 +131,13 @@ class Rows:
 
     def _check_lengths(self, portion: bytes, ends: Places, lines: Places | None) -> None:
         """Raise DataError for a row that is too long; ``ends`` are those of rows, ``lines`` those of lines if known."""
-        import numpy as np
-
         bounds = np.concatenate([[-self._row_bytes - 1], ends, [len(portion)]])
-        if (too_long := np.flatnonzero(np.diff(bounds) - 1 > LONGEST_ROW)).size:
+        if (too_long := np.flatnonzero(np.diff(bounds) - 1 > self._longest)).size:
             first = int(too_long[0])
             line = self._line_at(portion, int(ends[first - 1]) + 1) if first else self._row_line
             inside = f", inside of the quote that opens in line {self._opened}" if self._state == _QUOTED else ""
             raise DataError(
-                f"{self._name}: not a readable CSV file: a row of more than {LONGEST_ROW >> 20} MiB (line {line}"
+                f"{self._name}: not a readable CSV file: a row of more than {self._longest >> 20} MiB (line {line}"
                 f"{inside})",
                 "look for a quote that is never closed; longer rows are read from Parquet only",
             )
@@ -175,8 +169,6 @@ class Rows:
 
 
 def _is_any(data: npt.NDArray[np.uint8], of: bytes) -> npt.NDArray[np.bool_]:
-    import numpy as np
-
     table = np.zeros(256, np.bool_)
     table[list(of)] = True
     return table[data]

@@ -11,17 +11,16 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import polars as pl
 from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
 from ddcore.io.sources.jsonobjects import CUT, parse_object
-from ddcore.io.sources.row_checks import Column, Layout, fit, rows_of
+from ddcore.io.sources.layouts import Layout, fit
+from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
+from ddcore.io.sources.validation import first_bad
 from ddcore.text.wording import listed
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["Envelopes"]
 
@@ -56,8 +55,6 @@ class Envelopes(Events):
 
     def _columns(self, source: Source, types: Mapping[str, pl.DataType]) -> list[str]:
         """The columns of the envelope: its fields, or one column that has it. DataError without an envelope."""
-        import polars as pl
-
         if _OP in types and (_AFTER in types or _BEFORE in types):
             wanted = {self.rules.rename.get(name, name).partition(".")[0] for name in self.rules.columns}
             return [name for name in types if name in (_OP, _BEFORE, _AFTER) or name in wanted]
@@ -73,8 +70,6 @@ class Envelopes(Events):
 
     def _flat(self, types: Mapping[str, pl.DataType]) -> tuple[dict[str, pl.DataType], bool]:
         """The columns that the input may take from the envelope, and whether their values are text."""
-        import polars as pl
-
         nested = [name for name in (_AFTER, _BEFORE) if isinstance(types.get(name), pl.Struct)]
         if not nested:  # JSON, which says its fields row by row
             names = {self.rules.rename.get(name, name): name for name in self.rules.columns}
@@ -87,8 +82,6 @@ class Envelopes(Events):
 
     def read(self, frame: pl.DataFrame, layout: Layout, number: int, first_row: int | None) -> pl.DataFrame:
         """The events of a frame. Without a key, an event is the row before it and the row after it."""
-        import polars as pl
-
         envelope = self._envelope(frame, layout, first_row)
         is_tombstone = envelope.select(
             pl.all_horizontal(pl.col(name).is_null() for name in (_OP, _BEFORE, _AFTER) if name in envelope.columns)
@@ -123,8 +116,6 @@ class Envelopes(Events):
 
     def _rows(self, envelope: pl.DataFrame, side: pl.Expr, layout: Layout) -> pl.DataFrame:
         """The columns of the row that the input takes, from one side of the envelope."""
-        import polars as pl
-
         whole = envelope.with_columns(side.alias("_row"))
         times = {layout.source_columns[dim] for dim in self.rules.dims if dim in layout.source_columns}
         inside = _fields(whole.schema, "_row")
@@ -146,8 +137,6 @@ class Envelopes(Events):
 
     def _envelope(self, frame: pl.DataFrame, layout: Layout, first_row: int | None) -> pl.DataFrame:
         """The envelope's fields as columns; of JSON those that the input takes, as text."""
-        import polars as pl
-
         if len(frame.columns) == 1:
             name = frame.columns[0]
             if frame.schema[name] == pl.String:
@@ -174,8 +163,6 @@ class Envelopes(Events):
 
     def _json(self, layout: Layout, *, whole: bool) -> pl.Struct:
         """The type of a row in JSON, or of the whole envelope: all values are text."""
-        import polars as pl
-
         row = pl.Struct({name: pl.String() for name in layout.read if not name.startswith(_SOURCE)})
         if not whole:
             return row
@@ -237,8 +224,6 @@ class Envelopes(Events):
 
 def _fields(types: Mapping[str, pl.DataType], name: str) -> dict[str, pl.DataType]:
     """The fields of a struct column, by name; none for another column."""
-    import polars as pl
-
     kind = types.get(name)
     return dict(kind.to_schema()) if isinstance(kind, pl.Struct) else {}  # type: ignore[arg-type]
 
@@ -251,23 +236,13 @@ def _rows_in(text: pl.Series) -> Iterator[Mapping[str, object]]:
 
 
 def _first_undecodable(text: pl.Series, kind: pl.Struct) -> int | None:
-    """The place of the first text that is not JSON of this type, by halves; None if all are."""
-    import polars as pl
+    """The place of the first text that is not JSON of this type; None if all are."""
 
-    def fails(part: pl.Series) -> bool:
+    def decodes(first: int, last: int) -> bool:
         try:
-            part.str.json_decode(kind)
+            text[first:last].str.json_decode(kind)
         except pl.exceptions.PolarsError:
-            return True
-        return False
+            return False
+        return True
 
-    if not fails(text):
-        return None
-    first, last = 0, len(text)
-    while last - first > 1:
-        middle = (first + last) // 2
-        if fails(text[first:middle]):
-            last = middle
-        else:
-            first = middle
-    return first
+    return None if decodes(0, len(text)) else first_bad(len(text), decodes)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.source import Batches
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["COMMIT", "DeltaFeed"]
@@ -52,16 +53,12 @@ class DeltaFeed(DeltaTable):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The table's columns, those of the feed, and ``diff``."""
-        import pyarrow as pa
-
         own = [(CHANGE, pa.string()), (COMMIT, pa.int64()), (TIME, pa.timestamp("ms", "UTC")), (DIFF, pa.int64())]
         names = {name for name, _ in own}
         return [field for field in super().fields() if field[0] not in names] + own
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """The changes, added up: in memory are some 2M of them."""
-        import polars as pl
-
         keys = [name for name in columns if name != DIFF]
         window: list[pl.DataFrame] = []
 
@@ -79,8 +76,6 @@ class DeltaFeed(DeltaTable):
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of delta-rs. DataError for commits that it does not support."""
-        import pyarrow as pa
-
         own = (CHANGE, COMMIT, TIME, DIFF)
         if self.first is None:
             for batch in super().batches([name for name in columns if name not in own] or self._any_column()):
@@ -104,7 +99,6 @@ class DeltaFeed(DeltaTable):
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The changes of the feed, as Spark reads them."""
-        import numpy as np
         from pyspark.sql import functions as F
 
         reader = session.read.format("delta")
@@ -127,7 +121,6 @@ class DeltaFeed(DeltaTable):
         self, batch: pa.RecordBatch, changes: pa.Array, commits: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
         """The columns of a batch, with the times of commits and the diffs."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         start = self.version if self.first is None else self.first

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.delta.tables import values
-from ddcore.io.sources.parquetfile import MOST_ROWS
+from ddcore.io.sources.parquetfile import MOST_ROWS, SMALLER
 from ddcore.io.sources.remote import address_at, opened_table, place_of
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.storage import store
@@ -22,7 +23,6 @@ from ddcore.io.storage.objects import denial, refused
 
 if TYPE_CHECKING:
     import deltalake
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
@@ -83,8 +83,6 @@ class DeltaTable(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns in the table's log."""
-        import pyarrow as pa
-
         return [(field.name, field.type) for field in pa.schema(self._table().schema().to_arrow())]
 
     def settings(self) -> dict[str, str]:
@@ -97,7 +95,6 @@ class DeltaTable(Source):
 
     def batches(self, columns: Sequence[str]) -> Batches:
         """Batches of DataFusion, which supports deletion vectors and column mapping."""
-        import pyarrow as pa
         from deltalake import QueryBuilder
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
@@ -109,10 +106,7 @@ class DeltaTable(Source):
             for batch in reader:
                 done += batch.num_rows
                 if done > MOST_ROWS * size:
-                    raise DataError(
-                        f"{self.name}: not a readable Delta table: {size:,} bytes hold more than {done:,} rows",
-                        "write it again at its origin with smaller pages and shorter values, or leave it out",
-                    )
+                    raise self.unreadable(f"{size:,} bytes hold more than {done:,} rows", SMALLER)
                 yield pa.record_batch(batch)
         except DataError:
             raise

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError, UsageError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
+from ddcore.io.sources.layouts import Layout, Rules, fit
 from ddcore.io.sources.paths import type_at
-from ddcore.io.sources.row_checks import Column, Layout, Rules, fit, rows_of
+from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
 
 __all__ = ["AFTER", "BEFORE", "DELETE", "INSERT", "KINDS", "NOTHING", "OP", "PLACE", "UPDATE", "Events", "words_of"]
 
@@ -88,8 +86,6 @@ class Events:
 
     def schema(self) -> pa.Schema:
         """The columns of events."""
-        import pyarrow as pa
-
         whole = dict.fromkeys((*self.rules.dims, OP, PLACE), pa.int64())
         return pa.schema([*((name, kind.arrow) for name, kind in self.rules.schema.items()), *whole.items()])
 
@@ -109,8 +105,6 @@ class Events:
         self, rows: pl.DataFrame, operations: pl.Series, where: str, number: int, first_row: int | None
     ) -> pl.DataFrame:
         """These rows as events, after a check of each."""
-        import polars as pl
-
         rows = rows.with_columns(operations.alias(OP))
         self._check(rows, where, first_row)
         start = number * _SOURCE
@@ -121,8 +115,6 @@ class Events:
 
     def _operations(self, frame: pl.DataFrame, rows: pl.DataFrame, where: str, first_row: int | None) -> pl.Series:
         """What each row does, int64."""
-        import polars as pl
-
         if self.op is None:
             is_value = pl.any_horizontal(pl.col(name).is_not_null() for name in self.values)
             return rows.select(pl.when(is_value).then(UPDATE).otherwise(DELETE).cast(pl.Int64)).to_series()
@@ -130,8 +122,6 @@ class Events:
 
     def named(self, values: pl.Series, where: str, name: str, first_row: int | None) -> pl.Series:
         """The operations that words name, int64. DataError for a word that names none."""
-        import polars as pl
-
         words = self.words or _WORDS
         text = values.cast(pl.String)
         names = text if self.words else text.str.to_lowercase()
@@ -150,8 +140,6 @@ class Events:
 
     def _check(self, rows: pl.DataFrame, where: str, first_row: int | None) -> None:
         """Raise DataError for an event without a key or an order, and for an update that does not say of what row."""
-        import polars as pl
-
         is_event = ~rows[OP].is_in([BEFORE, NOTHING])
         for name in self.order:
             Column(where, name, rows[name], first_row).refuse(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from ddcore.base.errors import DataError, UsageError
+from ddcore.base.errors import DataError, StorageError, UsageError
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
 from ddcore.io.sources.jsonlines import JsonLines
@@ -89,12 +89,21 @@ def _check(sources: Sequence[Source]) -> None:
 
 
 def _matches(place: str) -> list[tuple[str, list[Source]]]:
-    """What a place names: a file, a folder or a table with its sources, or each match of a glob with its."""
-    if _is_remote(place):
-        return _matches_in_store(place)
-    if not _GLOB & set(place) or os.path.exists(_local_path(place)):
+    """What a place names: a file, a folder or a table with its sources, or each match of a pattern with its."""
+    if not _GLOB & set(place) or _is_there(_place(place)):
         return [(place, _sources_at(place))]
-    return _sources_matching(str(_local_path(place)), place)
+    found = matching(place) if _is_remote(place) else _matching_paths(_local_path(place))
+    matches = [(str(each), _sources_at(str(each))) for each in found if _kind_by_suffix(each) or store.is_folder(each)]
+    if not matches:
+        raise DataError(
+            f"{place}: matches no data file: these end in {', '.join(FILES)}",
+            "quote the pattern, and list what it matches with: ls; of a URL check the bucket and the folder",
+        )
+    return matches
+
+
+def _is_there(place: Place) -> bool:
+    return os.path.exists(place) if isinstance(place, Path) else store.exists(place)
 
 
 def _is_remote(place: str) -> bool:
@@ -111,56 +120,46 @@ def _path_of(place: str) -> str:
     return str(address_at(place)) if _is_remote(place) else _absolute(_local_path(place))
 
 
-def _matches_in_store(url: str) -> list[tuple[str, list[Source]]]:
-    """The sources that a URL matches, by what was given (:func:`_matches`)."""
-    place = address_at(url)
-    if not _GLOB & set(place.key) or store.exists(place):
-        return [(url, _sources_in_store(place, url))]
-    chosen = [each for each in matching(url) if _kind_by_suffix(each) or store.is_folder(each)]
-    if not chosen:
-        raise DataError(
-            f"{url}: matches no Parquet or CSV file", "quote the pattern, and check the bucket and the folder"
-        )
-    return [(str(each), _sources_in_store(each, str(each))) for each in chosen]
+def _sources_at(place: str) -> list[Source]:
+    """The sources at a path or a URL: a Delta table, a file, or all data files below a folder."""
+    if not place.strip():
+        raise UsageError("a source's name is empty", "is a variable not set?")
+    at = _place(place)
+    if isinstance(at, Path):
+        check_file(at, place)
+    try:
+        if store.is_folder(at / "_delta_log"):
+            return [delta_table(_path_of(place), place)]
+        if at.name and store.is_file(at):
+            return [_file_kind(at, place)(place, _path_of(place))]
+        if store.is_folder(at):
+            return _sources_under(at, place)
+    except StorageError as error:
+        if isinstance(at, Path) and isinstance(error.__cause__, OSError):
+            raise _unreadable(place, error.__cause__) from error
+        raise
+    raise UsageError(f"{place}: there is no such file or folder", _nearby(at))
 
 
-def _sources_in_store(place: Address, url: str) -> list[Source]:
-    """The sources that an address names: a Delta table, an object, or all data files below it."""
-    if store.is_folder(place / "_delta_log"):
-        return [delta_table(str(place), url)]
-    if place.key and store.is_file(place):
-        return [_file_kind(place, url)(url, str(place))]
-    sources, below = list[Source](), sorted(store.entries(place, hidden=False))
-    for entry in below:
-        kind, steps = _kind_by_suffix(entry.place), entry.below(place).split("/")
-        if kind and entry.place.name[0] not in "._":
-            carried = tuple(_folder_column(step) for step in steps[:-1] if "=" in step)
-            sources.append(kind(str(entry.place), str(entry.place), carried, member=True))
-    if not below:
-        raise UsageError(f"{url}: there is no such object or folder", "check the URL; put a pattern in quotes")
+def _sources_under(folder: Place, place: str) -> list[Source]:
+    """All data files below a folder, in the order of their paths."""
+    sources = []
+    for entry in sorted(store.entries(folder, hidden=False)):
+        kind, steps = _kind_by_suffix(entry.place), entry.below(folder).split("/")
+        if kind is None or entry.place.name[0] in "._":
+            continue
+        carried = tuple(_folder_column(step) for step in steps[:-1] if "=" in step)
+        name = path = str(entry.place)
+        if isinstance(entry.place, Path):
+            name, path = str(Path(place, *steps)), _absolute(entry.place)
+            check_file(entry.place, name)
+        sources.append(kind(name, path, carried, member=True))
     if not sources:
         raise DataError(
-            f"{url}: no Parquet or CSV file in this folder, and it is not a Delta table",
+            f"{place}: no data file in this folder, and it is not a Delta table",
             f"data files end in {', '.join(FILES)}; names that begin with . or _ are ignored",
         )
     return sources
-
-
-def _sources_at(place: str) -> list[Source]:
-    if not place.strip():
-        raise UsageError("a source's name is empty", "is a variable not set?")
-    path = _local_path(place)
-    check_file(path, place)
-    try:
-        if (path / "_delta_log").is_dir():
-            return [delta_table(_absolute(path), place)]
-        if path.is_dir():
-            return _sources_under(path, place)
-        if path.is_file():
-            return [_file_kind(path, place)(place, _absolute(path))]
-    except OSError as error:
-        raise _unreadable(place, error) from error
-    raise UsageError(f"{place}: there is no such file or folder", _nearby(path))
 
 
 def _local_path(place: str) -> Path:
@@ -195,24 +194,16 @@ def _absolute(path: Path) -> str:
     )
 
 
-def _sources_matching(pattern: str, place: str) -> list[tuple[str, list[Source]]]:
+def _matching_paths(pattern: Path) -> Iterator[Path]:
+    """The files and folders that a pattern matches, sorted; hidden ones only where it names them."""
     import glob
 
-    matches = []
-    steps = Path(pattern).parts
+    steps = pattern.parts
     literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
     _check_listable(steps, literal)
-    for match in sorted(glob.glob(pattern, recursive=True)):
-        path = Path(match)
-        hidden = any(step[0] in "._" and step not in steps for step in path.parts[literal:])
-        if not hidden and (path.is_dir() or _kind_by_suffix(path)):
-            matches.append((match, _sources_at(match)))
-    if not matches:
-        raise DataError(
-            f"{place}: matches no data file: these end in {', '.join(FILES)}",
-            "quote the pattern, and list what it matches with: ls",
-        )
-    return matches
+    for path in map(Path, sorted(glob.glob(str(pattern), recursive=True))):
+        if not any(step[0] in "._" and step not in steps for step in path.parts[literal:]):
+            yield path
 
 
 def _check_listable(steps: Sequence[str], literal: int) -> None:
@@ -235,31 +226,6 @@ def _check_listable(steps: Sequence[str], literal: int) -> None:
 
 def _unreadable(place: str, error: OSError) -> DataError:
     return DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user")
-
-
-def _sources_under(folder: Path, place: str) -> list[Source]:
-    sources = []
-    for root, folders, files in os.walk(folder, onerror=_raise):
-        folders[:] = sorted(name for name in folders if name[0] not in "._")
-        for name in sorted(files):
-            path = Path(root, name)
-            kind = _kind_by_suffix(path)
-            if kind and name[0] not in "._":
-                parts = path.parent.relative_to(folder).parts
-                carried = tuple(_folder_column(part) for part in parts if "=" in part)
-                shown = str(Path(place, *parts, name))
-                check_file(path, shown)
-                sources.append(kind(shown, _absolute(path), carried, member=True))
-    if not sources:
-        raise DataError(
-            f"{place}: no data file in this folder, and it is not a Delta table",
-            f"data files end in {', '.join(FILES)}; names that begin with . or _ are ignored",
-        )
-    return sources
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _check_names(sources: Iterable[Source]) -> None:
@@ -325,9 +291,11 @@ def _file_kind(path: Place, place: str) -> type[Source]:
     return kind
 
 
-def _nearby(path: Path) -> str:
+def _nearby(place: Place) -> str:
+    if not isinstance(place, Path):
+        return "check the URL; put a pattern in quotes"
     import difflib
 
-    names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {path.parent / close[0]}?" if close else "check the path; put a pattern in quotes"
+    names = [child.name for child in place.parent.iterdir()] if place.parent.is_dir() else []
+    close = difflib.get_close_matches(place.name, names, n=1)
+    return f"did you mean {place.parent / close[0]}?" if close else "check the path; put a pattern in quotes"

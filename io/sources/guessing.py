@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
+from ddcore.base.lazy import polars as pl
 from ddcore.base.schema import parse_schema
 from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.finding import find_sources
@@ -53,8 +54,6 @@ def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool
 
 def _objects(source: Source, *, debezium: bool) -> Sequence[Mapping[str, Any]]:
     """The first objects of JSON lines, or of events of Debezium in a column of texts; none for another source."""
-    import polars as pl
-
     if isinstance(source, JsonLines):
         return source.first_objects(_ROWS)
     texts = [name for name, kind in source.columns().items() if kind == pl.String]
@@ -70,8 +69,6 @@ def _objects(source: Source, *, debezium: bool) -> Sequence[Mapping[str, Any]]:
 
 def _row_types(types: Mapping[str, Any]) -> dict[str, Any]:
     """The types of the rows in the columns of Debezium's events; none where the rows are text."""
-    import polars as pl
-
     envelope = types.get("payload", pl.Struct(dict(types)))
     inside = dict(envelope.to_schema()) if isinstance(envelope, pl.Struct) else {}
     row = inside.get("after", inside.get("before"))
@@ -79,8 +76,6 @@ def _row_types(types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _types(source: Source) -> dict[str, Any]:
-    import polars as pl
-
     if not isinstance(source, CsvFile):
         return source.columns()
     names = list(source.columns())

@@ -23,10 +23,11 @@ from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import DIFF, Counts, merge_counts
-from ddcore.io.project.times import Frontier, Time, parse_key, shown_frontier
+from ddcore.io.project.times import LARGEST_TIME, Frontier, Time, parse_key, shown_frontier
 from ddcore.io.sources.known import Part as KnownPart
 from ddcore.io.sources.known import without
-from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules, fit, normalise
+from ddcore.io.sources.layouts import Layout, Rules, fit
+from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.written_files import Batch, Files
 from ddcore.io.storage.store import Place, names

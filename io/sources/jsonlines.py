@@ -12,20 +12,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Type
 from ddcore.io.sources.jsonobjects import CUT, TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
 from ddcore.io.sources.source import Batches, Source, first_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ddcore.io.sources.validation import first_bad
 
 __all__ = ["JsonLines", "JsonTexts"]
 
-_BLOCK, _LONGEST_LINE = 4 << 20, 16 << 20
-_SCANNED = 1 << 20  # bytes of the lines that are searched for fields, if these have all that are wanted
 # pyarrow 26 ends the process where null stands outside of an object. Inside it follows one of : , [
 _INSIDE = (b":null", b": null", b",null", b", null", b"[null", b"[ null")
 _BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")
@@ -37,7 +35,8 @@ _ARRAY = "a file of one array is not read; one object per line: jq -c '.[]' FILE
 @dataclass(frozen=True)
 class JsonLines(Source):
     """A file of JSON lines. ``declared``: the types that its fields are to have, by name or path; None for that of the
-    first value.
+    first value. ``block``: bytes that are read at a time; ``longest``: of a line; ``searched``: of the lines that are
+    searched for fields, if these have all that are wanted.
     """
 
     kind = "JSON lines file"
@@ -45,6 +44,9 @@ class JsonLines(Source):
     is_text = True
 
     declared: Mapping[str, Type | None] = field(default_factory=dict, hash=False)
+    block: int = field(default=4 << 20, kw_only=True, repr=False)
+    longest: int = field(default=16 << 20, kw_only=True, repr=False)
+    searched: int = field(default=1 << 20, kw_only=True, repr=False)
 
     def as_declared(self, types: Mapping[str, Type | None]) -> Source:
         """This file, read as these types."""
@@ -52,12 +54,10 @@ class JsonLines(Source):
 
     def as_texts(self) -> Source:
         """This file with each line as a text."""
-        return JsonTexts(self.name, self.path, self.folders, self.member)
+        return JsonTexts(self.name, self.path, self.folders, self.member, block=self.block, longest=self.longest)
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The fields of the first lines, and the declared ones of all lines; those that are not declared as null."""
-        import pyarrow as pa
-
         tree = self._tree
         return [(name, _arrow(tree[name]) if name in tree else pa.null()) for name in self._names.names]
 
@@ -94,12 +94,12 @@ class JsonLines(Source):
         missing, seen, kinds, done = set(self.declared), set[str](), dict[str, Type](), 0
         for number, block in self._blocks():
             for place, line in enumerate(block.split(b"\n")):
-                if done > _SCANNED and not any(_may_have(line, path) for path in missing):
+                if done > self.searched and not any(_may_have(line, path) for path in missing):
                     continue
                 if not line.strip():
                     continue
                 value = self._object(line, number + place)
-                if done <= _SCANNED:
+                if done <= self.searched:
                     names.update(dict.fromkeys(value))
                 for path in [path for path in missing if _has(value, path)]:
                     if self.declared[path] is None:
@@ -110,7 +110,7 @@ class JsonLines(Source):
                     seen.add(path)
                     names.setdefault(path if path in value else path.partition(".")[0])
                 done += len(line) + 1
-            if done > _SCANNED and not missing:
+            if done > self.searched and not missing:
                 break
         if not done:
             raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
@@ -146,8 +146,8 @@ class JsonLines(Source):
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """Whole lines of some 4 MiB, each with the number of the first. DataError for text that is not UTF-8."""
         number, rest = 1, b""
-        with self._open() as file:
-            while chunk := file.read(_BLOCK):
+        with self.stream() as file:
+            while chunk := file.read(self.block):
                 if number == 1 and not rest:
                     chunk = chunk.removeprefix(b"\xef\xbb\xbf")
                 whole, newline, after = chunk.rpartition(b"\n")
@@ -166,16 +166,9 @@ class JsonLines(Source):
         """Raise DataError for a first line that is too long, without its end; the others are within one chunk."""
         end = lines.find(b"\n")
         end = len(lines) if end < 0 else end
-        if end - (lines[end - 1 : end] == b"\r") > _LONGEST_LINE:
-            raise DataError(
-                f"{self.name}: not a readable {self.kind}: line {number} has more than {_LONGEST_LINE >> 20} MiB",
-                "write one object on each line; longer ones are read from Parquet only",
-            )
-
-    def _open(self) -> pa.NativeFile:
-        import pyarrow as pa
-
-        return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
+        if end - (lines[end - 1 : end] == b"\r") > self.longest:
+            hint = "write one object on each line; longer ones are read from Parquet only"
+            raise self.unreadable(f"line {number} has more than {self.longest >> 20} MiB", hint)
 
     def _checked(self, block: bytes, number: int) -> bytes:
         try:
@@ -183,8 +176,7 @@ class JsonLines(Source):
         except UnicodeDecodeError as error:
             line = number + block.count(b"\n", 0, error.start)
             if error.end == len(block) and error.reason == "unexpected end of data":
-                what = f"line {line} is not JSON: it is cut off before its end"
-                raise DataError(f"{self.name}: not a readable {self.kind}: {what}", CUT) from error
+                raise self.unreadable(f"line {line} is not JSON: it is cut off before its end", CUT) from error
             raise DataError(
                 f"{self.name}: not UTF-8: {first_line(error)} (line {line})",
                 "write it again as UTF-8, for example with: iconv",
@@ -193,8 +185,6 @@ class JsonLines(Source):
 
     def _parse_block(self, block: bytes, number: int, tree: Tree) -> pa.Table:
         """The objects on these lines. DataError for the first line that is not one object of the declared types."""
-        import pyarrow as pa
-
         schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
         if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
             for place, line in enumerate(block.split(b"\n")):
@@ -214,19 +204,14 @@ class JsonLines(Source):
 
     def _misfit(self, lines: list[bytes], number: int, schema: pa.Schema, tree: Tree) -> DataError:
         """What is wrong with the first line that pyarrow refuses; found by halves."""
-        import pyarrow as pa
-
-        low, high = 0, len(lines)  # lines[:low] are fine, lines[:high] are not
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _is_fine(lines[low:middle], schema) else (low, middle)
-        where = f"(line {number + low})"
-        if misfit := first_misfit(self._object(lines[low], number + low), tree):
+        place = first_bad(len(lines), lambda low, high: _is_fine(lines[low:high], schema))
+        where = f"(line {number + place})"
+        if misfit := first_misfit(self._object(lines[place], number + place), tree):
             return DataError(f"{self.name}: column {misfit.path!r}: {misfit.what} {where}", misfit.hint)
         try:
-            _parse(lines[low], schema).validate(full=True)
+            _parse(lines[place], schema).validate(full=True)
         except pa.ArrowException as error:
-            return DataError(f"{self.name}: not a readable {self.kind}: {first_line(error)} {where}", self.hint)
+            return self.unreadable(f"{first_line(error)} {where}")
         raise AssertionError(f"{self.name}: no line by itself is refused")
 
     def _object(self, line: bytes, number: int) -> Object:
@@ -237,7 +222,7 @@ class JsonLines(Source):
             what = f"line {number} is {first_line(error)}"
             is_list = number == 1 and line.lstrip().startswith(b"[")
             hint = _ARRAY if is_list else CUT if "cut off" in what else self.hint
-            raise DataError(f"{self.name}: not a readable {self.kind}: {what}", hint) from error
+            raise self.unreadable(what, hint) from error
 
 
 @dataclass(frozen=True)
@@ -246,8 +231,6 @@ class JsonTexts(JsonLines):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The column of texts."""
-        import pyarrow as pa
-
         if not any(block.strip() for _, block in self._blocks()):
             raise DataError(f"{self.name}: an empty file, without any line", "leave it out, or write it again")
         return [("value", pa.string())]
@@ -258,8 +241,6 @@ class JsonTexts(JsonLines):
 
     def numbered(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
         """The blocks, each with the number of its first line."""
-        import polars as pl
-
         for number, block in self._blocks():
             lines = pl.DataFrame({"value": block.decode().split("\n")}, {"value": pl.String}).with_row_index("_line")
             text = pl.col("value").str.strip_chars()
@@ -295,8 +276,6 @@ def _has(value: dict[str, Any], path: str) -> bool:
 
 def _arrow(node: Type | Tree) -> pa.DataType:
     """The type that pyarrow reads: the declared one, but text for what JSON has as text only."""
-    import pyarrow as pa
-
     if not isinstance(node, Type):
         return pa.struct([(name, _arrow(inner)) for name, inner in node.items()])
     if node.element is not None:
@@ -307,13 +286,10 @@ def _arrow(node: Type | Tree) -> pa.DataType:
 
 
 def _nulls(rows: int) -> pa.Array:
-    import pyarrow as pa
-
     return pa.nulls(rows)
 
 
 def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
     from pyarrow import json as reader
 
     if not block.strip():
@@ -328,8 +304,6 @@ def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _is_fine(lines: list[bytes], schema: pa.Schema) -> bool:
-    import pyarrow as pa
-
     try:
         _parse(b"\n".join(lines), schema).validate(full=True)
     except pa.ArrowException:

@@ -24,8 +24,8 @@ from ddcore.io.logs.digests import Digest
 from ddcore.io.project.times import Time
 
 __all__ = [
-    "Earlier", "Known", "Part", "Placed", "Rows", "Seen", "digest_key", "find_earlier", "identity", "names_at",
-    "stored", "without",
+    "AlreadyIngested", "IngestHistory", "Located", "Part", "Rows", "SourceIdentity", "digest_key", "find_earlier",
+    "identity", "names_at", "stored", "without",
 ]  # fmt: skip
 
 _KEY_BYTES = 16
@@ -42,7 +42,7 @@ Part = Time | frozenset[Time] | Rows
 
 
 @dataclass(frozen=True)
-class Seen:
+class SourceIdentity:
     """A source that was just read: its name in messages, its name in the ledger, and its digest at each time.
 
     ``member``: the file was found in a folder that the user named. ``beginning``: of rows without times, those that the
@@ -67,7 +67,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Known:
+class AlreadyIngested:
     """Ingest ``number`` took in the rows of a source in ``part``; all of them for None.
 
     ``replaced_by``: the restatement that has replaced some of these rows since, 0 for none.
@@ -91,7 +91,7 @@ def without(updates: pl.DataFrame, part: Part, dims: Sequence[str], first_row: i
 # --- names and digests in the ledger ----------------------------------------------------------------------------------
 
 
-class Placed(Protocol):
+class Located(Protocol):
     """Something at a place: its absolute path, as the user named it and with all symbolic links resolved."""
 
     @property
@@ -100,7 +100,7 @@ class Placed(Protocol):
     def real(self) -> str: ...  # noqa: D102
 
 
-def identity(source: Placed, root: Path) -> str:
+def identity(source: Located, root: Path) -> str:
     """The name of a source in the ledger: a path, relative to the project in ``root`` if it is inside it."""
     for path in (Path(source.path), Path(source.real)):
         if path.is_relative_to(root):
@@ -131,18 +131,20 @@ def _parse(text: str) -> tuple[bytes, Digest]:
 
 
 def find_earlier(
-    ledger: Ledger, index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]
-) -> Earlier:
+    ledger: Ledger, index: IngestIndex, sources: Sequence[SourceIdentity], root: Path, columns: tuple[str, ...]
+) -> IngestHistory:
     """The earlier ingests of an input that matter for these sources, whose digests are over ``columns``.
 
     Those with the rows of a source, of its beginning, or of all sources together; and for each source the last with
     other rows from its place. With several dimensions: all that may have rows at times of the sources, so also those
     that one of them rests on. Looks once at each name in the index, which may be a link now.
     """
-    return Earlier(ledger.ingests_at(index, _candidates(index, sources, root, columns)), root, columns)
+    return IngestHistory(ledger.ingests_at(index, _candidates(index, sources, root, columns)), root, columns)
 
 
-def _candidates(index: IngestIndex, sources: Sequence[Seen], root: Path, columns: tuple[str, ...]) -> set[int]:
+def _candidates(
+    index: IngestIndex, sources: Sequence[SourceIdentity], root: Path, columns: tuple[str, ...]
+) -> set[int]:
     wholes = [source.whole for source in sources]
     marks, entries = {mark(one.total) for one in (*wholes, sum(wholes, Digest()))}, set[int]()
     for source in sources:
@@ -177,7 +179,7 @@ def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[
     return [set().union(*(names[place] for place in each)) for each in here]
 
 
-def _beginnings(source: Seen) -> Iterator[Digest]:
+def _beginnings(source: SourceIdentity) -> Iterator[Digest]:
     """The digests of all beginnings of a source, by versions."""
     running = Digest()
     for version in sorted(source.digests):
@@ -206,7 +208,7 @@ class Places:
 # --- recognising sources ----------------------------------------------------------------------------------------------
 
 
-class Earlier:
+class IngestHistory:
     """The earlier ingests of one input. Names in the ledger are relative to ``root``, the project's folder.
 
     Recognises sources by digests over ``columns``, that is, only those whose ingests had these columns.
@@ -230,7 +232,7 @@ class Earlier:
             for before, one in zip(record.sources, digests, strict=True):
                 self._by_name.setdefault(before.name, []).append((one, record.number))
 
-    def recognise(self, sources: Sequence[Seen], number: int) -> dict[str, Known]:
+    def recognise(self, sources: Sequence[SourceIdentity], number: int) -> dict[str, AlreadyIngested]:
         """The sources, or parts of them, that the log holds already, by name. ``number`` is the new ingest's number.
 
         All sources together are known if one earlier ingest had the same rows. One source is known if its rows were a
@@ -241,31 +243,31 @@ class Earlier:
         known = self._recognise(sources, number)
         return {name: replace(one, replaced_by=self._replaced_by.get(one.number, 0)) for name, one in known.items()}
 
-    def _recognise(self, sources: Sequence[Seen], number: int) -> dict[str, Known]:
+    def _recognise(self, sources: Sequence[SourceIdentity], number: int) -> dict[str, AlreadyIngested]:
         ingest_of = dict(self._ingest_of)
         together = sum((source.whole for source in sources), Digest())
         if together and together in ingest_of:
-            return {source.name: Known(ingest_of[together]) for source in sources}
+            return {source.name: AlreadyIngested(ingest_of[together]) for source in sources}
         known = {}
         for source in sources:
             if source.whole and source.whole in ingest_of:
-                known[source.name] = Known(ingest_of[source.whole])
+                known[source.name] = AlreadyIngested(ingest_of[source.whole])
             elif part := self._part_known(source):
                 known[source.name] = part
             elif not source.member:
                 ingest_of.setdefault(source.whole, number)
         return known
 
-    def _part_known(self, source: Seen) -> Known | None:
+    def _part_known(self, source: SourceIdentity) -> AlreadyIngested | None:
         """The largest part of a source that was ingested from the same place, if any."""
         here = {(number, one.total) for name in self._names_of(source) for one, number in self._by_name[name]}
         if source.beginning is not None:
             part, digest = source.beginning
             numbers = [number for number, total in here if total == digest.total]
-            return Known(max(numbers), part) if numbers else None
+            return AlreadyIngested(max(numbers), part) if numbers else None
         return self._largest_part(source, {Digest(total): number for number, total in sorted(here)})
 
-    def _largest_part(self, source: Seen, ingest_of: Mapping[Digest, int]) -> Known | None:
+    def _largest_part(self, source: SourceIdentity, ingest_of: Mapping[Digest, int]) -> AlreadyIngested | None:
         """The largest part of a source that is one of these ingested contents, if any.
 
         A file grows by versions at its end. With several dimensions there is no end: it may have grown at any times
@@ -275,27 +277,27 @@ class Earlier:
         if source.is_in_order:
             for version, running in zip(sorted(source.digests), _beginnings(source), strict=True):
                 if running and running in ingest_of:
-                    known = Known(ingest_of[running], version)
+                    known = AlreadyIngested(ingest_of[running], version)
             return known
         largest = 0
         for one, number in ingest_of.items():
             times = self._times[number] & source.digests.keys()
             if one and len(times) > largest and sum((source.digests[time] for time in times), Digest()) == one:
-                known, largest = Known(number, times), len(times)
+                known, largest = AlreadyIngested(number, times), len(times)
         return known
 
-    def other_rows(self, source: Seen) -> int | None:
+    def other_rows(self, source: SourceIdentity) -> int | None:
         """The last ingest of other rows from the place of ``source``; None without one."""
         numbers = [
             number for name in self._names_of(source) for one, number in self._by_name[name] if one != source.whole
         ]
         return max(numbers, default=None)
 
-    def beginning(self, source: Seen) -> Known | None:
+    def beginning(self, source: SourceIdentity) -> AlreadyIngested | None:
         """The largest part of a source that was ingested from any place: the file may have been moved."""
         return self._largest_part(source, self._ingest_of)
 
-    def _names_of(self, source: Seen) -> list[str]:
+    def _names_of(self, source: SourceIdentity) -> list[str]:
         """The names in the ledger that now lead to the place of ``source``."""
         here = frozenset(self._places.of(source.identity))
         return [name for name in self._by_name if not here.isdisjoint(self._places.of(name))]

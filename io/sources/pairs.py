@@ -15,15 +15,16 @@ from ddcore.base.lazy import numpy as np
 
 __all__ = ["without_pairs"]
 
-_LEAST = 1 << 16  # rows below which the search is not worth it
 
-
-def without_pairs(one: pl.DataFrame, other: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Both frames without pairs of rows, one of each, that are equal in ``columns``; not all pairs are found.
+def without_pairs(
+    one: pl.DataFrame, other: pl.DataFrame, columns: Sequence[str], least: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both frames without pairs of rows, one of each, that are equal in ``columns``; not all pairs are found,
+    and of fewer than ``least`` rows none: the search is not worth it.
 
     O(n) comparisons where both ascend by a column of numbers or times without nulls, else nothing is done.
     """
-    if min(len(one), len(other)) < _LEAST or any(one.schema[name].is_nested() for name in columns):
+    if min(len(one), len(other)) < least or any(one.schema[name].is_nested() for name in columns):
         return one, other
     name = next((name for name in columns if _ascends(one[name]) and _ascends(other[name])), None)
     if name is None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.memory import limited_memory
 from ddcore.io.sources.source import Batches, Source, first_line
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["MOST_ROWS", "ParquetFile"]
+__all__ = ["MOST_ROWS", "SMALLER", "ParquetFile"]
 
 _BATCH_ROWS = 1 << 17  # their columns stay in the cache, and in memory that allocators hand out again
 _LEAST_ROWS = 1 << 4  # of a batch, where more do not fit into memory
 _BATCH_BYTES = 4 << 30  # of memory for one batch: pages, decompressed and decoded
+SMALLER = "write it again at its origin with smaller pages and shorter values, or leave it out"
 MOST_ROWS, _MOST_BYTES = 1 << 16, 1 << 20  # rows, and bytes of values, for each byte of a file
 
 
@@ -72,8 +71,6 @@ class ParquetFile(Source):
         bytes. DataError where there are too many rows or values for the size of the file, where 16 rows need too much
         memory, and where the pages have other numbers of rows than the footer.
         """
-        import pyarrow as pa
-
         size, expected = self.size, self._expected_rows()
         if expected > MOST_ROWS * size:
             raise self._too_large(0, f"{size:,} bytes of a file hold {expected:,} rows")
@@ -94,15 +91,10 @@ class ParquetFile(Source):
                     raise self._too_large(done, what) from error
                 rows = max(_LEAST_ROWS, rows // 256)
         if done != expected:
-            raise DataError(
-                f"{self.name}: not a readable Parquet file: its pages have {done} rows, its footer has {expected}",
-                self.hint,
-            )
+            raise self.unreadable(f"its pages have {done} rows, its footer has {expected}")
 
     def place_of_error(self, error: BaseException, columns: Sequence[str]) -> DataError | None:
         """Reads each column by itself, up to its damage."""
-        import pyarrow as pa
-
         del error
         for column in columns:
             rows = self.before
@@ -110,12 +102,10 @@ class ParquetFile(Source):
                 for batch in self.batches([column]):
                     rows += len(batch)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as own:
-                where = f"column {column!r}, after row {rows}: {first_line(own)}"
-                return DataError(f"{self.name}: not a readable Parquet file: {where}", self.hint)
+                return self.unreadable(f"column {column!r}, after row {rows}: {first_line(own)}")
         return None
 
     def _open(self) -> Any:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
@@ -133,23 +123,14 @@ class ParquetFile(Source):
             footer = file.metadata
             rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
             if sum(rows) != footer.num_rows or any(count < 0 for count in rows):
-                raise DataError(
-                    f"{self.name}: not a readable Parquet file: it has {footer.num_rows} rows, and its row groups "
-                    f"have {sum(rows)}",
-                    self.hint,
-                )
+                raise self.unreadable(f"it has {footer.num_rows} rows, and its row groups have {sum(rows)}")
         return sum(rows if self.row_groups is None else (rows[number] for number in self.row_groups))
 
     def _too_large(self, done: int, what: str) -> DataError:
-        return DataError(
-            f"{self.name}: not a readable Parquet file: after row {self.before + done}, {what}",
-            "write it again at its origin with smaller pages and shorter values, or leave it out",
-        )
+        return self.unreadable(f"after row {self.before + done}, {what}", SMALLER)
 
     def _limited_batches(self, columns: Sequence[str], rows: int, skipped: int) -> Iterator[pa.RecordBatch]:
         """Batches of at most ``rows`` rows without the first ``skipped`` rows, each read within the limit of memory."""
-        import pyarrow as pa
-
         groups = None if self.row_groups is None else list(self.row_groups)
         with self._open() as file:
             batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.times import Time
-from ddcore.io.sources.known import Placed, identity, names_at
+from ddcore.io.sources.known import Located, identity, names_at
 
 __all__ = ["Position", "Stamped", "last_positions", "position"]
 
@@ -28,7 +28,7 @@ class Position(NamedTuple):
     last: Time
 
 
-class Stamped(Placed, Protocol):
+class Stamped(Located, Protocol):
     """A source that can be compared with its position: see :class:`ddcore.io.sources.source.Source`."""
 
     @property
@@ -43,7 +43,7 @@ def position(source: Stamped) -> str:
     return f"{source.stamp()}/{source.fingerprint()}"
 
 
-def last_positions(ledger: Ledger, index: IngestIndex, sources: Sequence[Placed], root: Path) -> list[Position | None]:
+def last_positions(ledger: Ledger, index: IngestIndex, sources: Sequence[Located], root: Path) -> list[Position | None]:
     """For each source its position; None for a place that nothing was taken in from.
 
     Reads the records of these ingests only.

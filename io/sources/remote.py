@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import deltalake
 
 __all__ = [
-    "address_at", "copied", "delta_options", "matching", "opened_table", "place_of", "size_of", "stamp_of",
-    "written_at",
+    "address_at", "copied", "delta_options", "matching", "opened_table", "place_of",
 ]  # fmt: skip
 
 _GLOB = frozenset("*?[")
@@ -53,22 +52,6 @@ def _copied(url: str, process: int) -> str:
     file = Path(tempfile.mkdtemp(dir=scratch.folder())) / place.name
     objects.fetch(place, file)
     return str(file)
-
-
-def size_of(url: str) -> int:
-    """The size of an object in bytes. FileNotFoundError."""
-    return objects.head(address_at(url))[0]
-
-
-def written_at(url: str) -> float:
-    """When an object was written, in seconds since 1970. FileNotFoundError."""
-    return objects.head(address_at(url))[1]
-
-
-def stamp_of(url: str) -> str:
-    """A text that changes with the content of an object, and may change without it."""
-    size, written = objects.head(address_at(url))
-    return f"{size}-{int(written * 1e9)}"
 
 
 def delta_options(path: str) -> dict[str, str] | None:

@@ -1,9 +1,8 @@
-"""Checks of the rows of sources, before they enter an input's change log.
+"""Rows of sources, before they enter an input's change log: values become exactly what the input declares.
 
-:func:`fit` matches a source's columns to the input: every column must exist, under its own name or the one that
-``--column`` says, and its type must hold no more than the declared one. :func:`normalise` then converts batches: values
-to exactly the declared types, times to whole numbers from 0 up, diffs to whole numbers; updates with a diff of 0 are
-dropped. The first misfit is a :class:`DataError` with the source, the column, the value and a hint.
+:func:`normalise` converts batches of a :class:`~ddcore.io.sources.layouts.Layout`: values to the declared types, times
+to whole numbers from 0 up, diffs to whole numbers; updates with a diff of 0 are dropped. The first misfit is a
+:class:`DataError` with the source, the column, the value and a hint.
 
 Both engines of ``dd ingest`` use these functions, batch by batch, with vector operations only. A batch does not tell
 whether a row may be retracted or a version is closed: :mod:`ddcore.jobs.ingest` checks that.
@@ -11,36 +10,24 @@ whether a row may be retracted or a version is closed: :mod:`ddcore.jobs.ingest`
 
 from __future__ import annotations
 
-import difflib
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
-from ddcore.base.errors import DataError, DdError
+from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import Schema, Type, parse_type, type_of
+from ddcore.base.schema import Type
 from ddcore.data import nested
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import DIFF
-from ddcore.io.project.times import LARGEST_TIME, Time, example
-from ddcore.io.sources.paths import fields_below, steps, type_at
+from ddcore.io.project.times import LARGEST_TIME
+from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.text.wording import shown_value
 
-__all__ = [
-    "LARGEST_TIME",
-    "Column",
-    "Layout",
-    "Rules",
-    "check_complete",
-    "fit",
-    "listed_names",
-    "normalise",
-    "rows_of",
-]
+__all__ = ["Column", "normalise", "rows_of"]
 
 _NULL = -(2**63)  # the engine's word for null
 
@@ -51,7 +38,6 @@ _UNITS: Mapping[Any, tuple[str, int]] = {  # the unit's name in messages, and ho
     "ns": ("nanoseconds", 86_400_000_000_000),
 }
 _UTC = {"ms": pl.Datetime("ms", "UTC"), "us": pl.Datetime("us", "UTC"), "ns": pl.Datetime("ns", "UTC")}
-_SHOWN_NAMES = 20
 
 # Text is checked against these patterns first, because Polars' parsers accept more.
 _WHOLE = r"^[+-]?[0-9]+$"
@@ -65,253 +51,6 @@ _EXPECTED = {
     "timestamp": "a timestamp such as 2026-01-31T12:00:00Z",
     "binary": "bytes in hexadecimal",
 }
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The columns of an input, and the options for sources that lack some of them or name them otherwise.
-
-    ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
-    ``added``: the columns that the input got after its first ingest. Sources of before that lack them are recognised.
-    ``fallback``: the time of rows in sources without time columns. ``rows_only``: the sources hold rows and no updates:
-    they need neither times nor diffs, and those that they have are left out. ``events``: they need times, but no diffs.
-    ``appends``: each row is an insertion.
-    """
-
-    schema: Schema
-    dims: tuple[str, ...] = ("version",)
-    time: Time | None = None
-    diff: int | None = None
-    rename: Mapping[str, str] = field(default_factory=dict)
-    added: frozenset[str] = frozenset()
-    fallback: Time | None = None
-    rows_only: bool = False
-    events: bool = False
-    appends: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that sources need, in order: those of a change log, which are the row, the time and ``diff``."""
-        times = () if self.rows_only else self.dims
-        return (*self.schema, *times) if self.rows_only or self.events else (*self.schema, *times, DIFF)
-
-    @property
-    def types(self) -> dict[str, Type]:
-        """The types of these columns, by their names or paths in the sources."""
-        whole = parse_type("int64")
-        return {self.rename.get(name, name): self.schema.get(name, whole) for name in self.columns}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the columns of one source serve an input.
-
-    ``source_columns`` maps our name to the column that is read, or to the path of a field in it; ``folders`` our name
-    to a value in a folder's name. With ``text``, text in ``source_columns`` is parsed if the input declares another
-    type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. ``tallies`` are columns of
-    numbers that an intake only adds up. Sources of equal ``shape`` have the same columns of the same types, as far as
-    they are read.
-    """
-
-    where: str
-    source_columns: Mapping[str, str]
-    folders: Mapping[str, str | None]
-    text: bool
-    ignored: tuple[str, ...]
-    shape: str = ""
-    absent: tuple[str, ...] = ()
-    tallies: tuple[str, ...] = ()
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The columns to read from the source, each once. If folders supply all, any one, for the row count."""
-        return tuple(dict.fromkeys([*self.source_columns.values(), *self.tallies])) or self.ignored[:1]
-
-
-# --- columns ----------------------------------------------------------------------------------------------------------
-
-
-def fit(
-    where: str,
-    types: Mapping[str, pl.DataType],
-    rules: Rules,
-    *,
-    folders: Iterable[tuple[str, str | None]] = (),
-    text: bool = False,
-) -> Layout:
-    """The layout of a source with columns of these types; with ``text``, its values are text to parse.
-
-    Raises DataError naming the column: missing (with the closest name in the source), of a type that does not fit, or
-    present although an option gives its value.
-    """
-    in_folders = dict(folders)
-    source_columns: dict[str, str] = {}
-    from_folders: dict[str, str | None] = {}
-    absent: list[str] = []
-    read: dict[str, pl.DataType] = {}
-    for name in rules.columns:
-        source_name = rules.rename.get(name, name)
-        by_option, actual = _is_given_by_option(name, rules), type_at(types, source_name)
-        if actual is not None and not by_option:
-            source_columns[name] = source_name
-            read[source_name] = actual
-            if text and isinstance(actual, pl.String):
-                _check_text(where, name, rules.schema.get(name))
-            else:
-                _check_type(where, name, actual, rules.schema.get(name), text=text)
-        elif source_name in in_folders and not by_option:
-            from_folders[name] = in_folders[source_name]
-            _check_text(where, name, rules.schema.get(name))
-        elif name == DIFF and rules.appends and (actual is not None or source_name in in_folders):
-            raise DataError(
-                f"{where}: has a column {source_name!r}, but --append inserts every row",
-                "if it is a change log, leave --append out; else rename the column at the source",
-            )
-        elif actual is not None or source_name in in_folders:
-            raise DataError(
-                f"{where}: has a column {source_name!r}, but --{_flag(name)} gives its value for all rows",
-                f"leave out --{_flag(name)}, or remove the column from the source",
-            )
-        elif name in rules.added:
-            absent.append(name)
-        elif not (by_option or (name in rules.dims and rules.fallback is not None)):
-            raise _missing(where, name, source_name, [*fields_below(types, source_name), *in_folders], rules)
-    used = {found[0] for path in read if (found := steps(types, path))}
-    ignored = tuple(name for name in types if name not in used)
-    shape = ", ".join(f"{path} {kind}" for path, kind in sorted(read.items()))
-    return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent))
-
-
-def check_complete(layout: Layout) -> None:
-    """Raise DataError for a source without a column that the input got later. Nothing is filled in by guess."""
-    for name in layout.absent:
-        raise DataError(
-            f"{layout.where}: the column {name!r} is missing, which was added to the input after its first ingest",
-            f"add it at the source, with nulls where it has no value; or say: --column {name}=COLUMN",
-        )
-
-
-def _is_given_by_option(name: str, rules: Rules) -> bool:
-    return (name in rules.dims and rules.time is not None) or (name == DIFF and rules.diff is not None)
-
-
-def _flag(name: str) -> str:
-    return "diff" if name == DIFF else "version"
-
-
-_WHOLE_OR_NEW = (
-    "if the source is the whole content at one version, say: --snapshot; if each of its rows is one insertion: --append"
-)
-
-
-def _missing(where: str, name: str, source_name: str, columns: list[str], rules: Rules) -> DataError:
-    message = f"{where}: the column {source_name!r} is missing; there are: {listed_names(columns)}"
-    spare = [column for column in columns if column not in rules.columns]
-    close = next((column for column in spare if column.lower() == source_name.lower()), None)
-    close = close or next(iter(difflib.get_close_matches(source_name, spare, n=1)), None)
-    if close:
-        return DataError(message, f"did you mean {close!r}? then say: --column {shlex.quote(f'{name}={close}')}")
-    return DataError(message, _instead(name, columns, rules))
-
-
-def _instead(name: str, columns: list[str], rules: Rules) -> str:
-    """What to do about a source that lacks a column of ours, and has these."""
-    if {"op", "before", "after"} <= {*columns} and not rules.events:
-        return "these are columns of Debezium's events; if the source holds such events, say: --debezium"
-    if len(columns) == 1 and (mark := next((mark for mark in ";\t|" if mark in columns[0]), "")):
-        return f"the header has no comma but {mark!r}: write the values with commas between them"
-    if name == DIFF:
-        return f"{_WHOLE_OR_NEW}, or --diff 1 with versions of its own"
-    if name in rules.dims:
-        option = (
-            "N gives all rows the version N" if len(rules.dims) == 1 else f"{example(rules.dims)} gives all rows a time"
-        )
-        versions = f"--version {option}; --column {name}=COLUMN names the column that holds it"
-        has_diffs = rules.diff is not None or rules.rename.get(DIFF, DIFF) in columns
-        return versions if has_diffs or rules.events or rules.appends else f"{_WHOLE_OR_NEW}; else {versions}"
-    return f"if it has another name in the source, say: --column {name}=COLUMN"
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """Names of columns for a message: the first 20, and how many more."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f", and {more} more" if more > 0 else "") or "none"
-
-
-def _check_text(where: str, name: str, declared: Type | None) -> None:
-    """Raise DataError for a type that has no form as text, in CSV or in the name of a folder."""
-    if declared is not None and declared.is_nested:
-        raise DataError(
-            f"{where}: the column {name!r} is declared as {declared}, which is not read from text",
-            "write the source as Parquet, or declare the column as string",
-        )
-
-
-def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | None, *, text: bool) -> None:
-    if declared is None:
-        if not (actual.is_integer() or actual.is_float() or actual.is_decimal()):
-            raise DataError(
-                f"{where}: the column {name!r} holds {_type_name(actual)}, not whole numbers",
-                "cast it to int64 at the source",
-            )
-    elif misfit := _misfit(actual, declared, name, text=text):
-        path, what = misfit
-        kind = _type_or_none(actual)
-        other = f", or write {name} = {str(kind)!r} in dd.toml" if kind else f" to {declared}, or leave it out"
-        raise DataError(f"{where}: the column {path!r} {what}", f"cast it at the source{other}")
-
-
-def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tuple[str, str] | None:
-    """The first part of a column that the declared type does not hold, and what is wrong there; None: it fits.
-
-    With ``text``, text fits every type that is not nested.
-    """
-    if isinstance(actual, pl.Struct) and declared.fields:
-        theirs = {each.name: _instance(each.dtype) for each in actual.fields}
-        ours = dict(declared.fields)
-        lacking, more = ([name for name in a if name not in b] for a, b in ((ours, theirs), (theirs, ours)))
-        if lacking:
-            return path, f"lacks the field {lacking[0]!r}"
-        if more:
-            return path, f"has the field {more[0]!r}, which the input does not declare"
-        inside = [(theirs[name], inner) for name, inner in declared.fields]
-    elif isinstance(actual, pl.List | pl.Array) and declared.element is not None:
-        inside = [(_instance(actual.inner), declared.element)]
-    else:
-        fits = (text and isinstance(actual, pl.String) and not declared.is_nested) or _fits(actual, declared)
-        return None if fits else (path, f"is {_type_name(actual)}, but the input declares {declared}")
-    parts = zip(inside, declared.inner, strict=True)
-    found = (_misfit(kind, inner, path + suffix, text=text) for (kind, inner), (suffix, _) in parts)
-    return next(filter(None, found), None)
-
-
-def _instance(dtype: Any) -> pl.DataType:
-    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
-
-
-def _fits(actual: pl.DataType, declared: Type) -> bool:
-    if isinstance(actual, pl.Decimal) and isinstance(declared.polars, pl.Decimal):
-        scale, own = actual.scale, declared.polars.scale
-        return scale <= own and (actual.precision or 38) - scale <= (declared.polars.precision or 38) - own
-    return _type_or_none(actual) == declared
-
-
-def _type_or_none(actual: pl.DataType) -> Type | None:
-    if isinstance(actual, pl.Categorical | pl.Enum):
-        actual = pl.String()
-    try:
-        return type_of(actual)
-    except (DdError, TypeError, ValueError):
-        return None
-
-
-def _type_name(actual: pl.DataType) -> str:
-    if isinstance(actual, pl.Object):
-        return "of a type that no input can have (a map, a time of day, ...)"
-    return str(actual)
-
-
-# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def normalise(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | None = None) -> pl.DataFrame:

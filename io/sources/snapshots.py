@@ -17,17 +17,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
+from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import Layout, Rules, rows_of
+from ddcore.io.sources.row_checks import rows_of
 from ddcore.io.sources.source import Batches, Source, is_at
 from ddcore.io.sources.spark import cores, in_tasks, shares, through
 from ddcore.io.storage.address import is_url
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.io.delta.table_files import LiveFile, TableState
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "Snapshot"]
 
-_MOST_ROWS = 2 << 20  # of snapshots that are compared at once
 
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, Time, Time | None]
@@ -122,7 +122,7 @@ class Series(Source):
             window.append((time, self._rows(parts)))
             many += len(window[-1][1])
             is_last = place + 1 == len(self.snapshots)
-            if is_last or many >= _MOST_ROWS:
+            if is_last or many >= self.log.tuning.snapshot_rows:
                 frame = self._differences(before, window).select(columns)
                 yield row, frame
                 row += len(frame)
@@ -131,8 +131,6 @@ class Series(Source):
 
     def _differences(self, before: Sequence[pl.DataFrame], window: Sequence[tuple[Time, pl.DataFrame]]) -> pl.DataFrame:
         """The updates that some snapshots make; ``before`` takes the content before away at the first of them."""
-        import polars as pl
-
         from ddcore.io.sources.pairs import without_pairs
 
         rows, dims = list(self.rules.schema), self.rules.dims
@@ -144,7 +142,7 @@ class Series(Source):
             if not once.all():
                 gone.append(gone[largest].filter(~once))
                 gone[largest] = gone[largest].filter(once)
-            gone[largest], first = without_pairs(gone[largest], first, rows)
+            gone[largest], first = without_pairs(gone[largest], first, rows, self.log.tuning.paired_rows)
         parts = [*gone, _at(first, 1, dims, time)]
         for (_, ours), (after, theirs) in pairwise(window):
             parts += [_at(ours, -1, dims, after), _at(theirs, 1, dims, after)]
@@ -153,7 +151,6 @@ class Series(Source):
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The updates by one aggregation, whose tasks read snapshots and log by the readers of this package."""
-        import pyarrow as pa
         from pyspark.sql import functions as F
 
         from ddcore.io.sources.spark import ERROR
@@ -190,8 +187,6 @@ class Series(Source):
 
     def _held_of(self, file: LiveFile) -> Frames:
         """What one file of the log holds, as updates that take it away at the first snapshot."""
-        import polars as pl
-
         from ddcore.base.lattice import is_before
 
         dims, time = self.rules.dims, self.snapshots[0][0]
@@ -200,8 +195,6 @@ class Series(Source):
 
     def _rows(self, parts: Sequence[tuple[Source, Layout]]) -> pl.DataFrame:
         """All rows of one snapshot. DataError where there are none."""
-        import polars as pl
-
         rows = [
             rows_of(frame, layout, self.rules, first_row)
             for source, layout in parts
@@ -247,8 +240,6 @@ def empty(name: str) -> DataError:
 
 def _at(rows: pl.DataFrame, diff: int | pl.Expr, dims: Sequence[str], time: Time) -> pl.DataFrame:
     """Rows with the coordinates of a time, and ``diff`` last."""
-    import polars as pl
-
     times = [pl.lit(coordinate, pl.Int64).alias(dim) for dim, coordinate in zip(dims, time, strict=True)]
     diffs = (pl.lit(diff, pl.Int64) if isinstance(diff, int) else diff).alias(DIFF)
     return rows.select(pl.exclude(*dims, DIFF), *times, diffs)

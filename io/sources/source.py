@@ -13,14 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.sources.paths import picked, roots
+from ddcore.io.sources.remote import copied, place_of
 from ddcore.io.sources.validation import validate
+from ddcore.io.storage import store
 from ddcore.io.storage.address import is_url
 from ddcore.text.redaction import masked
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.base.schema import Type
@@ -71,22 +73,16 @@ class Source(ABC):
     @property
     def file(self) -> str:
         """The path to read: of an object of a store, that of a copy."""
-        if not is_url(self.path):
-            return self.path
-        from ddcore.io.sources import remote
+        return copied(self.path) if is_url(self.path) else self.path
 
-        return remote.copied(self.path)
+    def stream(self) -> pa.NativeFile:
+        """The bytes of a file, decompressed where its name ends in ``.gz``."""
+        return pa.input_stream(self.file, compression="gzip" if self.path.lower().endswith(".gz") else None)
 
     @property
     def size(self) -> int:
         """The bytes that are read in this process or in a task; 0 where Spark reads the source itself."""
-        if self.by_spark:
-            return 0
-        if not is_url(self.path):
-            return os.path.getsize(self.path)
-        from ddcore.io.sources import remote
-
-        return remote.size_of(self.path)
+        return 0 if self.by_spark else store.size_of(place_of(self.path))
 
     @property
     def first_row(self) -> int:
@@ -129,20 +125,12 @@ class Source(ABC):
 
     def stamp(self) -> str:
         """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
-        if is_url(self.path):
-            from ddcore.io.sources import remote
-
-            return remote.stamp_of(self.path)
-        status = os.stat(self.path)
-        return f"{status.st_size}-{status.st_mtime_ns}"
+        place = place_of(self.path)
+        return f"{store.size_of(place)}-{int(store.modified(place) * 1e9)}"
 
     def date(self) -> datetime | None:
         """When it was written, to the second; None where nobody knows."""
-        if is_url(self.path):
-            from ddcore.io.sources import remote
-
-            return date_of(remote.written_at(self.path))
-        return date_of(os.stat(self.path).st_mtime)
+        return date_of(store.modified(place_of(self.path)))
 
     def fingerprint(self) -> str:
         """A short text that only equal contents share. Reads all bytes of a file."""
@@ -165,9 +153,13 @@ class Source(ABC):
         text = first_line(error)
         packed = any(word in text.lower() for word in ("compressed", "zlib", "gzip"))
         hint = "the file is cut off or damaged: copy it again, or write it again at its origin" if packed else self.hint
-        return DataError(f"{self.name}: not a readable {self.kind}: {text}", hint)
+        return self.unreadable(text, hint)
 
     # --- what all have ---
+
+    def unreadable(self, what: str, hint: str = "") -> DataError:
+        """The error for a source in which something is wrong."""
+        return DataError(f"{self.name}: not a readable {self.kind}: {what}", hint or self.hint)
 
     def columns(self) -> dict[str, pl.DataType]:
         """The columns and their types. Reads no rows.
@@ -196,8 +188,6 @@ class Source(ABC):
         UTF-8, indices out of range and decimals with too many digits would be stored as they are, and later readers
         would fail. Raises DataError when the source is unreadable or has values that its types do not allow.
         """
-        import polars as pl
-
         whole = roots(self.columns(), columns) if any("." in name for name in columns) else columns
         try:
             for row, batch in self.numbered(whole):
@@ -226,8 +216,6 @@ class Source(ABC):
 
 def _foreign() -> tuple[type[BaseException], ...]:
     """The errors of libraries and of the file system, not those of our code."""
-    import polars as pl
-    import pyarrow as pa
     from polars.exceptions import PanicException
 
     return (pa.ArrowException, OSError, UnicodeDecodeError, pl.exceptions.PolarsError, PanicException)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.base import errors
 from ddcore.base.errors import DataError, DdError
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.sources.validation import validate
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.io.sources.source import Source
@@ -84,8 +84,6 @@ def error_of(text: str) -> DdError:
 
 def large_frames(name: str, batches: Batches) -> Frames:
     """The rows of Spark's small batches in fewer, larger frames, validated; the first error of a task, if any."""
-    import polars as pl
-    import pyarrow as pa
 
     def frame(parts: list[pa.RecordBatch]) -> pl.DataFrame:
         table = pa.Table.from_batches(parts)
@@ -109,8 +107,6 @@ def large_frames(name: str, batches: Batches) -> Frames:
 
 
 def _with_error(schema: pa.Schema) -> pa.Schema:
-    import pyarrow as pa
-
     return schema.append(pa.field(ERROR, pa.string()))
 
 
@@ -132,9 +128,6 @@ def _change_batches(name: str, change: Callable[[Frames], Frames], schema: pa.Sc
 
 
 def _as_batches(frames: Frames, schema: pa.Schema) -> Batches:
-    import polars as pl
-    import pyarrow as pa
-
     try:
         for frame in frames:
             table = frame.with_columns(pl.lit(None, pl.String).alias(ERROR)).to_arrow()

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
+from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import Layout
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 from ddcore.text.wording import shown_value
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.io.delta.table_files import LiveFile, TableState
@@ -41,7 +41,6 @@ ROWS, SKIPPED, REDELIVERED, ABSENT = TALLIES = ("_rows", "_skipped", "_redeliver
 _KEY, _AT, _PRESENT, _NEXT, _FIRST, _ROW = "_key", "_at", "_present", "_next", "_first", "_row"
 _BASE = -1  # before all versions
 _READ_WHOLE = 4  # a log with fewer updates for each event is read whole
-_WORTH_PAIRS = 1 << 12  # events below which it is not worth it to look for those that change nothing
 
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, int]
@@ -76,8 +75,6 @@ class EventLog(Source):
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns of the change log, and the tallies."""
-        import pyarrow as pa
-
         return [*((name, kind.arrow) for name, kind in self.log.columns.items()), *((n, pa.int64()) for n in TALLIES)]
 
     def batches(self, columns: Sequence[str]) -> Batches:
@@ -87,8 +84,6 @@ class EventLog(Source):
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """The updates. With a key all events are in memory, and the history of their keys."""
-        import polars as pl
-
         frames = self._events_of(self._work())
         if not self.events.key:
             frames = self._alone(frames)
@@ -105,8 +100,6 @@ class EventLog(Source):
 
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The updates: all that concerns a key goes to one task."""
-        import pyarrow as pa
-
         schema, given = pa.schema(self.fields()), self._schema()
         frames = []
         for source, (layout, number) in self._work():
@@ -133,13 +126,9 @@ class EventLog(Source):
 
     def _schema(self) -> pa.Schema:
         """The columns of events and of the log's updates together: an update has no operation."""
-        import pyarrow as pa
-
         return self.events.schema().append(pa.field(DIFF, pa.int64()))
 
     def _empty(self) -> pl.DataFrame:
-        import polars as pl
-
         empty = pl.from_arrow(self._schema().empty_table())
         assert isinstance(empty, pl.DataFrame)
         types = {name: kind.polars for name, kind in self.log.columns.items()}
@@ -156,8 +145,6 @@ class EventLog(Source):
             yield self._with_diff(self.events.read(named_again(frame, names), layout, number, None))
 
     def _with_diff(self, events: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         return events.with_columns(pl.lit(None, pl.Int64).alias(DIFF))
 
     def _files(self) -> list[LiveFile]:
@@ -168,8 +155,6 @@ class EventLog(Source):
 
     def _held_in(self, files: Sequence[LiveFile], keys: pl.LazyFrame | None = None) -> Frames:
         """The updates in files of the log, of these keys only if some are given."""
-        import polars as pl
-
         if not files:
             return
         updates = self.log.scan_files(files)
@@ -185,16 +170,12 @@ class EventLog(Source):
 
     def _alone(self, frames: Frames) -> Frames:
         """Each event as an update."""
-        import polars as pl
-
         for frame in frames:
             updates = frame.with_columns(pl.col(OP).sign().alias(DIFF)).select(self.log.columns.keys())
             yield self._with_tallies(updates, {ROWS: len(frame)})
 
     def _with_tallies(self, updates: pl.DataFrame, tallies: dict[str, int]) -> pl.DataFrame:
         """Updates, and a row that changes nothing with the tallies."""
-        import polars as pl
-
         nothing = {dim: 0 for dim in self.log.dims} | {DIFF: 0} | dict.fromkeys(TALLIES, 0) | tallies
         row = pl.DataFrame({name: [value] for name, value in nothing.items()}, dict.fromkeys(nothing, pl.Int64))
         zeros = [pl.lit(0, pl.Int64).alias(name) for name in TALLIES]
@@ -204,8 +185,6 @@ class EventLog(Source):
 
     def _merged(self, frames: Frames) -> Frames:
         """What the events of some keys change; the frames hold them, and all updates of these keys."""
-        import polars as pl
-
         lines = [*frames]
         if not lines:
             return
@@ -234,18 +213,16 @@ class EventLog(Source):
         """Events without those that give keys the rows that they have: of keys with one event, and with one update in
         the log, an insertion, before the time of all events. Not all are found. O(n).
         """
-        import polars as pl
-
         from ddcore.io.sources.pairs import without_pairs
 
-        if self.time is None or min(len(events), len(held)) < _WORTH_PAIRS:
+        if self.time is None or min(len(events), len(held)) < self.log.tuning.paired_events:
             return events
         if self._is_one and held.select(pl.col(self.log.dims[0]).max()).item() > self.time[0]:
             return events
         rows = list(self.log.schema)
         one = _only(held, self.events.key).filter(pl.col(DIFF) == 1).select(rows)
         other = _only(events.with_row_index(_ROW), self.events.key).filter(pl.col(OP) > 0).select(_ROW, *rows)
-        left = without_pairs(one, other, rows)[1]
+        left = without_pairs(one, other, rows, self.log.tuning.paired_rows)[1]
         if len(left) == len(other) and not any(kind.is_nested for kind in self.log.schema.values()):
             left = other.join(one, on=rows, how="anti", nulls_equal=True)  # neither is in order
         changed = np.ones(len(events), dtype=bool)
@@ -260,8 +237,6 @@ class EventLog(Source):
 
     def _changes(self, held: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
         """The difference between the logs of the new history and of the old one; and what was counted."""
-        import polars as pl
-
         from ddcore.io.logs.updates import consolidate
 
         tallies = {ROWS: len(events)}
@@ -301,8 +276,6 @@ class EventLog(Source):
 
     def _in_order(self, events: pl.DataFrame) -> pl.DataFrame:
         """Events sorted by key, version and order. DataError for two different events at one place."""
-        import polars as pl
-
         rest = [pl.when(pl.col(OP) != DELETE).then(pl.col(name)).alias(name) for name in self.events.values]
         order = list(self.events.order) or [PLACE]
         events = events.with_columns(pl.when(pl.col(OP) == DELETE).then(DELETE).otherwise(-DELETE).alias(OP), *rest)
@@ -333,8 +306,6 @@ class EventLog(Source):
         An event is compared with the row held at its version; with the last one at or before it, if the version says
         only when the event was taken in. Where a key was deleted, with the row that it had.
         """
-        import polars as pl
-
         order = self.events.order
         if not order:
             return events, 0
@@ -355,8 +326,6 @@ class EventLog(Source):
 
     def _check_held(self, held: pl.DataFrame) -> None:
         """Raise DataError for a key that the log holds more than once. ``held`` is consolidated."""
-        import polars as pl
-
         counts = held.group_by(_KEY, _AT).agg(pl.col(DIFF).sum()).sort(_AT, _KEY)
         counts = counts.with_columns(pl.col(DIFF).cum_sum().over(_KEY, order_by=_AT))
         if (twice := counts.filter(pl.col(DIFF) > 1)).is_empty():
@@ -374,8 +343,6 @@ class EventLog(Source):
 
 def _those(frame: pl.DataFrame, *, is_held: bool) -> pl.DataFrame:
     """The events in a frame, which have an operation; or the updates of the log."""
-    import polars as pl
-
     nulls = frame[OP].null_count()
     if nulls in (0, len(frame)):
         return frame if (nulls == len(frame)) == is_held else frame.clear()
@@ -394,8 +361,6 @@ def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def _points(held: pl.DataFrame) -> pl.DataFrame:
     """The values of keys where they change: ``_PRESENT``, and the row; where there is none any more, the last one."""
-    import polars as pl
-
     points = held.sort(_KEY, _AT, DIFF).unique([_KEY, _AT], keep="last", maintain_order=True)
     return points.with_columns((pl.col(DIFF) > 0).alias(_PRESENT)).drop(DIFF)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ddcore.base.errors import DataError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.text.redaction import masked
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["validate"]
+__all__ = ["first_bad", "validate"]
 
 
 def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None = None) -> None:
@@ -19,8 +17,6 @@ def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None 
     ``name`` is the source, ``first_row`` the number of the batch's first row in it, where that is known. One pass over
     each column of variable width, none over plain numbers.
     """
-    import pyarrow as pa
-
     try:
         batch.validate(full=True)
     except pa.ArrowException:
@@ -29,13 +25,18 @@ def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None 
         raise
 
 
-def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray, first_row: int | None) -> None:
-    import pyarrow as pa
-
+def _error_in(values: pa.Array | pa.ChunkedArray) -> Exception | None:
+    error: Exception | None = None
     try:
         values.validate(full=True)
-    except pa.ArrowException as error:
-        place = _first_invalid(values)
+    except pa.ArrowException as found:
+        error = found
+    return error
+
+
+def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray, first_row: int | None) -> None:
+    if (error := _error_in(values)) is not None:
+        place = first_bad(len(values), lambda low, high: _error_in(values.slice(low, high - low)) is None)
         row = "" if first_row is None else f" (row {first_row + place})"
         what = (masked(str(error)).strip().splitlines() or [type(error).__name__])[0][:200]
         raise DataError(
@@ -44,17 +45,12 @@ def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray,
         ) from error
 
 
-def _first_invalid(values: pa.Array | pa.ChunkedArray) -> int:
-    """The index of the first value that makes an array invalid: binary search over slices, O(n) validation."""
-    import pyarrow as pa
-
-    low, high = 0, len(values)  # values[:low] is valid, values[:high] is not
+def first_bad(number: int, is_fine: Callable[[int, int], bool]) -> int:
+    """The place of the first of so many things that is bad, by halves; one of them is. ``is_fine`` tells whether those
+    from one place up to another are fine.
+    """
+    low, high = 0, number  # those before low are fine, those before high are not
     while high - low > 1:
         middle = (low + high) // 2
-        try:
-            values.slice(low, middle - low).validate(full=True)
-        except pa.ArrowException:
-            high = middle
-        else:
-            low = middle
+        low, high = (middle, high) if is_fine(low, middle) else (low, middle)
     return low

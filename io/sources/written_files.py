@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Files"]
 
-# Updates are kept in memory up to these sizes, then consolidated and written as one file.
-_MOST_ROWS = 2 << 20
-_MOST_BYTES = 512 << 20
+_MOST_BYTES = 512 << 20  # of updates that are kept in memory, whatever their number (Tuning.file_rows)
 _SAMPLE = 1 << 16  # hashes of rows that are compared between files, at most twice as many
 
 
@@ -71,7 +69,7 @@ class Files:
         """Take in updates, and begin to write a file if there are enough of them."""
         self._batches.append(batch)
         if (
-            sum(len(each.updates) for each in self._batches) >= _MOST_ROWS
+            sum(len(each.updates) for each in self._batches) >= self._log.tuning.file_rows
             or sum(each.updates.estimated_size() for each in self._batches) >= _MOST_BYTES
         ):
             self._begin_file()

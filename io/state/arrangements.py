@@ -17,7 +17,9 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import NULL, encode
 from ddcore.io.delta import commits, new_files, tables
+from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.parquet.column_bounds import json_object
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
@@ -26,9 +28,9 @@ from ddcore.io.state.run_reader import RunFile, load_texts
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import REFRESH, reporting
 from ddcore.traces import spilling
+from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange
-from ddcore.traces.packed_batch import PackedBatch
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans
 
 __all__ = [
     "ADVANCED",
@@ -49,7 +51,6 @@ SMALL = 1024  # a file of at most so many rows is read whole
 _FILES = 4  # small files that a run of few rows takes up into its own
 _NEARLY_ALL = 0.5  # of the rows: when so many were looked up, all are read, and found in memory from then on
 _READ = 1 << 18  # rows that are read at once where memory is limited
-_WORTH = 1 << 24  # bytes of arrays that are filled in a file where memory is limited
 
 _NARROW = 1 << 31
 _INT64 = Type("int64")
@@ -64,18 +65,20 @@ def is_exact(file: Place) -> bool:
     return has_digests(file) and not file.name.startswith((f"part-{MERGED}-", f"part-{ADVANCED}-"))
 
 
-def write_run(folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout) -> AddedFile:
+def write_run(
+    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *, unsynced: Unsynced | None = None
+) -> AddedFile:
     """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
 
     ``part`` is different for each writer of a run. Runs in tasks, on any machine. Where memory is limited, some rows
     are widened at once.
     """
-    spill = spilling.current()
-    size = max(1, len(batch)) if spill is None else spill.rows
+    size = spilling.current().rows
     pieces = (batch.part(start, min(start + size, len(batch))) for start in range(0, len(batch), size))
     return write_pieces(
-        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout)
-    )
+        folder, run, part, [batch] if size >= len(batch) else pieces, layout, narrow=_narrow(batch, layout),
+        unsynced=unsynced,
+    )  # fmt: skip
 
 
 def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
@@ -83,31 +86,25 @@ def _narrow(batch: SortedBatch, layout: Layout) -> set[str]:
     if len(batch) == 0:
         return set()
     kinds = {**layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)}
-    if isinstance(batch, PackedBatch):
-        bounds = batch.packed.bounds()[1:]
-    else:
-        columns = (*batch.words, *batch.times, batch.diffs)
-        bounds = [_bounds(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    columns = batch.columns()
     return {
-        name
-        for (name, kind), (least, most) in zip(kinds.items(), bounds, strict=True)
-        if kind == _INT64 and least >= -_NARROW and most < _NARROW
+        name for number, (name, kind) in enumerate(kinds.items(), 1) if kind == _INT64 and _is_narrow(columns, number)
     }
 
 
-def _bounds(column: np.ndarray, kind: Type) -> tuple[int, int]:
-    """The least and the greatest value that is not null."""
-    if kind != _INT64:
-        return 0, 0
-    least, most = int(column.min()), int(column.max())
+def _is_narrow(columns: Columns, number: int) -> bool:
+    """Whether the values of a column that are not null fit into 32 bits."""
+    least, most = columns.least(number), columns.most(number)
     if least == NULL and most < _NARROW:
+        column = columns.column(number)
         least = int(column.min(where=column != NULL, initial=most))
-    return least, most
+    return least >= -_NARROW and most < _NARROW
 
 
 def write_pieces(
-    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *, narrow: Collection[str]
-) -> AddedFile:
+    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *,
+    narrow: Collection[str], unsynced: Unsynced | None = None,
+) -> AddedFile:  # fmt: skip
     """Write a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
     all fit into 32 bits.
     """
@@ -117,7 +114,7 @@ def write_pieces(
         written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced))
         return written[-1].size, written[-1].digest
 
-    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)})
+    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)}, unsynced)
     (file,) = written
     return AddedFile(path, size, file.rows, _statistics(file), {"run": str(run)})
 
@@ -136,10 +133,11 @@ def _statistics(file: run_writer.Written) -> str:
 
 
 def commit(
-    folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None, overwrite: bool = False
-) -> TableState:
+    writer: Writer, folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None,
+    overwrite: bool = False,
+) -> TableState:  # fmt: skip
     """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
-    return commits.commit(folder, files, run, base=base, overwrite=overwrite)
+    return commits.commit(writer, folder, files, run, base=base, overwrite=overwrite)
 
 
 def open_runs(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None)) -> list[SortedBatch]:
@@ -174,8 +172,7 @@ def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch) -> l
 
 def merged_with(folder: Place, files: Sequence[LiveFile], run: SortedBatch, layout: Layout) -> SortedBatch:
     """A run and the rows of some small files, with their own times."""
-    columns = np.concatenate([run.codes[None], run.words, run.times, run.diffs[None]])
-    return _in_memory([FileBatch(folder / file.path, layout) for file in files], [columns], layout)
+    return _in_memory([FileBatch(folder / file.path, layout) for file in files], [run.columns().table()], layout)
 
 
 def _overlaps(file: LiveFile, span: Span) -> bool:
@@ -206,12 +203,13 @@ def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span
     return np.stack([codes, *words, *others])
 
 
-class _Gathered(SortedBatch):
+class _Gathered(ColumnBatch):
     """A run in memory that was read from files: ``rows`` and ``size`` in bytes."""
 
     __slots__ = ("_reads",)
+    is_stored = True
 
-    def __init__(self, batch: SortedBatch, rows: int, size: int) -> None:
+    def __init__(self, batch: ColumnBatch, rows: int, size: int) -> None:
         super().__init__(batch.codes, batch.words, batch.times, batch.diffs, batch.high)
         self._reads = rows, size
 
@@ -232,14 +230,14 @@ class FileBatch(SortedBatch):
     __slots__ = (
         "_bytes_taken", "_first", "_layout", "_lock", "_looked_up", "_rows", "_rows_read", "_whole", "file", "path",
     )  # fmt: skip
+    is_stored = True
 
     def __init__(self, path: Place, layout: Layout, span: Span = (None, None)) -> None:
         self.path, self._layout, self._lock = path, layout, RLock()
-        self.high = self.columns = None
         self.file = RunFile(path, layout, REFRESH)
         self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
         self._rows = max(0, end - self._first)
-        self._whole: SortedBatch | None = None
+        self._whole: ColumnBatch | None = None
         self._looked_up = self._rows_read = self._bytes_taken = 0
 
     def _bound(self, code: int | None, otherwise: int) -> int:
@@ -252,42 +250,21 @@ class FileBatch(SortedBatch):
         return self._rows
 
     @property
-    def codes(self) -> np.ndarray:
-        """The key codes, ascending: int64[n]. Reads all rows."""
-        return self.widen().codes
-
-    @property
-    def words(self) -> np.ndarray:
-        """The words: int64 (W, n). Reads all rows."""
-        return self.widen().words
-
-    @property
-    def times(self) -> np.ndarray:
-        """The times: int64 (D, n). Reads all rows."""
-        return self.widen().times
-
-    @property
-    def diffs(self) -> np.ndarray:
-        """The diffs: int64[n]. Reads all rows."""
-        return self.widen().diffs
-
-    @property
     def width(self) -> int:
         """How many words an update has."""
         return len(self._layout.stored)
 
-    def widen(self) -> SortedBatch:
+    def columns(self) -> Columns:
+        """All rows, in memory."""
+        return self.widen().columns()
+
+    def widen(self) -> ColumnBatch:
         """All rows, in memory."""
         with self._lock:
             if self._whole is None:
-                columns, width = self._read_all(), self.width
-                self._whole = SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+                self._whole = ColumnBatch.of(self._read_all(), self.width)
                 self._rows_read += self._rows
             return self._whole
-
-    def load_all(self) -> None:
-        """Have all rows in memory."""
-        self.widen()
 
     def read_columns(self) -> np.ndarray:
         """Codes, words, times and diffs of all rows, read anew: int64 (columns, n)."""
@@ -296,16 +273,15 @@ class FileBatch(SortedBatch):
 
     def _read_all(self) -> np.ndarray:
         """The columns of all rows; in a file, where they are many and memory is limited."""
-        spill, number = spilling.current(), self.width + len(self._layout.times) + 2
-        stop = self._first + self._rows
-        if spill is None or 8 * self._rows * number < _WORTH:
+        memory, stop = spilling.current(), self._first + self._rows
+        if not memory.is_limited:
             return self.file.columns(slice(self._first, stop))
-        columns = spilling.Columns(spill, number, self._rows)
+        table = memory.table(self.width + len(self._layout.times) + 2, self._rows)
         for start in range(self._first, stop, _READ):
             some = self.file.columns(slice(start, min(start + _READ, stop)))
             for line, values in enumerate(some):
-                columns.write(line, start - self._first, values)
-        return columns.whole()
+                table.write(line, start - self._first, values)
+        return table.first(self._rows)
 
     def take_reads(self) -> tuple[int, int]:
         """The rows that were decoded, and the bytes of the file that were read for it, since the last call."""
@@ -317,15 +293,15 @@ class FileBatch(SortedBatch):
         """The bytes of the rows that are in memory."""
         return 0 if self._whole is None else self._whole.memory()
 
-    def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of equal code, one per probe (int64[m], ascending). Reads pages of codes."""
+    def locate(self, probes: np.ndarray) -> Spans:
+        """The rows of each code. Reads pages of codes."""
         if self._whole is None and len(probes) < _NEARLY_ALL * self._rows:
             lo, hi = self.file.locate(probes)
             return np.clip(lo - self._first, 0, self._rows), np.clip(hi - self._first, 0, self._rows)
         return self.widen().locate(probes)
 
-    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[SortedBatch, np.ndarray, np.ndarray]:
-        """The updates in the ranges lo[k]:hi[k], with columns that are arrays, and their ranges there."""
+    def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
+        """The updates in the spans, decoded, and their spans there; all rows, once many were looked up."""
         rows, whole = int((hi - lo).sum()), self._whole
         if whole is None:
             with self._lock:
@@ -343,7 +319,7 @@ class FileBatch(SortedBatch):
         if self._whole is not None:
             self._whole.index()
 
-    def take(self, rows: np.ndarray) -> SortedBatch:
+    def take(self, rows: np.ndarray) -> ColumnBatch:
         """The updates at these positions, which may come in any order: int64[m]."""
         if self._whole is not None:
             return self._whole.take(rows)
@@ -355,27 +331,21 @@ class FileBatch(SortedBatch):
         else:
             columns = self.file.columns(rows + self._first)
         self._rows_read += len(rows)
-        return SortedBatch(columns[0], columns[1 : 1 + width], columns[1 + width : -1], columns[-1])
+        return ColumnBatch.of(columns, width)
 
-    def part(self, start: int, stop: int) -> SortedBatch:
+    def part(self, start: int, stop: int) -> ColumnBatch:
         """Updates number ``start`` to ``stop``."""
         return self.widen().part(start, stop)
 
-    def locate_between(self, after: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row ranges [lo, hi) of the codes that are greater than ``after[k]`` and at most ``to[k]``. Reads pages of
-        codes.
-        """
+    def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of the codes between two. Reads pages of codes."""
         if self._whole is not None:
             return self._whole.locate_between(after, to)
         lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
         return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
 
-    def between(
-        self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The part of each range [lo, hi) of rows, in which a word ascends, where it is greater than ``after[k]`` and
-        at most ``to[k]``. Reads a value for each step of a binary search.
-        """
+    def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:
+        """The rows of each span whose word is between two. Reads a value for each step of a binary search."""
         if self._whole is not None:
             return self._whole.between(lo, hi, word, after, to)
         first = self._beyond(lo, hi, word, after)
@@ -393,6 +363,23 @@ class FileBatch(SortedBatch):
             hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
         return lo
 
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
+        """Copy the rows of each key. Reads all rows."""
+        self.widen().scatter(at, out, values, keys, spans)
+
+    def code(self, row: int) -> int:
+        """The code of a row. Reads all rows."""
+        return self.widen().code(row)
+
+    def span(self, code: int) -> tuple[int, int]:
+        """The rows with a code."""
+        lo, hi = self.locate(np.array([code], np.int64))
+        return int(lo[0]), int(hi[0])
+
+    def sample(self, step: int) -> np.ndarray:
+        """The code of every ``step``-th update. Reads all rows."""
+        return self.widen().sample(step)
+
     def versions(self) -> np.ndarray:
-        """The first coordinates of the times: int64[n]."""
+        """The first coordinates of the times. Reads all rows."""
         return self.widen().versions()

@@ -15,7 +15,7 @@ from ddcore.io.project.times import Time
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 
-__all__ = ["Gained", "Stored"]
+__all__ = ["FoldResult", "Stored"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Stored:
 
 
 @dataclass
-class Gained:
+class FoldResult:
     """What one worker added in a fold.
 
     ``files`` by table; ``merged``: paths of earlier files, by table, whose rows are in those now; ``outputs``: rows
@@ -53,7 +53,7 @@ class Gained:
     groups: LargeGroups = field(default_factory=LargeGroups)
     profile: Profile = field(default_factory=Profile)
 
-    def absorb(self, other: Gained) -> None:
+    def absorb(self, other: FoldResult) -> None:
         """Add the gains of another worker of the same fold."""
         for table, files in other.files.items():
             self.files.setdefault(table, []).extend(files)

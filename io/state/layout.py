@@ -15,6 +15,7 @@ from ddcore.io.delta import damaged, tables
 from ddcore.io.storage.store import Place
 
 if TYPE_CHECKING:
+    from ddcore.io.delta.writer import Writer
     from ddcore.io.storage.warehouse import Warehouse
     from ddcore.operators.arrangement import Arrangement
     from ddcore.operators.block import Block
@@ -66,19 +67,19 @@ class Layout:
         return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
 
 
-def create(folder: Place, layout: Layout, *, replace: bool = False) -> None:
+def create(writer: Writer, folder: Place, layout: Layout, *, replace: bool = False) -> None:
     """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
-    tables.create(folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
+    tables.create(writer, folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
 
 
-def make_room(warehouse: Warehouse, names: Iterable[str]) -> None:
+def make_room(writer: Writer, warehouse: Warehouse, names: Iterable[str]) -> None:
     """Before a run writes to tables that it does not continue: set aside what lies in their places and is no table of
     ours that a commit can replace.
     """
     for folder in (warehouse.root / "state", warehouse.root / "outputs"):
         damaged.set_aside_file(folder)
     for name in names:
-        damaged.set_aside(warehouse.table(name))
+        damaged.set_aside(writer, warehouse.table(name))
 
 
 def layout_of(arrangement: Arrangement) -> Layout:

@@ -27,7 +27,7 @@ from ddcore.io.parquet.pages import MAGIC, Chunk, Output
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.storage import store
 from ddcore.kernels.blocks import copy_texts
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["GROUP", "PAGE", "PIECE", "TOP", "WORD", "Written", "write"]
 
@@ -96,7 +96,7 @@ class _Writer:
             self.add(batch.part(0, half))
             self.add(batch.part(half, len(batch)))
 
-    def _add(self, batch: SortedBatch) -> None:
+    def _add(self, batch: ColumnBatch) -> None:
         layout, chunks, places = self._layout, dict[tuple[str, ...], Chunk](), dict[str, dict[str, Any]]()
         codes = np.ascontiguousarray(batch.codes)
         align = BLOCK if len(codes) >= TOP * PAGE // 2 else 8

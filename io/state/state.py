@@ -12,14 +12,14 @@ from time import perf_counter_ns
 from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
 from ddcore.engine.worker import Worker
-from ddcore.io.delta import new_files
+from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts, merge_counts
 from ddcore.io.project.times import Time
 from ddcore.io.state import arrangements
 from ddcore.io.state.arrangements import Span
-from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
@@ -28,7 +28,7 @@ from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_gains"]
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_result"]
 
 Spans = Mapping[int, Span]
 
@@ -74,7 +74,7 @@ def _waiting(plan: Plan, stored: Stored, spans: Spans | None) -> tuple[dict[int,
     for arrangement in plan.arrangements:
         loaded = _load_all(stored, *held_table(arrangement), _span(spans, arrangement.index))
         if loaded:
-            held[arrangement.index] = concatenate([arrangement.batch_of(run) for run in loaded])
+            held[arrangement.index] = concatenate([arrangement.keyed.batch_of(run) for run in loaded])
     for block in plan.blocks:
         if block.output is not None:
             times = _load_all(stored, *pending_table(plan, block), _span(spans, block.ports[0]))
@@ -90,7 +90,7 @@ def _span(spans: Spans | None, arrangement: int) -> Span:
 def _load_all(stored: Stored, table: str, layout: Layout, span: Span) -> list[SortedBatch]:
     runs = _open(stored, table, layout, span)
     for run in runs:
-        run.load_all()
+        run.widen()
     return runs
 
 
@@ -99,38 +99,43 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span) -> list[Sorted
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span) if files else []
 
 
-def write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> Gained:
+def write_result(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> FoldResult:
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several.
     """
-    with new_files.synced_together():
-        return _write_gains(plan, worker, stored, part, merges=merges)
+    with Unsynced() as unsynced:
+        return _write_gains(plan, worker, stored, part, unsynced, merges=merges)
 
 
-def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool) -> Gained:
+def _write_gains(
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, merges: bool
+) -> FoldResult:
     state = worker.state
-    gained = Gained(rounds=state.rounds, groups=state.groups)
+    gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     logs, part = part, f"{arrangements.ADVANCED}-{part}" if worker.is_advanced else part
-    for arrangement, run in worker.harvest():
+    for arrangement, run in worker.new_updates():
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
-        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, merged))
+        gained.files |= _measured(
+            owner(arrangement), partial(_write_run, stored, place, run, part, unsynced, merged=merged)
+        )
     for index, run in state.pending.items():
         block = plan.blocks[index]
         place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
-        gained.files |= _measured(cost, partial(_write_run, stored, place, run, part))
+        gained.files |= _measured(cost, partial(_write_run, stored, place, run, part, unsynced))
     for index, batch in state.held.items():
         arrangement = plan.arrangements[index]
         run = state.keyed(arrangement, batch)
-        state.require_int64(arrangement, run)
+        state.require_int64(arrangement.keyed, run)
         place = held_table(arrangement)
-        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part))
+        gained.files |= _measured(owner(arrangement), partial(_write_run, stored, place, run, part, unsynced))
     for name in plan.outputs:
         log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims)
-        write = partial(_write_output, log, name, state.outputs[name], f"run-{stored.run:06d}-{logs}", gained.outputs)
+        stem = f"run-{stored.run:06d}-{logs}"
+        write = partial(_write_output, log, state.outputs[name], stem, gained.outputs, unsynced)
         gained.files |= _measured(worker.meter.profile.of(name), write)
         state.outputs[name] = []
     gained.profile = worker.meter.take(state.traces)
@@ -138,15 +143,15 @@ def _write_gains(plan: Plan, worker: Worker, stored: Stored, part: str, *, merge
 
 
 def _write_output(
-    log: ChangeLog, name: str, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]]
+    log: ChangeLog, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]], unsynced: Unsynced
 ) -> dict[str, list[AddedFile]]:
     """Write the updates that an output gained, and add their counts to ``counted``."""
-    counts, files = [], list[AddedFile]()
+    counts, files, name = [], list[AddedFile](), log.folder.name
     for number, batches in enumerate(_portions(updates)):
         frame = output_frame(batches, log.schema, log.dims)
         counts.append(accumulate_counts(frame, log.dims))
         if len(frame):
-            files.append(log.write(stem + (f"-{number}" if number else ""), frame))
+            files.append(log.write(stem + (f"-{number}" if number else ""), frame, unsynced))
     counted[name] = counts[0] if len(counts) == 1 else merge_counts(counts)
     return {f"outputs/{name}": files} if files else {}
 
@@ -164,18 +169,19 @@ def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> di
 
 def _portions(batches: list[Batch]) -> Iterator[list[Batch]]:
     """All updates of an output; where memory is limited in portions, of which each becomes a file."""
-    spill = spilling.current()
-    if spill is None or sum(map(len, batches)) <= spill.rows:
+    rows = spilling.current().rows
+    if sum(map(len, batches)) <= rows:
         yield batches
         return
     for batch in batches:
-        for start in range(0, len(batch), spill.rows):
-            yield [batch.take(slice(start, start + spill.rows))]
+        for start in range(0, len(batch), rows):
+            yield [batch.take(slice(start, start + rows))]
 
 
 def _write_run(
-    stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str, merged: dict[str, list[str]] | None = None
-) -> dict[str, list[AddedFile]]:
+    stored: Stored, place: tuple[str, Layout], run: SortedBatch, part: str, unsynced: Unsynced, *,
+    merged: dict[str, list[str]] | None = None,
+) -> dict[str, list[AddedFile]]:  # fmt: skip
     """Write a run; with the small files that are taken up into it, which are noted in ``merged``."""
     table, layout = place
     folder = stored.warehouse.table(table)
@@ -183,7 +189,7 @@ def _write_run(
     if merged is not None and small:
         merged[table] = [file.path for file in small]
         run = arrangements.merged_with(folder, small, run, layout)
-    return {table: [arrangements.write_run(folder, stored.run, part, run, layout)]}
+    return {table: [arrangements.write_run(folder, stored.run, part, run, layout, unsynced=unsynced)]}
 
 
 def spans_of(plan: Plan, boundaries: Mapping[int, Sequence[int]], partition: int) -> Spans:

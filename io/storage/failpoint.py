@@ -21,6 +21,7 @@ import errno
 import os
 import signal
 from collections import Counter
+from dataclasses import dataclass, field
 
 from ddcore.base.errors import UsageError
 
@@ -61,8 +62,18 @@ PLACES = {
 _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT, "halt": signal.SIGSTOP}
 _ACTIONS = (*_SIGNALS, "full", "full-once")
 
-_reached: Counter[str] = Counter()
-_full = False  # whether the disk is full from now on
+
+@dataclass
+class _Past:
+    """How often each place was reached, and whether the disk is full from now on. Of the process, as are the variables
+    that say what happens, and the disk.
+    """
+
+    reached: Counter[str] = field(default_factory=Counter)
+    is_full: bool = False
+
+
+_past = _Past()
 
 
 def failpoint(name: str) -> None:
@@ -70,22 +81,21 @@ def failpoint(name: str) -> None:
 
     Raises OSError where the disk is to be full, UsageError for a variable that says nothing sensible.
     """
-    global _full  # noqa: PLW0603  (a disk is full for the whole process)
     assert name in PLACES, f"{name} is not in the table of failpoints"
     setting, log = os.environ.get(VARIABLE), os.environ.get(LOG_VARIABLE)
     if not (setting or log):
         return
-    _reached[name] += 1
+    _past.reached[name] += 1
     if log:
         _append(log, f"{os.getpid()} {name}\n")
     if not setting:
         return
     place, times, action = _parse(setting)
-    is_there = place == name and _reached[name] == times
+    is_there = place == name and _past.reached[name] == times
     if is_there and action in _SIGNALS:
         os.kill(os.getpid(), _SIGNALS[action])
-    _full = _full or (is_there and action == "full")
-    if _full or (is_there and action == "full-once"):
+    _past.is_full |= is_there and action == "full"
+    if _past.is_full or (is_there and action == "full-once"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

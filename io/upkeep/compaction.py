@@ -19,10 +19,12 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
+from ddcore.base.tuning import DEFAULT
 from ddcore.data.encoding import encode
 from ddcore.io.delta import commits, open_tables, tables
 from ddcore.io.delta.deltalog import COMPACTED
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
+from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Frontier, is_open
@@ -32,11 +34,10 @@ from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import reporting
 from ddcore.io.upkeep.retention import MANY
-from ddcore.traces.sorted_batch import SortedBatch
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
 
-_PIECE = 4 << 20  # rows of state that are merged in memory at once
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
 _INT64, _INT32 = 2**63, 2**31
 
@@ -54,7 +55,7 @@ class Merge:
     dims: tuple[str, ...]
     frontier: Frontier
     is_due: bool
-    piece: int | None = None
+    piece: int = DEFAULT.merge_rows
 
     @property
     def is_state(self) -> bool:
@@ -66,23 +67,23 @@ class Merge:
         """The rows of the files."""
         return sum(file.rows for file in self.files)
 
-    def commit(self, number: int, base: TableState, run: int) -> TableState:
+    def commit(self, writer: Writer, number: int, base: TableState, run: int) -> TableState:
         """Write the merged file and commit it in place of the others; return the table's new state.
 
         ``number`` is the transaction's. ``run`` is the partition that a file of state goes to. If the process is killed
         before the ledger has the state, the next command adopts the commit or reverts it.
         """
-        files = self._write_state(run) if self.is_state else self._write_log(number)
+        files = self._write_state(writer, run) if self.is_state else self._write_log(writer, number)
         frontier = () if self.is_state else self.frontier
         return commits.commit(
-            self.folder, files, number, base=base, without=[file.path for file in self.files],
+            writer, self.folder, files, number, base=base, without=[file.path for file in self.files],
             carries={COMPACTED: json.dumps(frontier)},
         )  # fmt: skip
 
     # --- state ---
 
-    def _write_state(self, run: int) -> list[AddedFile]:
-        schema = tables.schema_of(self.folder)
+    def _write_state(self, writer: Writer, run: int) -> list[AddedFile]:
+        schema = tables.schema_of(self.folder, writer)
         for file in self.files:
             datafile.verify(self.folder / file.path, open_tables.mend_hint(self.folder))
         rows = tables.scan(self.folder, self.files, schema, check=False)
@@ -102,8 +103,7 @@ class Merge:
 
     def _ranges(self) -> Iterator[tuple[int | None, int | None]]:
         """Ranges [lo, hi) of key codes with about ``piece`` rows each."""
-        piece = self.piece or _PIECE
-        cuts = self._cuts(piece) if self.rows > piece else []
+        cuts = self._cuts(self.piece) if self.rows > self.piece else []
         bounds = [None, *cuts, None]
         yield from pairwise(bounds)
 
@@ -135,8 +135,8 @@ class Merge:
 
     # --- logs ---
 
-    def _write_log(self, number: int) -> list[AddedFile]:
-        columns = tables.schema_of(self.folder)
+    def _write_log(self, writer: Writer, number: int) -> list[AddedFile]:
+        columns = tables.schema_of(self.folder, writer)
         schema = {name: kind for name, kind in columns.items() if name not in (*self.dims, "diff")}
         log = ChangeLog(self.folder, schema, self.dims)
         rows = log.scan_files(self.files)
@@ -155,7 +155,7 @@ def run_of(frame: pl.DataFrame, layout: Layout) -> SortedBatch:
     words = [encode(frame[name], kind) for name, kind in layout.schema.items()]
     codes, diffs = (frame[name].to_numpy() for name in (CODE, "diff"))
     none = np.empty((0, len(frame)), np.int64)
-    return SortedBatch(codes, np.stack(words) if words else none, none, diffs)
+    return ColumnBatch(codes, np.stack(words) if words else none, none, diffs)
 
 
 def consolidated(rows: pl.LazyFrame, dims: Sequence[str], frontier: Frontier) -> pl.DataFrame:
@@ -188,10 +188,10 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 
 def state_merge(
     folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool,
-    room: int | None = None,
+    room: int | None = None, piece: int = DEFAULT.merge_rows,
 ) -> Merge | None:  # fmt: skip
     """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more. ``room``: for how
-    many rows there is memory; None for any number.
+    many rows there is memory; None for any number. At most ``piece`` are merged at once.
 
     Files that another program wrote are always among them: their rows may be in any order.
     """
@@ -199,7 +199,7 @@ def state_merge(
     chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY // 2)
     chosen += [file for file in foreign if file not in chosen]
     is_due = everything or bool(foreign) or len(chosen) >= MANY
-    return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or _PIECE, _PIECE)) if chosen else None
+    return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or piece, piece)) if chosen else None
 
 
 def log_merge(

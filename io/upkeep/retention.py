@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import open_tables, tables
@@ -32,6 +33,9 @@ from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import Entry, Place
 from ddcore.io.storage.warehouse import Warehouse, reporting
+
+if TYPE_CHECKING:
+    from ddcore.io.delta.writer import Writer
 
 __all__ = ["MANY", "Freed", "kept_points", "sweep"]
 
@@ -81,42 +85,44 @@ def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Fre
     do not ask the ledger. The caller holds the warehouse's lock, and no run is unfinished.
     """
     freed, warehouse, kept = Freed(), ledger.warehouse, kept_points(ledger, retention)
+    writer = None if dry_run else ledger.owner
     live = ledger.states()
     waiting = {f"{name}/{file.path}" for run in kept for name, files in run.corrections.items() for file in files}
     for name, folder in warehouse.tables():
         named = [run.tables[name].version for run in kept if name in run.tables]
         named += [live[name].version] if name in live else []
         if name.startswith("state/") and not named:
-            _drop(warehouse, name, freed, dry_run=dry_run)
+            _drop(writer, warehouse, name, freed)
         elif named:
             grace = None if name.startswith("state/") else retention.days * _DAY
             spared = {path.removeprefix(f"{name}/") for path in waiting if path.startswith(f"{name}/")}
-            _sweep_table(folder, {*named}, grace, spared, freed, dry_run=dry_run)
+            _sweep_table(writer, folder, {*named}, grace, spared, freed=freed)
     return freed
 
 
 def _sweep_table(
-    folder: Place, named: set[int], grace: float | None, spared: set[str], freed: Freed, *, dry_run: bool
+    writer: Writer | None, folder: Place, named: set[int], grace: float | None, spared: set[str], *, freed: Freed
 ) -> None:
     """Delete the files that no version of a table from the oldest of ``named`` on has, and that none had in the last
     ``grace`` seconds; then the log's entries before these versions. ``grace`` None: of state, which others do not read,
-    only the files of the versions ``named`` are needed.
+    only the files of the versions ``named`` are needed. Without a ``writer`` they are only counted.
     """
     now, oldest = time.time(), min(named)
     oldest = oldest if grace is None else min(oldest, _replaced_since(folder, now - grace, oldest))
     only, grace = (named if grace is None else None), grace or 0.0
     try:
-        needed = _files_since(folder, oldest, only) | spared
+        needed = _files_since(writer, folder, oldest, only) | spared
     except StorageError:
         return  # the log before that version is gone: then nobody can say what it needs
     present = [file for file in _data_files(folder, now) if now - file.modified >= grace]
-    open_tables.require_lock()
+    if writer is not None:
+        writer.require_lock()
     for file in present:
         if file.below(folder) not in needed:
-            _delete(file, freed, dry_run=dry_run)
-    if not dry_run:
-        tables.keep_removals(folder, max(grace, _LEAST))
-        _sweep_log(folder, oldest, is_state=only is not None)
+            _delete(writer, file, freed)
+    if writer is not None:
+        tables.keep_removals(writer, folder, max(grace, _LEAST))
+        _sweep_log(writer, folder, oldest, is_state=only is not None)
 
 
 def _replaced_since(folder: Place, moment: float, newest: int) -> int:
@@ -131,12 +137,12 @@ def _replaced_since(folder: Place, moment: float, newest: int) -> int:
     return 0
 
 
-def _files_since(folder: Place, oldest: int, only: set[int] | None) -> set[str]:
+def _files_since(writer: Writer | None, folder: Place, oldest: int, only: set[int] | None) -> set[str]:
     """The paths of all files that any version of a table from ``oldest`` on has; with ``only``, that one of these has,
     or a later maintenance of one, or the newest version.
     """
     with reporting(folder, f"read version {oldest} of"):
-        table = open_tables.open_table(folder)
+        table = open_tables.open_table(folder, writer=writer)
         before = table if table.version() == oldest else open_tables.open_table(folder, oldest)
         newest, live = (set(tables.values(each.get_add_actions().column("path"))) for each in (table, before))
     needed = newest | live
@@ -161,12 +167,12 @@ def _data_files(folder: Place, now: float) -> Iterator[Entry]:
             yield file
 
 
-def _delete(file: Entry, freed: Freed, *, dry_run: bool) -> None:
+def _delete(writer: Writer | None, file: Entry, freed: Freed) -> None:
     path = file.place
     with reporting(path, "delete"):
         freed.bytes += file.size
         freed.files += 1
-        if not dry_run:
+        if writer is not None:
             store.delete(path)
             failpoint("after-delete")
             with suppress(OSError):  # a partition's folder that still has files
@@ -174,7 +180,7 @@ def _delete(file: Entry, freed: Freed, *, dry_run: bool) -> None:
                     path.parent.rmdir()
 
 
-def _sweep_log(folder: Place, oldest: int, *, is_state: bool) -> None:
+def _sweep_log(writer: Writer, folder: Place, oldest: int, *, is_state: bool) -> None:
     """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint. For state,
     which others do not follow, one is written if there are many of them.
     """
@@ -182,7 +188,7 @@ def _sweep_log(folder: Place, oldest: int, *, is_state: bool) -> None:
     base = max((version for version in checkpoints if version <= oldest), default=0)
     if is_state and len([version for version in commits if base <= version < oldest]) > _SLACK:
         with reporting(folder, "write a checkpoint of", open_tables.mend_hint(folder)):
-            tables.write_checkpoint(folder, oldest)
+            tables.write_checkpoint(writer, folder, oldest)
         base = oldest
     with reporting(folder / LOG, "delete old entries of"):
         for version in sorted(version for version in (*commits, *checkpoints) if version < base):
@@ -193,7 +199,7 @@ def _sweep_log(folder: Place, oldest: int, *, is_state: bool) -> None:
             failpoint("after-trim")
 
 
-def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> None:
+def _drop(writer: Writer | None, warehouse: Warehouse, name: str, freed: Freed) -> None:
     """Delete a table of state that no kept point has. It is renamed first: a table is there or not, never in part.
 
     In an object store, which cannot rename, only its data files are deleted. The log stays: its names are used again
@@ -202,17 +208,18 @@ def _drop(warehouse: Warehouse, name: str, freed: Freed, *, dry_run: bool) -> No
     folder = warehouse.table(name)
     if not isinstance(folder, Path):
         present = list(_data_files(folder, time.time()))
-        open_tables.require_lock()
+        if writer is not None:
+            writer.require_lock()
         for file in present:
-            _delete(file, freed, dry_run=dry_run)
+            _delete(writer, file, freed)
         return
     for file in store.entries(folder):
         freed.files, freed.bytes = freed.files + 1, freed.bytes + file.size
-    if not dry_run:
+    if writer is not None:
         doomed = folder.with_name(f"_deleted-{folder.name}")
         with reporting(folder, "delete"):
             store.remove_folder(doomed)
             folder.rename(doomed)
             failpoint("after-drop")
             store.remove_folder(doomed)
-        open_tables.forget(folder)
+        writer.forget(folder)

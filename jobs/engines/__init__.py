@@ -16,7 +16,7 @@ from ddcore.jobs.fold import Engine, Fold, Listener
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
-    from ddcore.io.state.fold_result import Gained
+    from ddcore.io.state.fold_result import FoldResult
 
 __all__ = ["hold", "load"]
 
@@ -50,7 +50,7 @@ def hold(project: Project) -> AbstractContextManager[Any]:
     return connect.connected(*settings) if connect.is_used(project.spark_master) else session.spark_context(*settings)
 
 
-def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
     from ddcore.io.sources.spark import cores
     from ddcore.jobs.spark import connect
 
@@ -58,7 +58,7 @@ def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[Gained, in
         return _with(session, fold, lambda: cores(session))
 
 
-def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
+def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
     from ddcore.jobs.spark import session
 
     parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
@@ -66,7 +66,7 @@ def _on_spark(fold: Fold, listener: Listener | None) -> tuple[Gained, int]:
         return _with(context, fold, lambda: context.defaultParallelism)
 
 
-def _with(spark: Any, fold: Fold, most: Callable[[], int]) -> tuple[Gained, int]:
+def _with(spark: Any, fold: Fold, most: Callable[[], int]) -> tuple[FoldResult, int]:
     """Fold in one task, or in several if the window is large or their number is given."""
     from ddcore.jobs.engines import exchange, one_task
 

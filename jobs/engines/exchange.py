@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import Report, SharedFold, Split, raise_first
@@ -38,7 +38,7 @@ _ATTEMPTS = 4  # at a fold of which tasks are lost
 _logger = logging.getLogger("ddcore")
 
 
-def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) -> tuple[Gained, int]:
+def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) -> tuple[FoldResult, int]:
     """Fold a window with ``parallelism`` workers; return the files written, and the parallelism.
 
     Where Spark cannot run so many side by side, or they do not reach each other, one worker folds, and a line says why.
@@ -78,10 +78,10 @@ def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Repor
     raise AssertionError("unreachable")
 
 
-def gained(reports: list[Report]) -> Gained:
+def gained(reports: list[Report]) -> FoldResult:
     """What all workers of a fold have written. Raises the first error."""
     raise_first(reports)
-    total = Gained()
+    total = FoldResult()
     for report in sorted(reports, key=lambda report: report.worker):
         assert report.gained is not None
         total.absorb(report.gained)

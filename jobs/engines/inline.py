@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.threads import available
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.state.fold_result import Gained
-from ddcore.io.state.state import open_rebuild, open_worker, replay, write_gains
+from ddcore.io.state.fold_result import FoldResult
+from ddcore.io.state.state import open_rebuild, open_worker, replay, write_result
 from ddcore.io.storage.scratch import limited
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, doing
@@ -29,7 +29,7 @@ _REPORT_EVERY = 0.5  # seconds
 _PORTION = 1 << 19  # updates of an input that are read at once
 
 
-def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
+def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1.
 
     It works in ``fold.parallelism`` threads, by default in as many as there are processors.
@@ -53,7 +53,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[Gained, int]:
                     reported_at = time.monotonic()
                     done, now = worker.handled, doing(fold.plan, worker.agenda.next_block, worker.state.rounds)
                     listener("fold", done, done + worker.agenda.waiting(), f"updates known so far; now {now}")
-            return write_gains(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
+            return write_result(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
 
 
 def _open(fold: Fold) -> Worker:
@@ -77,9 +77,9 @@ def updates(fold: Fold) -> Iterator[tuple[str, Batch]]:
 
 def _frames(fold: Fold, log: ChangeLog, state: TableState | None, columns: list[str]) -> Iterator[pl.DataFrame]:
     """These columns of an input's updates in the window."""
-    spill = spilling.current()
-    if spill is not None:
-        for frame in _portions(fold, log, state, spill.rows):
+    memory = spilling.current()
+    if memory.is_limited:
+        for frame in _portions(fold, log, state, memory.rows):
             yield log.collect(frame.select(columns))
         return
     frame = log.window(fold.window, state).select(columns)

@@ -17,66 +17,49 @@ import pyarrow as pa
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
-from ddcore.engine import queues
-from ddcore.engine.queues import types_of, widened, width_of
 from ddcore.jobs.engines.partitioning import Division
 from ddcore.jobs.engines.peers import Header, Part, PeerLost
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Rounds
 from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
-from ddcore.traces.batch import Batch, concatenate
-from ddcore.traces.compressed import NarrowBatch, NarrowColumn
+from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
 
 __all__ = ["Message", "decoded", "divided", "encoded", "grouped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Updates for an arrangement, all at these rounds.
-
-    ``columns`` are those of a :class:`NarrowBatch` for the arrangement; one more has the upper words of the diffs where
-    these need 128 bits.
-    """
+    """Updates for an arrangement, all at these rounds; their columns are those of :meth:`Arrangement.queued`."""
 
     arrangement: Arrangement
     rounds: Rounds
-    columns: Sequence[NarrowColumn]
+    updates: Columns
 
     def __len__(self) -> int:
-        return self.columns[0].rows
-
-    def part(self, start: int, stop: int) -> Message:
-        """Updates number ``start`` to ``stop``. Not a copy."""
-        return Message(self.arrangement, self.rounds, [column.part(start, stop) for column in self.columns])
-
-    @property
-    def updates(self) -> Batch | NarrowBatch:
-        """The updates as an agenda takes them."""
-        arrangement = self.arrangement
-        number = len(types_of(arrangement)) + len(arrangement.times) + 1
-        batch = NarrowBatch(self.columns[:number], width_of(arrangement))
-        if len(self.columns) == number:
-            return batch
-        low = widened(arrangement, batch)
-        return Batch(low.words, low.times, low.diffs, self.columns[-1].widen())
+        return len(self.updates)
 
 
 def grouped(deliveries: Iterable[Delivery]) -> Iterator[Message]:
     """Deliveries as messages: few updates for one arrangement at the same rounds as one."""
-    small: dict[tuple[int, Rounds], tuple[Arrangement, list[Batch]]] = {}
+    small: dict[tuple[int, Rounds], tuple[Arrangement, list[Columns]]] = {}
     for delivery in deliveries:
         arrangement, rounds, updates = delivery.arrangement, delivery.rounds, delivery.updates
         assert rounds is not None
-        if isinstance(updates, NarrowBatch):
-            yield Message(arrangement, rounds, updates.columns)
+        if isinstance(updates, Compressed):
+            yield Message(arrangement, rounds, updates)
         else:
             small.setdefault((arrangement.index, rounds), (arrangement, []))[1].append(updates)
-    for (_, rounds), (arrangement, batches) in small.items():
-        batch = concatenate(batches)
-        columns = queues.columns_of(arrangement, batch)
-        columns = columns if batch.high is None else [*columns, batch.high]
-        yield Message(arrangement, rounds, [NarrowColumn.of(column) for column in columns])
+    for (_, rounds), (arrangement, pieces) in small.items():
+        yield Message(arrangement, rounds, _together(pieces))
+
+
+def _together(pieces: Sequence[Columns]) -> Columns:
+    if len(pieces) == 1:
+        return pieces[0]
+    is_wide = any(piece.high is not None for piece in pieces)
+    high = np.concatenate([piece.upper() for piece in pieces]) if is_wide else None
+    return Plain([np.concatenate(columns) for columns in zip(*pieces, strict=True)], high)
 
 
 def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
@@ -88,24 +71,28 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
         yield int(owners[0]), message
         return
     for owner in np.flatnonzero(counts).tolist():
-        rows = np.flatnonzero(owners == owner)
-        yield owner, Message(message.arrangement, message.rounds, [_take(each, rows) for each in message.columns])
+        part = _taken(message.updates, np.flatnonzero(owners == owner))
+        yield owner, Message(message.arrangement, message.rounds, part)
 
 
 def _codes(message: Message, division: Division) -> np.ndarray:
     """The codes by which the updates are divided: int64[n]."""
-    arrangement = message.arrangement
-    names = list(arrangement.schema)
-    if not arrangement.key or arrangement.transient:
+    arrangement, names = message.arrangement, list(message.arrangement.schema)
+    if len(arrangement.queued_types) > len(names):
         names = ["", *arrangement.collection]  # after a code that is always 0
     key = division.keys.get(arrangement.index, arrangement.key)
-    columns = [message.columns[names.index(name)].widen() for name in key]
+    columns = [message.updates.column(names.index(name)) for name in key]
     return encoding.key_codes(columns, [arrangement.collection[name] for name in key], len(message))
 
 
-def _take(column: NarrowColumn, rows: np.ndarray) -> NarrowColumn:
-    distances = None if column.distances is None else column.distances[rows]
-    return NarrowColumn(column.least, column.most, distances, len(rows))
+def _taken(updates: Columns, rows: np.ndarray) -> Columns:
+    if not isinstance(updates, Compressed):
+        return Plain([column[rows] for column in updates], None if updates.high is None else updates.high[rows])
+    columns = []
+    for column in updates.columns:
+        distances = None if column.distances is None else column.distances[rows]
+        columns.append(CompressedColumn(column.least, column.most, distances, len(rows)))
+    return Compressed(columns)
 
 
 # --- as bytes ---------------------------------------------------------------------------------------------------------
@@ -113,13 +100,14 @@ def _take(column: NarrowColumn, rows: np.ndarray) -> NarrowColumn:
 
 def encoded(message: Message) -> Part:
     """A message as a part of an exchange: a header, and the bytes of its columns."""
-    types = types_of(message.arrangement)
+    types, updates = message.arrangement.queued_types, message.updates
     columns: list[list[int]] = []
     buffers: list[memoryview] = []
-    for place, words in enumerate(message.columns):
+    wide = [] if updates.high is None else [CompressedColumn.of(updates.high)]
+    for place, words in enumerate([*map(updates.compressed, range(updates.count)), *wide]):
         kind, column = types[place] if place < len(types) else None, words
         if kind is not None and kind.is_pooled:
-            values, column = _dictionary(words.widen(), kind)
+            values, column = _dictionary(words.decompress(), kind)
             buffers.append(values)
         columns.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
         if column.distances is not None:
@@ -137,7 +125,7 @@ def decoded(plan: Plan, header: Header, body: bytearray) -> Message:
 
 
 def _decoded(arrangement: Arrangement, header: Header, body: bytearray) -> Message:
-    types, rows, buffers = types_of(arrangement), header["rows"], _buffers(header, body)
+    types, rows, buffers = arrangement.queued_types, header["rows"], _buffers(header, body)
     columns = []
     for place, (least, most, width) in enumerate(header["columns"]):
         kind = types[place] if place < len(types) else None
@@ -145,11 +133,16 @@ def _decoded(arrangement: Arrangement, header: Header, body: bytearray) -> Messa
         distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
         if distances is not None and len(distances) != rows:
             raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
-        column = NarrowColumn(least, most, distances, rows)
-        columns.append(column if words is None else NarrowColumn.of(words[column.widen()]))
-    if len(columns) - len(types) - len(arrangement.times) not in (1, 2) or next(buffers, None) is not None:
-        raise ValueError(f"{len(columns)} columns")
-    return Message(arrangement, tuple(header["at"]), columns)
+        column = CompressedColumn(least, most, distances, rows)
+        columns.append(column if words is None else CompressedColumn.of(words[column.decompress()]))
+    number = len(types) + len(arrangement.times) + 1
+    if len(columns) - number not in (0, 1) or next(buffers, None) is not None:
+        raise ValueError(f"{len(columns)} columns, and not {number}")
+    updates: Columns = Compressed(columns)
+    if len(columns) > number:  # the upper words of diffs that need 128 bits
+        *plain, high = updates
+        updates = Plain(plain, high)
+    return Message(arrangement, tuple(header["at"]), updates)
 
 
 def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
@@ -160,7 +153,7 @@ def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
         start += -(-size // 8) * 8
 
 
-def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, NarrowColumn]:
+def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, CompressedColumn]:
     """The distinct values of words, and the number of each."""
     least, most = int(words.min()), int(words.max())
     if most - least < 4 * len(words):  # ids are dense: without a sort
@@ -175,7 +168,7 @@ def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, NarrowColumn
     batch = pa.record_batch([values], ["values"])
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return memoryview(sink.getvalue()), NarrowColumn.of(numbers.astype(np.int64))
+    return memoryview(sink.getvalue()), CompressedColumn.of(numbers.astype(np.int64))
 
 
 def _words(values: memoryview, kind: Type) -> np.ndarray:

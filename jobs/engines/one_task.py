@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DdError
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.stage import in_tasks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with"]
 
 
-def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[Gained, int]:
+def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[FoldResult, int]:
     """Fold a window in one task; return the files it wrote, and the parallelism 1.
 
     Errors of the task are raised unchanged.
@@ -34,7 +34,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[Gained, i
     return result, 1
 
 
-def _fold(fold: bytes) -> Gained | DdError:
+def _fold(fold: bytes) -> FoldResult | DdError:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
     from pyspark import TaskContext
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddcore.base.errors import DdError, Diverged
 from ddcore.io.delta.table_files import LiveFile
-from ddcore.io.state.fold_result import Gained
+from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.engines.partitioning import Division
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
@@ -51,7 +51,7 @@ class Report:
     """
 
     worker: int
-    gained: Gained | None = None
+    gained: FoldResult | None = None
     error: DdError | None = None
     position: Position = ()
     unreachable: str = ""

@@ -19,7 +19,7 @@ from ddcore.base.errors import DdError
 from ddcore.base.lazy import numpy as np
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_gains
+from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.io.storage.scratch import limited
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers, Unreachable, meeting
@@ -29,7 +29,6 @@ from ddcore.operators.block import Position
 from ddcore.operators.delivery import Delivery
 from ddcore.traces import spilling
 from ddcore.traces.batch import Batch
-from ddcore.traces.compressed import NarrowBatch
 from ddcore.traces.frames import batch_of
 
 __all__ = ["fold_part", "work"]
@@ -108,7 +107,7 @@ class _Member:
         try:
             with fold_errors():
                 part = str(self.number)
-                return self._report(gained=write_gains(self.plan, self.worker, self.fold_.stored, part))
+                return self._report(gained=write_result(self.plan, self.worker, self.fold_.stored, part))
         except DdError as error:
             return self._report(error=error, position=self.at)
 
@@ -192,12 +191,11 @@ class _Member:
         return outgoing
 
     def _some(self) -> Iterator[Delivery]:
-        leaving, spill = self.worker.state.leaving, spilling.current()
-        room = _MOST_ROWS if spill is None else min(_MOST_ROWS, spill.rows)
+        leaving, room = self.worker.state.leaving, min(_MOST_ROWS, spilling.current().rows)
         while leaving and room > 0:
             delivery = leaving.pop()
             updates = delivery.updates
-            if isinstance(updates, NarrowBatch) and len(updates) > room:
+            if len(updates) > room:
                 leaving.append(replace(delivery, updates=updates.part(room, len(updates))))
                 delivery = replace(delivery, updates=updates.part(0, room))
             room -= len(delivery.updates)
@@ -240,7 +238,8 @@ def _parts(messages: Iterable[Message]) -> Iterator[Part]:
     """Messages as parts that each have not too many rows, encoded one after the other."""
     for message in messages:
         for start in range(0, len(message), _PART_ROWS):
-            yield encoded(message.part(start, min(start + _PART_ROWS, len(message))))
+            part = message.updates.part(start, min(start + _PART_ROWS, len(message)))
+            yield encoded(Message(message.arrangement, message.rounds, part))
 
 
 class _OtherFailed(Exception):

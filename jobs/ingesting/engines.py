@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ddcore.base.memory import reused_memory
 from ddcore.io.project.project import Project
 from ddcore.io.sources.intake import Intake, Part, frames_of, merge
-from ddcore.io.sources.row_checks import Layout
+from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.source import Source
 
 __all__ = ["Layouts", "Take", "session", "taker"]

@@ -20,9 +20,9 @@ from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
 from ddcore.io.sources.intake import Part, fitted
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.positions import Position, last_positions
-from ddcore.io.sources.row_checks import Rules
 from ddcore.io.sources.source import Source, date_of
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import next_version

@@ -21,7 +21,7 @@ from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.settings import IngestSettings
 
-__all__ = ["Judgement", "Listener"]
+__all__ = ["Listener", "SourceChecks"]
 
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
 
@@ -31,7 +31,7 @@ _FAR, _SMALL = 1000, 1_000_000
 _SCANNED, _SCANNED_EACH = 4 << 20, 16
 
 
-class Judgement:
+class SourceChecks:
     """What the log, the ledger and the settings say about the updates of one ingest.
 
     Afterwards: ``replacement`` and ``changes``, if history is restated; ``restates``, the least closed times that
@@ -53,7 +53,7 @@ class Judgement:
         self.restates: Frontier = ()
         self.repeated: tuple[int, RowCount] | None = None
 
-    def judge(
+    def run(
         self, part: Part, layouts: Layouts, intake: Intake, *, checks_counts: bool = True, has_key: tuple[str, ...] = ()
     ) -> None:
         """Raise the error of the source as a whole, if any; note whether rows now count more than once.

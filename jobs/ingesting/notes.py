@@ -8,8 +8,8 @@ from ddcore.base.errors import DataError
 from ddcore.io.logs.updates import RowCount
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.intake import shown
-from ddcore.io.sources.known import Known, Rows
-from ddcore.io.sources.row_checks import Layout, listed_names
+from ddcore.io.sources.known import AlreadyIngested, Rows
+from ddcore.io.sources.layouts import Layout, listed_names
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.engines import Layouts
 
@@ -49,7 +49,7 @@ def sweep_note(transaction: int | None, number: int) -> str:
     )
 
 
-def known_notes(known: Mapping[str, Known]) -> list[str]:
+def known_notes(known: Mapping[str, AlreadyIngested]) -> list[str]:
     """A note on the sources that are left out, and for each that has grown, from which version it is taken in."""
     whole = [name for name, one in known.items() if one.part is None and not one.replaced_by]
     notes = [f"{_shorten(whole)}: left out, the same rows were ingested before"] if whole else []
@@ -63,7 +63,7 @@ def known_notes(known: Mapping[str, Known]) -> list[str]:
     return notes
 
 
-def replaced_notes(known: Mapping[str, Known], input: str) -> list[str]:
+def replaced_notes(known: Mapping[str, AlreadyIngested], input: str) -> list[str]:
     """A note for each restatement that has replaced rows of known sources."""
     names: dict[int, list[str]] = {}
     for name, one in known.items():
@@ -76,7 +76,7 @@ def replaced_notes(known: Mapping[str, Known], input: str) -> list[str]:
     ]
 
 
-def shown_part(known: Known) -> str:
+def shown_part(known: AlreadyIngested) -> str:
     """The times of a part of a source, for a note."""
     if isinstance(known.part, Time):
         return f"up to version {known.part}"

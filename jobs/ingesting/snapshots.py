@@ -11,11 +11,11 @@ from ddcore.base.lattice import le
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, is_open, named
+from ddcore.io.project.times import LARGEST_TIME, Time, is_open, named
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Part, fitted
+from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.io.sources.positions import Position, last_positions
-from ddcore.io.sources.row_checks import LARGEST_TIME, Layout, Rules
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import snapshot_names

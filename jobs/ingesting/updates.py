@@ -9,12 +9,12 @@ from datetime import datetime
 from ddcore.base.errors import DataError
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import Source as TakenSource
+from ddcore.io.ledger.records import Source as IngestedSource
 from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
-from ddcore.io.sources.known import Earlier, Known, Rows, Seen, find_earlier, identity, stored
+from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
+from ddcore.io.sources.layouts import Rules, check_complete
 from ddcore.io.sources.positions import last_positions
-from ddcore.io.sources.row_checks import Rules, check_complete
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part
@@ -30,7 +30,7 @@ class UpdateReader(Reader):
 
     sources: Sequence[Source]
     keeps_positions: bool = False
-    _seen: list[Seen] = field(default_factory=list)
+    _seen: list[SourceIdentity] = field(default_factory=list)
 
     def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find the layouts. What is new is known when the rows are read."""
@@ -88,11 +88,12 @@ class UpdateReader(Reader):
         """The dates of the files."""
         return source_dates((source for source, _ in self.layouts), part.digests), ()
 
-    def taken(self, work: Work, part: Part) -> tuple[TakenSource, ...]:
+    def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources with the digests of all their rows; of rows without times the number of the last one."""
         ends = {name: f"rows-{last}" for name, last in part.ends.items() if last is not None}
         return tuple(
-            TakenSource(one.identity, stored(one.whole, work.intake.key), ends.get(one.name, "")) for one in self._seen
+            IngestedSource(one.identity, stored(one.whole, work.intake.key), ends.get(one.name, ""))
+            for one in self._seen
         )
 
     def _appended_to(self, work: Work) -> dict[str, int]:
@@ -101,7 +102,7 @@ class UpdateReader(Reader):
         taken = zip(sources, last_positions(work.ledger, work.index, sources, self.project.root), strict=True)
         return {source.name: int(place[1][5:]) for source, place in taken if place and place[1].startswith("rows-")}
 
-    def _identities(self, work: Work, part: Part, former: int | None = None) -> list[Seen]:
+    def _identities(self, work: Work, part: Part, former: int | None = None) -> list[SourceIdentity]:
         """The sources as the ledger names them: by paths relative to the project, from any working folder.
 
         ``former``: with digests over columns that the input had before, by their place in the intake.
@@ -109,7 +110,7 @@ class UpdateReader(Reader):
         digests = part.digests if former is None else part.former[former]
         grown, begun = work.intake.grown, part.beginnings
         return [
-            Seen(
+            SourceIdentity(
                 source.name,
                 identity(source, self.project.root),
                 source.member,
@@ -119,7 +120,7 @@ class UpdateReader(Reader):
             for source, _ in self.layouts
         ]
 
-    def _recognise(self, work: Work, part: Part) -> tuple[dict[str, Known], Earlier]:
+    def _recognise(self, work: Work, part: Part) -> tuple[dict[str, AlreadyIngested], IngestHistory]:
         """The sources that the log holds, or parts of them, by name: also those of before the input got columns. And
         the earlier ingests with its present columns.
         """
@@ -135,7 +136,7 @@ class UpdateReader(Reader):
         return known, earlier
 
 
-def _overlap_notes(work: Work, earlier: Earlier, source: Seen) -> Iterator[str]:
+def _overlap_notes(work: Work, earlier: IngestHistory, source: SourceIdentity) -> Iterator[str]:
     """A note if rows of a source may be in the log already, and are added all the same."""
     if before := earlier.other_rows(source):
         yield f"{source.name}: ingest {before} took in other rows under that name; all of its rows are added"
@@ -147,5 +148,5 @@ def _overlap_notes(work: Work, earlier: Earlier, source: Seen) -> Iterator[str]:
         )
 
 
-def _is_complete(known: Known | None) -> bool:
+def _is_complete(known: AlreadyIngested | None) -> bool:
     return known is not None and known.part is None

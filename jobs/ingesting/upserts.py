@@ -18,8 +18,8 @@ from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.intake import Part
+from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.io.sources.positions import Position, last_positions
-from ddcore.io.sources.row_checks import Layout, Rules
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ABSENT, REDELIVERED, ROWS, SKIPPED, EventLog
 from ddcore.jobs.ingesting.engines import Layouts

@@ -10,26 +10,25 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import last_transaction, named_files
-from ddcore.io.delta.open_tables import require_lock
 from ddcore.io.delta.tables import APP, opened
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
-from ddcore.io.ledger.records import Source as TakenSource
+from ddcore.io.ledger.records import Source as IngestedSource
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
 from ddcore.io.sources.known import digest_key, identity, stored
+from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.positions import Stamped, position
-from ddcore.io.sources.row_checks import Rules
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
-from ddcore.jobs.ingesting.judgement import Judgement, Listener
+from ddcore.jobs.ingesting.judgement import Listener, SourceChecks
 from ddcore.jobs.ingesting.labels import Naming
 from ddcore.jobs.ingesting.notes import ignored_notes, left_out, repeat_note, shown_count, sweep_note
 from ddcore.jobs.ingesting.report import IngestReport
@@ -106,10 +105,10 @@ class Reader(ABC):
         """The digest of what was read of each source that has a position."""
         raise NotImplementedError
 
-    def taken(self, work: Work, part: Part) -> tuple[TakenSource, ...]:
+    def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources for the record."""
         return tuple(
-            TakenSource(identity(one, self.project.root), stored(digest, work.intake.key), place)
+            IngestedSource(identity(one, self.project.root), stored(digest, work.intake.key), place)
             for (one, place), digest in zip(work.positions, self.digests(part), strict=True)
         )
 
@@ -126,20 +125,23 @@ class Work:
         project, settings, self.name = reader.project, reader.settings, reader.name
         self.settings, self._asked, self._given, self._committing = settings, asked, labels, False
         self._ignored, self.rules = tuple(project.ignored.get(self.name, ())), reader.update_rules(ledger)
-        self.log = ChangeLog(ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims)
+        self.log = ChangeLog(
+            ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims, ledger.writer, project.tuning
+        )
         self.base = ledger.input_table(self.name)
         index = ledger.ingest_index(self.name)
         # An ingest after one whose rows repeat says that they do; and all digests have one key.
         newest = ledger.ingests_at(index, [*index.numbers][-1:])
         key = tuple(project.keys.get(self.name, ()))
         repeats = any(record.repeats for record in newest)
-        self.judgement = Judgement(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
+        self.judgement = SourceChecks(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
         # A restatement says itself which rows the log holds already.
         self.index = IngestIndex() if reader.again else index
         self.former = self.index.former_columns(self.rules.schema)
         upper = None if reader.again else self.judgement.upper
+        written = replace(self.log, writer=None)  # tasks write files, and commit nothing
         self.intake = Intake(
-            self.log, ledger.next_ingest(), self.rules, digest_key(newest), upper, settings.late == "move",
+            written, ledger.next_ingest(), self.rules, digest_key(newest), upper, settings.late == "move",
             former=self.former,
         )  # fmt: skip
         self.notes, self.layouts, self.positions = list[str](), Layouts(), list[tuple[Stamped, str]]()
@@ -161,9 +163,7 @@ class Work:
             reader.is_new = reader.keeps_positions or changes is None or not changes.times.is_empty()
         if not reader.is_new:
             return self._report(part, reader.ingest, nothing_new=True)
-        self.judgement.judge(
-            part, self.layouts, self.intake, checks_counts=reader.checks_counts, has_key=reader.has_key
-        )
+        self.judgement.run(part, self.layouts, self.intake, checks_counts=reader.checks_counts, has_key=reader.has_key)
         self._name(part)
         taken = reader.taken(self, part)
         if self.judgement.repeated is not None:
@@ -227,7 +227,7 @@ class Work:
 
     # --- the table and the ledger ---
 
-    def _commit(self, part: Part, sources: tuple[TakenSource, ...]) -> None:
+    def _commit(self, part: Part, sources: tuple[IngestedSource, ...]) -> None:
         self.tell("committing")
         self._committing = True
         replaced = self.judgement.replacement
@@ -266,7 +266,9 @@ class Work:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
         if self.base is not None:
-            opened(self.log.folder, self.base)  # a table whose log was lost must not be created again
+            opened(
+                self.log.folder, self.base, self.ledger.writer
+            )  # a table whose log was lost must not be created again
             self.log.check(self.base)
         else:
             self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
@@ -291,7 +293,7 @@ class Work:
         state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()
-        require_lock()
+        self.ledger.owner.require_lock()
         for path in strays:
             if path.name not in named:
                 delete(path)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ddcore.io.project.times import named
+from ddcore.jobs.running.next_run import Effect
 from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ __all__ = ["notes", "publishes"]
 
 def publishes(commits: Commits) -> str | None:
     """What becomes of what was published: rewrite, append, or None where a run only goes on."""
-    upcoming = commits.upcoming
-    return "append" if upcoming.appends else "rewrite" if upcoming.rewrites else None
+    effect = commits.upcoming.effect
+    return None if effect is Effect.EXTEND else effect
 
 
 def notes(commits: Commits, *, dry: bool = False) -> list[str]:
@@ -36,7 +37,7 @@ def _head(commits: Commits, *, dry: bool) -> str:
         return f"{changed}kept {stored - len(part.missing)} of {stored} arrangements, built {len(part.missing)}{again}"
     start = "from nothing" if upcoming.base is None else f"from run {upcoming.base.run}"
     folded = f"{changed}{'would fold' if dry else 'folded'} again {start}, through {named(upcoming.last, plan.dims)}"
-    if upcoming.appends:
+    if upcoming.effect is Effect.APPEND:
         return f"{folded}: what was published stays{_then(commits)}"
     first = upcoming.first if upcoming.base is not None and len(plan.dims) == 1 else None
     return f"{folded}: outputs are rewritten{'' if first is None else f' from version {first} on'}"

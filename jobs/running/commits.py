@@ -21,11 +21,11 @@ from ddcore.io.logs.corrections import Pool, correction, is_outdated, retraction
 from ddcore.io.logs.updates import Counts, merge_counts
 from ddcore.io.state import layout
 from ddcore.io.state.arrangements import is_exact
-from ddcore.io.state.fold_result import Gained, Stored
+from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import Place
-from ddcore.jobs.running.next_run import NextRun
+from ddcore.jobs.running.next_run import Effect, NextRun
 from ddcore.planning.rebuilding import Rebuilding, definitions, rebuilding
 from ddcore.program.data_tests import is_test
 
@@ -55,7 +55,7 @@ class Commits:
         _ = self.changes  # of what is there before a commit
         names = [name for name, _, _ in layout.tables_of(self.plan)]
         names += [f"outputs/{output}" for output in self.plan.outputs]
-        layout.make_room(self.warehouse, [name for name in names if name not in self.live])
+        layout.make_room(self.ledger.owner, self.warehouse, [name for name in names if name not in self.live])
 
     @cached_property
     def rebuilding(self) -> Rebuilding | None:
@@ -76,7 +76,7 @@ class Commits:
         """The outputs whose logs a run that appends writes whole: they are new, or have other columns than before. Who
         reads them has nothing to go on from. Those of data tests have no readers, and go on.
         """
-        if not self.upcoming.appends:
+        if self.upcoming.effect is not Effect.APPEND:
             return frozenset()
         return frozenset(name for name in self.plan.outputs if not is_test(name) and not self._is_held(name))
 
@@ -102,7 +102,7 @@ class Commits:
                 continue
             if f"outputs/{name}" not in held:
                 changes[name] = "new"
-            elif not self.upcoming.appends:
+            elif self.upcoming.effect is not Effect.APPEND:
                 changes[name] = "rewritten"
             else:
                 changes[name] = "columns" if name in self.anew else "difference"
@@ -115,7 +115,7 @@ class Commits:
             return False
         if current is not None and current.definitions.get(output) == definitions(self.plan)[output]:
             return True
-        return ChangeLog(self.warehouse.output(output), self.plan.outputs[output], self.plan.dims).has_columns(held)
+        return self.log(output).has_columns(held)
 
     @cached_property
     def live(self) -> dict[str, TableState]:
@@ -128,9 +128,13 @@ class Commits:
         else:
             live = dict(base.tables)
         ours = {name for name, _, _ in layout.tables_of(self.plan)}
-        held = self.ledger.tables() if self.upcoming.appends else live
+        held = self.ledger.tables() if self.upcoming.effect is Effect.APPEND else live
         outputs = {name: state for name, state in held.items() if name.startswith("outputs/")}
         return {name: state for name, state in live.items() if name in ours} | outputs
+
+    def log(self, output: str) -> ChangeLog:
+        """The log of an output."""
+        return ChangeLog(self.warehouse.output(output), self.plan.outputs[output], self.plan.dims, self.ledger.writer)
 
     def stored(self) -> Stored:
         """The state that the fold starts from."""
@@ -140,12 +144,12 @@ class Commits:
     def _state(self) -> dict[str, list[LiveFile]]:
         """The files of the state that the run continues, by table."""
         return {
-            name: tables.live_files(self.warehouse.table(name), state)
+            name: tables.live_files(self.warehouse.table(name), state, self.ledger.writer)
             for name, state in self.live.items()
             if name.startswith("state/")
         }
 
-    def groups(self, gained: Gained) -> LargeGroups:
+    def groups(self, gained: FoldResult) -> LargeGroups:
         """The large groups after the run: also those whose trees it left as they are."""
         left = self._groups(treeless=True)
         left.absorb(gained.groups)
@@ -171,19 +175,19 @@ class Commits:
 
     # -- after the fold -----------------------------------------------------------------------------------------------
 
-    def commit(self, gained: Gained) -> tuple[dict[str, TableState], dict[str, tuple[AddedFile, ...]]]:
+    def commit(self, gained: FoldResult) -> tuple[dict[str, TableState], dict[str, tuple[AddedFile, ...]]]:
         """Commit what a fold gained; return the live tables after it, and the corrections that wait. Idempotent."""
         before, corrections = dict(self.live), dict[str, tuple[AddedFile, ...]]()
         anew = self.anew  # before a commit changes what is live
-        with commits.together() as overtaken:
+        with commits.together(self.ledger.owner) as overtaken:
             for name, columns, replaced in layout.tables_of(self.plan):
                 self._commit_state(name, columns, gained, replaced=replaced)
-            for output, schema in self.plan.outputs.items():
-                log = ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
+            for output in self.plan.outputs:
+                log = self.log(output)
                 files = gained.files.get(f"outputs/{output}", [])
                 if output in anew:
                     self._begin_anew(output, log, files)
-                elif self.upcoming.appends:
+                elif self.upcoming.effect is Effect.APPEND:
                     corrections |= self._correction(output, log, files)
                 else:
                     self._commit_output(output, log, files)
@@ -191,21 +195,21 @@ class Commits:
             self._commit_again(gained, before, overtaken)
         return self.live, corrections
 
-    def _commit_again(self, gained: Gained, before: Mapping[str, TableState], overtaken: Collection[Place]) -> None:
+    def _commit_again(self, gained: FoldResult, before: Mapping[str, TableState], overtaken: Collection[Place]) -> None:
         """Commit to the tables to which another program had committed just before: on top of what that left."""
         self.live.update({name: state for name, state in before.items() if self.warehouse.table(name) in overtaken})
         for name, columns, replaced in layout.tables_of(self.plan):
             if self.warehouse.table(name) in overtaken:
                 self._commit_state(name, columns, gained, replaced=replaced)
-        for output, schema in self.plan.outputs.items():
-            log = ChangeLog(self.warehouse.output(output), schema, self.plan.dims)
+        for output in self.plan.outputs:
+            log = self.log(output)
             files = gained.files.get(f"outputs/{output}", [])
             if log.folder in overtaken and output in self.anew:
                 self._begin_anew(output, log, files)
             elif log.folder in overtaken:
                 self._commit_output(output, log, files)
 
-    def discard(self, gained: Gained) -> None:
+    def discard(self, gained: FoldResult) -> None:
         """Delete the files of a fold that is not to be committed, as far as possible: retention removes the rest."""
         with suppress(OSError, StorageError):
             for name, files in gained.files.items():
@@ -213,20 +217,20 @@ class Commits:
                     store.delete(self.warehouse.table(name) / file.path)
                     failpoint("after-delete")
 
-    def added(self, gained: Gained) -> dict[str, Counts]:
+    def added(self, gained: FoldResult) -> dict[str, Counts]:
         """The rows that outputs got, (plus, minus) by output and time; without data tests."""
         names = [name for name in self.plan.outputs if not is_test(name)]
         return {name: merge_counts([gained.outputs.get(name, {}), self.more.get(name, {})]) for name in names}
 
-    def _commit_state(self, name: str, columns: layout.Layout, gained: Gained, *, replaced: bool) -> None:
+    def _commit_state(self, name: str, columns: layout.Layout, gained: FoldResult, *, replaced: bool) -> None:
         files, live, folder = gained.files.get(name, []), self.live, self.warehouse.table(name)
         if not files and not (replaced and name in live):
             return
         if name not in live:
-            layout.create(folder, columns, replace=True)
+            layout.create(self.ledger.owner, folder, columns, replace=True)
         self.begun = True
         live[name] = commits.commit(
-            folder, files, self.upcoming.number, base=live.get(name), overwrite=replaced,
+            self.ledger.owner, folder, files, self.upcoming.number, base=live.get(name), overwrite=replaced,
             without=gained.merged.get(name, ()),
         )  # fmt: skip
 
@@ -235,21 +239,26 @@ class Commits:
         name, upcoming = f"outputs/{output}", self.upcoming
         base = self.live.get(name)
         waiting = upcoming.base.corrections.get(name, ()) if upcoming.base is not None else ()
-        if upcoming.is_known and (state := tables.committed(log.folder, upcoming.number, base)) is not None:
+        if (
+            upcoming.is_resumed
+            and (state := tables.committed(self.ledger.owner, log.folder, upcoming.number, base)) is not None
+        ):
             self.begun, self.live[name] = True, state
             return
         published, strays = self._strays(log, base, waiting)
         if base is None and not strays:
             log.create(replace=True)  # a failed run may have left a table with other columns
-        goes_on = not upcoming.rewrites and base is not None and tables.is_settled(log.folder, base)
+        goes_on = upcoming.effect is not Effect.REWRITE and base is not None and tables.is_settled(log.folder, base)
         if goes_on and not (files or waiting or strays):
             return
-        again = tables.lost(log.folder, base) if strays else ()  # those that were given up may have removed them
+        again = (
+            tables.lost(self.ledger.owner, log.folder, base) if strays else ()
+        )  # those that were given up may have removed them
         added = self._pooled(output, log, files, [each for each in waiting if each not in published], strays)
         self.begun = True
         self.live[name] = commits.commit(
-            log.folder, [*added, *published, *map(log.added_again, again)], upcoming.number, base=base,
-            beside=[file.path for file in strays], restores_columns=True,
+            self.ledger.owner, log.folder, [*added, *published, *map(log.added_again, again)], upcoming.number,
+            base=base, beside=[file.path for file in strays], restores_columns=True,
         )  # fmt: skip
 
     def _pooled(
@@ -279,9 +288,9 @@ class Commits:
         """
         current = self.ledger.current_run()
         checked = 0 if current is None or current.published_from is not None else current.run  # appending left outputs
-        if self.upcoming.rewrites or self.upcoming.number == 1 + checked:
+        if self.upcoming.effect is Effect.REWRITE or self.upcoming.number == 1 + checked:
             return (), ()
-        found = tables.strays(log.folder, base)
+        found = tables.strays(self.ledger.owner, log.folder, base)
         if not found or not log.has_columns():
             return (), ()
         there, expected = {file.path for file in found}, {file.path for file in waiting}
@@ -293,12 +302,12 @@ class Commits:
     def _begin_anew(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> None:
         """Make these updates, of its whole history, the log of an output, unless an earlier attempt of this run did."""
         name, number = f"outputs/{output}", self.upcoming.number
-        known = tables.committed(log.folder, number, None) if self.upcoming.is_known else None
+        known = tables.committed(self.ledger.owner, log.folder, number, None) if self.upcoming.is_resumed else None
         if known is None:
             if not tables.exists(log.folder):
                 log.create()
             self.begun = True
-            known = commits.commit(log.folder, files, number, base=None, becomes=log.columns)
+            known = commits.commit(self.ledger.owner, log.folder, files, number, base=None, becomes=log.columns)
         self.begun, self.live[name] = True, known
 
     def _correction(self, output: str, log: ChangeLog, files: Sequence[AddedFile]) -> dict[str, tuple[AddedFile, ...]]:
@@ -312,7 +321,7 @@ class Commits:
             held = None
             log.create(replace=True)
             self.begun = True
-            self.live[name] = commits.commit(log.folder, [], upcoming.number, base=None)
+            self.live[name] = commits.commit(self.ledger.owner, log.folder, [], upcoming.number, base=None)
         assert current is not None
         after = None if upcoming.base is None or self.rebuilding is not None else upcoming.base.last
         updates = correction(log, files, held, after, current.last)

@@ -21,17 +21,17 @@ from ddcore.base.errors import BrokenTest
 from ddcore.base.lattice import is_before
 from ddcore.base.lazy import numpy as np
 from ddcore.io.ledger.records import BrokenRecord
-from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.corrections import correction
 from ddcore.io.logs.updates import running_counts
 from ddcore.io.project.times import Time, json_time
 from ddcore.io.sources.intake import shown as shown_row
+from ddcore.jobs.running.next_run import Effect
 from ddcore.program.data_tests import ERROR, DataTest
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import AddedFile, LiveFile
     from ddcore.io.ledger.version_names import VersionNames
-    from ddcore.io.state.fold_result import Gained
+    from ddcore.io.state.fold_result import FoldResult
     from ddcore.jobs.running.commits import Commits
 
 __all__ = ["Broken", "check"]
@@ -81,19 +81,19 @@ class Broken:
 def check(
     tests: Sequence[DataTest],
     commits: Commits,
-    gained: Gained,
+    gained: FoldResult,
     times: Sequence[Time],
     names: VersionNames,
     *,
-    goes_on: bool = False,
+    is_last: bool = True,
 ) -> list[Broken]:
     """The broken tests whose severity is ``warn``. Raises BrokenTest for one whose severity is ``error``, StorageError.
 
-    ``times``: those of the run at which inputs have rows, and its last, in order. ``goes_on``: the command folds
-    another version after a run that appends. Writes nothing. Cost: the updates of the tests' collections, which have
+    ``times``: those of the run at which inputs have rows, and its last, in order. ``is_last``: the command folds
+    no version after a run that appends. Writes nothing. Cost: the updates of the tests' collections, which have
     none as long as they hold.
     """
-    if commits.upcoming.appends and goes_on:
+    if commits.upcoming.effect is Effect.APPEND and not is_last:
         return []
     broken = [each for test in tests if (each := _Tested(test, commits, gained, times).broken()) is not None]
     errors = [each for each in broken if each.test.severity == ERROR]
@@ -110,11 +110,11 @@ def check(
 class _Tested:
     """One test in one run that is folded and not yet committed."""
 
-    def __init__(self, test: DataTest, commits: Commits, gained: Gained, times: Sequence[Time]) -> None:
+    def __init__(self, test: DataTest, commits: Commits, gained: FoldResult, times: Sequence[Time]) -> None:
         self.test, self.commits, plan = test, commits, commits.plan
         self.dims = plan.dims
         self.times = [time for time in times if len(self.dims) > 1 or time[0] >= test.start]
-        self.log = ChangeLog(commits.warehouse.output(test.output), plan.outputs[test.output], plan.dims)
+        self.log = commits.log(test.output)
         self.table = f"outputs/{test.output}"
         self.files = gained.files.get(self.table, [])
 
@@ -122,7 +122,7 @@ class _Tested:
         """The times at which it does not hold; None if there are none."""
         if not self.times:
             return None
-        if self.commits.upcoming.appends:
+        if self.commits.upcoming.effect is Effect.APPEND:
             rows = self._appended()
             return Broken(self.test, self.times[-1:], rows) if len(rows) else None
         history = self._history()

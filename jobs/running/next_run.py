@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.intent import give_up
@@ -37,12 +39,25 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["APPEND", "CORRECTIONS", "REWRITE", "NextRun", "Request", "Runs"]
+__all__ = ["CORRECTIONS", "Effect", "NextRun", "Request", "Runs"]
 
-REWRITE, APPEND = "rewrite", "append"
-CORRECTIONS = (REWRITE, APPEND)
 _REFRESH = "ddcore run --full-refresh"
-_PER_VALUE = 50  # bytes that a fold takes for each value of an update, its time and diff: an estimate
+
+
+class Effect(StrEnum):
+    """What a run does to the outputs that are there."""
+
+    EXTEND = "extend"
+    """They go on: the new versions are added."""
+
+    REWRITE = "rewrite"
+    """They become those of the run's base, with what this run adds."""
+
+    APPEND = "append"
+    """They keep what they hold, and the next run adds the difference to them."""
+
+
+CORRECTIONS = (Effect.REWRITE, Effect.APPEND)
 
 
 class Known(Protocol):
@@ -65,7 +80,7 @@ class Known(Protocol):
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
-    ``memory``: the bytes in which a fold should find room.
+    ``memory``: the bytes in which a fold should find room; ``value_bytes``: those that each value of an update takes.
     """
 
     first: Time | None = None
@@ -73,15 +88,14 @@ class Request:
     refresh: bool = False
     corrections: str | None = None
     memory: int | None = None
+    value_bytes: int = DEFAULT.value_bytes
 
 
 @dataclass(frozen=True)
 class NextRun:
     """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
 
-    ``appends``: the outputs keep what they hold, and the next run adds the difference to them. ``rewrites``: they
-    become those of ``base`` with what this run adds. Neither: they go on. ``is_known``: its intent is in the ledger
-    already.
+    ``is_resumed``: its intent is in the ledger already.
     """
 
     number: int
@@ -89,14 +103,13 @@ class NextRun:
     last: Time
     times: Window
     base: RunRecord | None
-    appends: bool = False
-    rewrites: bool = False
-    is_known: bool = False
+    effect: Effect = Effect.EXTEND
+    is_resumed: bool = False
 
     @property
     def refresh(self) -> bool:
         """Whether it replaces what earlier runs left, and continues none of them."""
-        return self.base is None and (self.appends or self.rewrites)
+        return self.base is None and self.effect is not Effect.EXTEND
 
     def is_rebuild(self, plan: Plan) -> bool:
         """Whether it continues a run of another program."""
@@ -125,7 +138,7 @@ class Runs:
         self._check_range()
         return self._again() or self._rebuild() or self._new(is_dry=is_dry)
 
-    def goes_on(self, run: NextRun) -> bool:
+    def has_more_after(self, run: NextRun) -> bool:
         """Whether the same command folds times that this run does not complete."""
         last = self.last()
         return last is not None and is_open(last, run.times.upper)
@@ -144,8 +157,9 @@ class Runs:
         times = Window(intent.lower, intent.upper) if intent.upper else versions(intent.first, intent.last)
         current = self.ledger.current_run()
         continues = base is not None and current is not None and base.run == current.run
-        rewrites = not intent.appends and (intent.refresh or (base is not None and not continues))
-        return NextRun(intent.run, intent.first, intent.last, times, base, intent.appends, rewrites, is_known=True)
+        rewrites = intent.refresh or (base is not None and not continues)
+        effect = Effect.APPEND if intent.appends else Effect.REWRITE if rewrites else Effect.EXTEND
+        return NextRun(intent.run, intent.first, intent.last, times, base, effect, is_resumed=True)
 
     def _refresh(self) -> NextRun | None:
         """Everything anew, once. Without a last version it goes at least as far as is folded: what is complete stays
@@ -153,7 +167,7 @@ class Runs:
         """
         self._check_range()
         current, last = self.ledger.current_run(), self.last()
-        appends = self._appends(REWRITE) and current is not None
+        appends = self._appends(Effect.REWRITE) and current is not None
         self.request = replace(self.request, refresh=False, first=None)
         lower = until = nothing_closed(self.dims)
         if current is not None and (appends or self.request.last is None):
@@ -162,7 +176,9 @@ class Runs:
                 last = current.last
         if last is None:
             return None
-        return replace(self._run(lower, close(until, last), last, None, appends), rewrites=not appends)
+        return replace(
+            self._run(lower, close(until, last), last, None), effect=Effect.APPEND if appends else Effect.REWRITE
+        )
 
     def _again(self) -> NextRun | None:
         """What has to be folded again: from the version that was asked for, or at which an input changed."""
@@ -174,7 +190,7 @@ class Runs:
         if upper is None or current is None or not changed:
             return None
         is_same = current.fingerprint == self.plan.fingerprint
-        appends = self._appends(REWRITE if is_same else APPEND)
+        appends = self._appends(Effect.REWRITE if is_same else Effect.APPEND)
         end = self.request.last
         if end is not None and is_same and not appends and not any(le(time, end) for time in changed):
             return None  # up to there everything is as it was folded
@@ -194,8 +210,8 @@ class Runs:
             return None
         if current.fingerprint == self.plan.fingerprint:
             # Corrections that wait can still be published as a new history.
-            return self._refresh() if current.corrections and self.request.corrections == REWRITE else None
-        if not self._appends(APPEND):
+            return self._refresh() if current.corrections and self.request.corrections == Effect.REWRITE else None
+        if not self._appends(Effect.APPEND):
             return self._refresh()
         return self._run(nothing_closed(self.dims), current.complete, current.last, current, appends=True)
 
@@ -215,7 +231,10 @@ class Runs:
         """
         if self.request.memory is None:
             return last
-        values, room = self._values(Window(lower, close(lower, last)), last), self.request.memory / _PER_VALUE
+        values, room = (
+            self._values(Window(lower, close(lower, last)), last),
+            self.request.memory / self.request.value_bytes,
+        )
         taken, end = 0.0, None
         for first, number in sorted(values.items()):
             taken += number
@@ -251,23 +270,23 @@ class Runs:
                 f"fold at least through {kept}",
             )
         current = self.ledger.current_run()
-        rewrites = not appends and current is not None and (base is None or base.run != current.run)
-        first = least(lower)
-        return NextRun(self.ledger.next_run(), first, last, Window(lower, upper), base, appends, rewrites)
+        rewrites = current is not None and (base is None or base.run != current.run)
+        effect = Effect.APPEND if appends else Effect.REWRITE if rewrites else Effect.EXTEND
+        return NextRun(self.ledger.next_run(), least(lower), last, Window(lower, upper), base, effect)
 
     # -- what they need -----------------------------------------------------------------------------------------------
 
     def _appends(self, default: str) -> bool:
         """Whether outputs keep what they hold. Raises UsageError, ProgramChanged with several time dimensions."""
-        if (self.request.corrections or default) != APPEND:
+        if (self.request.corrections or default) != Effect.APPEND:
             return False
         if len(self.dims) == 1:
             return True
         if self.request.corrections:
             raise UsageError(
-                f"--corrections {APPEND}: it needs a version after the last one, and the times here have the "
+                f"--corrections {Effect.APPEND}: it needs a version after the last one, and the times here have the "
                 f"dimensions {', '.join(self.dims)}",
-                f"say --corrections {REWRITE}",
+                f"say --corrections {Effect.REWRITE}",
             )
         current = self.ledger.current_run()
         assert current is not None
@@ -286,7 +305,8 @@ class Runs:
         needed: Mapping[str, TableState] = {
             name: state for name, state in run.tables.items() if name.startswith("state/") or not appends
         }
-        return all(tables.is_kept(self.ledger.warehouse.table(name), state) for name, state in needed.items())
+        warehouse, writer = self.ledger.warehouse, self.ledger.writer
+        return all(tables.is_kept(warehouse.table(name), state, writer) for name, state in needed.items())
 
     def _check_range(self) -> None:
         """Raise UsageError for versions to fold that were not ingested, or that leave some out."""

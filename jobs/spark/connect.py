@@ -40,7 +40,7 @@ _UNTIL_REACHED = 10.0  # seconds
 _UNTIL_RELEASED = 3.0
 _MODE = "SPARK_CONNECT_MODE_ENABLED"  # by this variable functions of PySpark know which kind of columns to make
 
-_shipped: set[str] = set()  # ids of sessions whose server has this package
+_shipped: set[str] = set()  # ids of sessions whose server has this package: a cache
 
 
 def is_used(master: str) -> bool:

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 from ddcore.base.errors import DataError, DdError
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.sources.intake import Intake, Part, frames_of
+from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.paths import named_again, spark_columns
-from ddcore.io.sources.row_checks import Layout
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.spark import ERROR, cores, error_of, large_frames, shares
 from ddcore.jobs.spark.failures import is_of_spark, telling_line

@@ -36,7 +36,8 @@ __all__ = ["cancel", "check", "is_debugging", "log_file", "spark", "spark_contex
 
 Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
-# The JVM that this process launched; PySpark allows one context per process.
+# The JVM that this process launched. PySpark has one context per process, in a variable of its own: this is beside it,
+# so that the JVM is ended wherever that context is.
 _own: Gateway | None = None
 _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 

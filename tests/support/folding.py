@@ -134,7 +134,7 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
     for trace in session._worker.state.traces:
         advanced = []
-        for batch in trace.stored:
+        for batch in (each.widen() for each in trace.stored):
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
             advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
         trace.stored = [batch for batch in advanced if len(batch)]

@@ -11,6 +11,7 @@ from places import local
 
 from ddcore.base.schema import parse_schema
 from ddcore.io.delta.deltalog import named_files
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
@@ -71,11 +72,11 @@ class Desk:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger.load(Warehouse(self.project.warehouse))
+        return Ledger.load(Warehouse(self.project.warehouse), Writer())
 
     @property
     def log(self) -> ChangeLog:
-        return ChangeLog(Warehouse(self.project.warehouse).input("edges"), self.schema)
+        return ChangeLog(Warehouse(self.project.warehouse).input("edges"), self.schema, writer=Writer())
 
     def updates(self) -> list[Update]:
         """What readers see: the input's updates, each (row, version) once, sorted by version and row."""

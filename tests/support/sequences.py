@@ -507,7 +507,7 @@ class Life:
         for name, schema in self.plans[program].outputs.items():
             log = self._log("outputs", name, list(schema), ledger.table(f"outputs/{name}"))
             seen = model.published.setdefault(name, {})
-            for version in range(since, run.last + 1):  # type: ignore[operator]
+            for version in range(since, run.last.version + 1):
                 actual = contents(log, version)
                 if version in seen and version not in model.windows:
                     assert actual == seen[version], f"{name} at {version} is {actual}, and was {seen[version]}"

@@ -70,7 +70,6 @@ def _end() -> None:
 def watch() -> None:
     """Check at every step of a worker that the keys of all updates which are queued there are its own."""
     from ddcore.data.encoding import key_codes
-    from ddcore.engine.queues import whole
     from ddcore.engine.worker import Worker
     from ddcore.jobs.engines import workers
 
@@ -84,12 +83,12 @@ def watch() -> None:
     def checked(self: Worker) -> None:
         if member and member[0].worker is self:
             division = member[0].shared.division
-            for index, batches in self.agenda._work[self.agenda._order[0]].rows.items():
+            for index, queue in self.agenda._work[self.agenda._order[0]].queues.items():
                 arrangement = self.plan.arrangements[index]
                 key = division.keys.get(index, arrangement.key)
-                columns = dict(zip(arrangement.collection, whole(arrangement, batches).words, strict=True))
+                columns = dict(zip(arrangement.collection, queue.batch().words, strict=True))
                 kinds = [arrangement.collection[name] for name in key]
-                codes = key_codes([columns[name] for name in key], kinds, sum(map(len, batches)))
+                codes = key_codes([columns[name] for name in key], kinds, len(queue))
                 owners = np.searchsorted(np.array(division.boundaries[index], dtype=np.int64), codes, side="right")
                 assert set(owners.tolist()) <= {member[0].number}, arrangement
         step(self)

@@ -13,6 +13,7 @@ from programs import Case
 
 from ddcore import reference
 from ddcore.base.lattice import frontier
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
@@ -43,8 +44,8 @@ def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
     """Updates into an input's log, as an ingest leaves them; late ones at their own times."""
     warehouse = Warehouse(project.warehouse)
     warehouse.create()
-    ledger = Ledger.load(warehouse)
-    log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims)
+    ledger = Ledger.load(warehouse, Writer())
+    log = ChangeLog(warehouse.input(name), project.input_schema(name), project.dims, ledger.writer)
     number, dims = ledger.next_ingest(), project.dims
     table = log.append(frame, number, base=ledger.input_table(name))
     counts, upper = accumulate_counts(frame, dims), ledger.open_from(name)

@@ -23,6 +23,7 @@ from places import local
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import tables
+from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import records, unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project, find_project
@@ -222,7 +223,7 @@ class Workshop:
         base = self.base(start)
         project, log = self.copy(base), self.folder / f"{name}.log"
         before = contents(self.project(project))
-        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base))))
+        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base)), Writer()))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places, later = Counter[str](), set[tuple[str, int]]()
@@ -332,7 +333,7 @@ def _damaged(shop: Workshop, folder: Path) -> None:
 
 def _before_a_merge(shop: Workshop, folder: Path) -> None:
     """The next record is the thirty-second, and all files are old: those of the first fifteen were merged long ago."""
-    ledger = Ledger.load(shop.warehouse(folder))
+    ledger = Ledger.load(shop.warehouse(folder), Writer())
     newest = ledger.newest()
     assert newest is not None
     for number in range(ledger.next_run(), ledger.next_run() + 13):

@@ -1,0 +1,138 @@
+"""Conditions of joins: the columns that they need, and what they are between two relations: equalities, or a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Schema
+from ddcore.sql import subqueries
+from ddcore.sql.between import Between, Comparison, comparisons, ranges
+from ddcore.sql.names import Column, resolve, types
+from ddcore.sql.pairs import Pair
+from ddcore.sql.source import shown
+from ddcore.sql.values import Value, Values, aligned
+
+if TYPE_CHECKING:
+    from ddcore.sql.env import Env, Queries
+
+__all__ = ["Compared", "Condition", "keys_in", "range_of", "sides_of", "truth"]
+
+
+@dataclass
+class Condition:
+    """A condition of WHERE or ON, the keys of the columns that it needs, and the columns that it may name.
+
+    ``equal`` are the two keys of a column of USING; ``node`` is then the join, and no condition itself.
+    """
+
+    node: exp.Expr
+    keys: set[str]
+    columns: Sequence[Column] = ()
+    equal: tuple[str, str] | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a subquery in it."""
+        return self.equal is None and bool(subqueries.subqueries_in([self.node]))
+
+
+def keys_in(queries: Queries, env: Env, node: exp.Expr, columns: Sequence[Column]) -> set[str]:
+    """The keys of the columns that a part names."""
+    names = subqueries.names_in(node, queries.known(env))
+    return {resolve(queries.source, columns, each).key for each in names}
+
+
+def sides_of(queries: Queries, env: Env, condition: Condition, mine: Schema, theirs: Schema) -> Pair | None:
+    """The values of either side that a condition says are equal; None for another condition."""
+    node = condition.node
+    if not condition.keys <= mine.keys() | theirs.keys() or condition.asks:
+        return None
+    if condition.equal is not None:
+        first, second = condition.equal
+        if first in theirs:
+            first, second = second, first
+        if first not in mine or second not in theirs:
+            return None
+        values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
+    elif isinstance(node, exp.EQ) and not isinstance(node.this, exp.Tuple):
+        left, right = (keys_in(queries, env, side, condition.columns) for side in (node.left, node.right))
+        if left <= theirs.keys() and right <= mine.keys():
+            one, two = node.right, node.left
+        else:
+            one, two = node.left, node.right
+            left, right = right, left
+        if not left or not right or not right <= mine.keys() or not left <= theirs.keys():
+            return None
+        of_sides = ((mine, one), (theirs, two))
+        values = [Values(queries.source, condition.columns, side).of(part) for side, part in of_sides]
+    else:
+        return None
+    (a, b), kind = aligned(queries.source, values, shown(node))
+    if kind.is_nested:
+        queries.source.refuse(node, "a join on lists or structs")
+    return a, b, False
+
+
+def truth(values: Values, condition: Condition) -> pl.Expr:
+    """A condition as an expression."""
+    if condition.equal is not None:
+        mine, theirs = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
+        (left, right), _ = aligned(values.source, [mine, theirs], "USING")
+        return left == right
+    return values.truth(condition.node, "this condition")
+
+
+def range_of(
+    queries: Queries, env: Env, conditions: Iterable[Condition], rows: Any, other: Any, *, single: AbstractSet[str]
+) -> Compared | None:
+    """Comparisons by which rows of one side are found for each row of the other, if there are any.
+
+    Intervals are the side of one row at most, whose columns are ``single``; else the value with two ends is looked up,
+    else the first.
+    """
+    sides = types(rows), types(other)
+    by_side: dict[bool, list[tuple[Condition, Comparison]]] = {False: [], True: []}
+    for condition in conditions:
+        if condition.equal is None and not condition.asks and condition.keys <= sides[0].keys() | sides[1].keys():
+            for one in comparisons(condition.node):
+                for each in (one, one.reversed):
+                    value, end = (keys_in(queries, env, part, condition.columns) for part in (each.value, each.end))
+                    for swapped in (False, True):
+                        mine, theirs = sides[::-1] if swapped else sides
+                        if value and end and value <= mine.keys() and end <= theirs.keys():
+                            by_side[swapped].append((condition, each))
+    best: list[tuple[tuple[bool, bool, bool], Compared]] = []
+    for swapped, pairs in by_side.items():
+        for found in ranges(each for _, each in pairs):
+            conditions_of = {id(each): condition for condition, each in pairs}
+            used = [conditions_of[id(each)] for each in found.comparisons]
+            mine, theirs = sides[::-1] if swapped else sides
+            values, ends = (Values(queries.source, used[0].columns, side) for side in (mine, theirs))
+            between = Between.of(queries.source, found, values.of, ends.of)
+            if between is not None:
+                met = [each for each in used if found.meets(each.node)]
+                rank = (set(theirs) <= single, not set(mine) <= single, len(found.comparisons) > 1)
+                best.append((rank, Compared(between, list({id(each): each for each in met}.values()), swapped)))
+    return max(best, key=lambda each: each[0])[1] if best else None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A range between two sides, the conditions that it meets, and whether the values are those of the second."""
+
+    between: Between
+    met: Sequence[Condition]
+    swapped: bool
+
+    def joined(self, rows: Any, other: Any, pairs: Sequence[Pair], kept: Sequence[str]) -> Any:
+        """Both sides, joined by keys and by the range, with the columns ``kept``, or with one if there are none."""
+        if not self.swapped:
+            return self.between.joined(rows, other, pairs, kept or list(types(rows))[:1])
+        turned = [(right, left, safe) for left, right, safe in pairs]
+        return self.between.joined(other, rows, turned, kept or list(types(other))[:1])
