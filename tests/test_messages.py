@@ -161,7 +161,7 @@ def test_each_update_goes_to_the_owner_of_its_key(
     texts = pl.Series([f"text {number}" for number in rng.integers(0, 50, rows)])
     batch = updates([rng.integers(-100, 100, rows), encoding.encode(texts, arrangement.collection["x"])], rows)
     boundaries = [-50, 0, 70] if key == ("k",) else [-(2**62), 0, 2**62]
-    division = Division({0: boundaries}, {}, frozenset())
+    division = Division({0: boundaries}, {})
     (message,) = grouped(
         [Delivery(arrangement, (3,), waiting(arrangement, batch) if narrow else arrangement.queued(batch))]
     )

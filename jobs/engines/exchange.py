@@ -53,7 +53,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
         reason = next((report.unreachable for report in reports if report.unreachable), "")
         if not reason:
             return gained(reports), parallelism
-    _logger.warning("one worker folds, and not %d: %s", parallelism, reason)
+    _logger.warning(f"one worker folds, and not {parallelism}: {reason}")
     return one_task.fold_with(spark, fold)
 
 
