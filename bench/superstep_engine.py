@@ -1,67 +1,127 @@
-"""Supersteps of a fold on Spark, and bare Spark jobs that shuffle as many rows, in one session.
+"""A fold by several workers without Spark, in processes of their own, and supersteps without work.
 
-``python -m bench.superstep_engine PROJECT`` prints one JSON object: how many supersteps moved rows to their owners, how
-many rows, the seconds of these supersteps, and those of the bare jobs. Each bare job divides rows of a cached table by
-a key and reads them in their new place; its columns are those of an update of the search.
+``python -m bench.superstep_engine PROJECT WORKERS`` prints one JSON object: seconds of processor time of all workers
+together, the greatest of a worker, the bytes that they sent and their supersteps. One worker exchanges with nobody.
+``python -m bench.superstep_engine WORKERS`` prints the seconds of a thousand exchanges in which nobody sends an update.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import pickle
+import resource
+import secrets
 import sys
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange
+from ddcore.jobs.engines import exchange, one_task
+from ddcore.jobs.engines.peers import meeting
 from ddcore.jobs.spark import session
 
-LEAST = 1  # rows that a superstep moved; one that moves nothing is no exchange
+EXCHANGES = 1000
+
+Gather = Callable[[str], list[str]]
 
 
-def main(folder: str) -> None:
-    """Fold, then shuffle."""
-    steps: list[tuple[int, float]] = []
-    send = exchange._Exchange._send
+def fold(folder: str, number: int) -> None:
+    """Fold a project with so many workers."""
+    reports: list[Any] = []
 
-    def timed(self: Any, incoming: Any, name: str, step: int, *arguments: Any) -> Any:
-        start = time.perf_counter()
-        messages, reports = send(self, incoming, name, step, *arguments)
-        if name == "step":
-            steps.append((sum(report.moved for report in reports), time.perf_counter() - start))
-        return messages, reports
+    def in_tasks(spark: Any, task: Any, tasks: int = 1) -> list[Any]:
+        reports[:] = together(tasks, _one if tasks == 1 else _part, task if tasks == 1 else task.args[0])
+        return [report for report, _ in reports]
 
-    exchange._Exchange._send = timed  # type: ignore[method-assign]
-    project = find_project(Path(folder), {})
-    with session.spark({}, parallelism=2) as spark:
-        replay.run(project, engine="spark", parallelism=2)
-        moving = [step for step in steps if step[0] >= LEAST]
-        updates = spark.range(max(rows for rows, _ in moving)).selectExpr(
-            "id", "pmod(hash(id), 1000000) AS node", "pmod(id, 14) AS dist", "0L AS version", "1L AS diff"
-        )
-        updates.persist()
-        updates.count()
-        bare = [_shuffle(updates, rows) for rows in (moving[0][0], *(rows for rows, _ in moving))][1:]  # one to warm up
-    figures = {
-        "supersteps": len(moving),
-        "rows": sum(rows for rows, _ in moving),
-        "s": sum(seconds for _, seconds in moving),
-        "bare_s": sum(bare),
-        "small_s": sum(seconds for rows, seconds in moving if rows < 10_000),
-        "small_bare_s": sum(seconds for (rows, _), seconds in zip(moving, bare, strict=True) if rows < 10_000),
-    }
+    @contextmanager
+    def no_context(*_: Any) -> Any:
+        yield SimpleNamespace(defaultParallelism=number)
+
+    for module, name, value in (
+        (exchange, "in_tasks", in_tasks), (one_task, "in_tasks", in_tasks), (exchange, "obstacle", lambda *_: ""),
+        (session, "check", lambda: None), (session, "spark_context", no_context),
+    ):  # fmt: skip
+        setattr(module, name, value)
+    replay.run(find_project(Path(folder), {}), engine="spark", parallelism=number)
+    figures = {"cpu_s": sum(cpu for _, cpu in reports), "most_cpu_s": max(cpu for _, cpu in reports)}
+    if number > 1:
+        figures["bytes"] = sum(report.sent for report, _ in reports)
+        figures["supersteps"] = max(report.supersteps for report, _ in reports)
+        figures["balance"] = max(r.handled for r, _ in reports) * number / sum(r.handled for r, _ in reports)
     print(json.dumps(figures))
 
 
-def _shuffle(updates: Any, rows: int) -> float:
-    """Seconds of a job that moves so many updates to two partitions by node."""
-    start = time.perf_counter()
-    moved = updates.where(f"id < {rows}").drop("id").repartition(2, "node")
-    moved.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - start
+def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float]:
+    from ddcore.engine import worker  # noqa: F401  (kernels are loaded before the time is taken)
+
+    before = _cpu()
+    return task(), _cpu() - before
+
+
+def _part(shared: bytes, rank: int, gather: Gather) -> tuple[Any, float]:
+    from ddcore.jobs.engines import workers
+
+    before = _cpu()
+    return workers.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather), _cpu() - before
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def idle(number: int) -> None:
+    """Exchange notes and nothing else."""
+    print(json.dumps({"s": max(together(number, _idle, secrets.token_bytes(32)))}))
+
+
+def _idle(secret: bytes, rank: int, gather: Gather) -> float:
+    with meeting(rank, "127.0.0.1", secret, gather) as connections:
+        peers = connections.result()
+        start = time.perf_counter()
+        for _ in range(EXCHANGES):
+            peers.exchange({"position": [1, 2, 3], "more": False})
+        return time.perf_counter() - start
+
+
+def together(number: int, work: Callable[[Any, int, Gather], Any], what: Any) -> list[Any]:
+    """What a function returns in each of several processes, which can gather words."""
+    spawn = multiprocessing.get_context("spawn")
+    ends = [spawn.Pipe() for _ in range(number)]
+    processes = [
+        spawn.Process(target=_process, args=(theirs, work, what, rank)) for rank, (_, theirs) in enumerate(ends)
+    ]
+    for process in processes:
+        process.start()
+    ours = [end for end, _ in ends]
+    results = [end.recv() for end in ours]
+    if number > 1:
+        for end in ours:
+            end.send(results)
+        results = [end.recv() for end in ours]
+    for process in processes:
+        process.join()
+    return results
+
+
+def _process(end: Connection, work: Callable[[Any, int, Gather], Any], what: Any, rank: int) -> None:
+    def gather(word: str) -> list[str]:
+        end.send(word)
+        words: list[str] = end.recv()
+        return words
+
+    end.send(work(what, rank, gather))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) > 2:
+        fold(sys.argv[1], int(sys.argv[2]))
+    else:
+        idle(int(sys.argv[1]))

@@ -262,7 +262,6 @@ class _Replay:
         lineage.start()
         self.commits = commits = Commits(self.ledger, self.plan, upcoming)
         try:
-            self.warehouse.remove_staging()
             commits.prepare()
             fold = self._fold_input(upcoming)
             gained, parallelism = (

@@ -175,7 +175,7 @@ def collected(project: Project, name: str, version: int) -> Contents:
 def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"engine": "inline"}
     if how != "inline":
-        sparkless.install(monkeypatch, unrest=0)
+        sparkless.install(monkeypatch)
         options = {"engine": "spark", "parallelism": 1 if how == "one task" else 2}
     replay.run(graph, last=time_of(2), **options)
     before = Ledger.load(Warehouse(graph.warehouse)).tables()

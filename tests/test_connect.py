@@ -64,7 +64,7 @@ COMMAND = "from ddcore.cli.main import main; main()"
 class Server:
     """A Spark Connect server on a port of this machine, with two cores, and its own cache folder for executors."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         import pyspark
 
         with socket.socket() as free:
@@ -83,7 +83,7 @@ class Server:
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.task.cpus": "2",
             "spark.ui.enabled": "false",
-        }
+        } | {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
         self.cache = folder / "cache"
         self.log = folder / "server.log"
         with self.log.open("wb") as log:
@@ -193,6 +193,39 @@ def test_folds_on_a_server_leave_what_inline_folds_leave(server: Server, tmp_pat
     ]
     unpacked = list((server.cache / "code").glob("*/ddcore/engine/worker.py"))
     assert len(unpacked) == 1, "the server's workers did not import the package that was sent to them"
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_two_workers_on_a_server_leave_what_an_inline_fold_leaves(tmp_path: Path) -> None:
+    """The server has two cores, of which each worker takes one; the other server runs one task at a time."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    project = new_project(tmp_path / "remote")
+    server = Server(folder, task_cpus="1")
+    try:
+        for file in ("first.csv", "second.csv"):
+            ingest(project, file)
+            assert server.run(project, "run", "--engine", "spark", "--parallelism", "2", "--quiet") == (0, "")
+    finally:
+        server.stop()
+    assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv", "second.csv")), "remote")
+    run = ledger_of(project).current_run()
+    assert run is not None
+    assert (run.run, run.parallelism) == (2, 2)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_server_without_room_for_two_tasks_folds_in_one(server: Server, tmp_path: Path) -> None:
+    project = new_project(tmp_path / "remote")
+    ingest(project, "first.csv")
+    code, errors = server.run(project, "run", "--engine", "spark", "--parallelism", "2", "--quiet")
+    assert code == 0, errors
+    assert "one worker folds, and not 2: Spark runs 1 task at a time" in errors, errors
+    run = ledger_of(project).current_run()
+    assert run is not None
+    assert run.parallelism == 1
 
 
 @pytest.mark.spark
@@ -363,7 +396,6 @@ def test_a_server_that_is_not_there_is_one_line_and_loses_nothing(tmp_path: Path
     [
         ("sc://127.0.0.1:port", (), "error: master sc://127.0.0.1:port: not an address of Spark Connect: "),
         ("sc://127.0.0.1/a", (), "error: master sc://127.0.0.1/a: not an address of Spark Connect: "),
-        ("sc://127.0.0.1:1", ("--parallelism", "2"), "error: parallelism 2: workers exchange messages by RDDs"),
     ],
 )
 def test_what_cannot_be_is_refused(address: str, arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
@@ -385,7 +417,7 @@ def test_with_another_master_the_variable_is_not_used(tmp_path: Path) -> None:
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_LIBRARIES", {"grpc": "grpcio", "nowhere.at_all": "nowhere"})
     with pytest.raises(UsageError, match=r"^Spark Connect needs nowhere: not installed") as refusal:
-        connect.check(None)
+        connect.check()
     assert "ddcore[connect]" in str(refusal.value.hint)
 
 

@@ -158,7 +158,7 @@ def small(tmp_path: Path) -> tuple[Project, dict[str, pl.DataFrame]]:
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     if request.param == "inline":
         return {"engine": "inline"}
-    sparkless.install(monkeypatch, unrest=0)
+    sparkless.install(monkeypatch)
     return {"engine": "spark", "parallelism": 1 if request.param == "one task" else 2}
 
 

@@ -15,10 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from trams import Command
 
-from ddcore.base.errors import DataError
-from ddcore.base.schema import Type
-from ddcore.jobs.engines import messages
-
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("ddcore", "io", "jobs", "cli")
 
@@ -149,17 +145,3 @@ def test_no_pickle_in_data_is_loaded(number: int, mine: Path, dd: Command) -> No
 @pytest.mark.parametrize("number", range(6))
 def test_no_pickle_in_any_file_is_loaded(number: int, mine: Path, dd: Command) -> None:
     plant(list(bombs())[number], dd, every=1)
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_no_pickle_in_a_message_between_workers_is_loaded(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are Arrow files in the warehouse's staging folder."""
-    monkeypatch.chdir(tmp_path)
-    Path("message").write_bytes(list(bombs())[number])
-    with pytest.raises((pa.ArrowException, KeyError, OSError)):
-        messages.read_file(Path("message"))
-    with pytest.raises((pa.ArrowException, OSError, DataError)):
-        messages.batch_of_body(Path("message").read_bytes(), {"src": Type("string")})
-    assert not Path("exploded").exists()

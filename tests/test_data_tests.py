@@ -199,7 +199,7 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
     cuts = sorted({*rng.sample(versions, 3), versions[-1]} & {*with_rows}) or with_rows
     options: dict[str, Any] = {"engine": "inline"}
     if seed % 3 == 2:
-        sparkless.install(monkeypatch, unrest=0)
+        sparkless.install(monkeypatch)
         options = {"engine": "spark", "parallelism": 2}
     for last in cuts:
         checked = [version for version in with_rows if folded < version <= last]
@@ -388,7 +388,7 @@ def files_of(project: Project) -> set[Path]:
 def test_nothing_is_left_and_the_same_command_works_after_a_correction(
     engine: str, parallelism: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sparkless.install(monkeypatch, unrest=0)
+    sparkless.install(monkeypatch)
     project = project_at(tmp_path / "one")
     bring(project, item(1, 5, "a", 1))
     fold(project)

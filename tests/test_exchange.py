@@ -32,8 +32,7 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.state import arrangements
 from ddcore.io.state.state import open_worker, write_result
-from ddcore.jobs import engines, replay
-from ddcore.jobs.engines import exchange
+from ddcore.jobs import replay
 from ddcore.planning.planner import build
 
 INLINE = range(0, 60)
@@ -143,26 +142,6 @@ def reach() -> Case:
     scope: dict[str, Any] = {}
     exec(REACH, scope)
     return Case(0, REACH, scope["program"], {"edges": frame("a b", "(0,1),(1,2),(2,3),(3,4):+1@0 (1,2):-1@1")})
-
-
-@pytest.mark.spark
-def test_wide_rounds_end_in_one_task(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a forced parallelism: several workers while much waits, then one takes over what they staged."""
-    drawn, steps = reach(), []
-    real = exchange._Exchange._superstep
-
-    def counted(self: Any, waiting: Any, now: Any) -> Any:
-        steps.append(now.number)
-        if now.number == 3:
-            self.narrow_below = 10**9
-        return real(self, waiting, now)
-
-    monkeypatch.setattr(engines, "WIDE_FROM", 1)
-    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
-    monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
-    assert steps == [1, 2, 3]
-    compare(drawn, "wide, then narrow", expected_of(drawn), outcomes)
 
 
 def _submitted(*arguments: object) -> list[object]:

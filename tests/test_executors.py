@@ -11,18 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sparkless
 from places import local
 from workshop import assert_same, contents
 
-from ddcore.base.errors import DdError
 from ddcore.io.project.project import Project, find_project
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.setup import compile_kernels
-from ddcore.jobs.spark.failures import ExecutorLost, run_job
 
 PROGRAM = """
 import os, signal, time
@@ -114,7 +109,6 @@ def test_a_run_survives_the_death_of_a_process(victim: str, master: str, paralle
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["run"] == 1
     assert_same(contents(project), expected, victim)
-    assert not local(Warehouse(project.warehouse).staging).exists()
 
 
 @pytest.mark.long
@@ -134,55 +128,3 @@ def test_an_executor_with_an_empty_cache_compiles_no_kernel(project: Project, tm
     assert done.returncode == 0, done.stderr[-2000:]
     assert_same(contents(project), expected, "a cluster")
     assert [folder.name for folder in (tmp_path / "executor").iterdir()] == ["code"]
-
-
-class Lossy:
-    """Runs jobs as Spark does, but some of them find that the messages of the job before are gone."""
-
-    def __init__(self, lost: set[int]) -> None:
-        self.lost, self.jobs = lost, 0
-
-    def __call__(self, job: Any) -> Any:
-        self.jobs += 1
-        if self.jobs in self.lost:
-            raise ExecutorLost("the Spark job failed: Checkpoint block rdd_9_0 not found!", "run it again")
-        return job()
-
-
-@pytest.mark.parametrize("lost", [{1}, {3}, {3, 8}, {2, 4}])
-def test_a_fold_begins_again_when_its_messages_are_lost(
-    lost: set[int], project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = undisturbed(project)
-    sparkless.install(monkeypatch, unrest=0)
-    lossy = Lossy(lost)
-    monkeypatch.setattr(exchange, "run_job", lossy)
-    assert replay.run(project, engine="spark", parallelism=2).run == 1
-    assert lossy.jobs > max(lost), "it went on after the last loss"
-    assert_same(contents(project), expected, lost)
-    assert not local(Warehouse(project.warehouse).staging).exists()
-
-
-def test_a_fold_that_loses_its_messages_each_time_fails(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = undisturbed(project)
-    sparkless.install(monkeypatch, unrest=0)
-    with monkeypatch.context() as patch:
-        patch.setattr(exchange, "run_job", Lossy({2, 4, 6}))
-        with pytest.raises(DdError, match="Checkpoint block rdd_9_0 not found"):
-            replay.run(project, engine="spark", parallelism=2)
-    assert replay.run(project, engine="spark", parallelism=2).run == 2
-    assert_same(contents(project), expected, "after the failure")
-
-
-def test_lost_messages_are_told_from_other_failures() -> None:
-    def failing(text: str) -> Any:
-        def job() -> Any:
-            raise type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})(text)
-
-        return job
-
-    with pytest.raises(ExecutorLost):
-        run_job(failing("org.apache.spark.SparkException: Checkpoint block rdd_14_1 not found! Either the executor"))
-    with pytest.raises(DdError) as caught:
-        run_job(failing("org.apache.spark.SparkException: Job aborted"))
-    assert not isinstance(caught.value, ExecutorLost)

@@ -39,7 +39,6 @@ from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, replay
-from ddcore.jobs.engines import exchange
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.planning.planner import build
 
@@ -172,7 +171,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
     """How to fold; Spark is pretended, see ``sparkless``."""
     name, parallelism = ENGINES[request.param]
     if name == "spark":
-        sparkless.install(monkeypatch, unrest=0)
+        sparkless.install(monkeypatch)
     return {"engine": name, "parallelism": parallelism}
 
 
@@ -239,7 +238,7 @@ def test_after_a_failure_the_program_may_be_corrected(engine: dict[str, Any], pr
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_function_that_cannot_be_sent(parallelism: int, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    sparkless.install(monkeypatch, unrest=0)
+    sparkless.install(monkeypatch)
     held = "import threading\nLOCK = threading.Lock()\n" + PROGRAM.replace('fail("reduce")', "LOCK.locked()")
     (project.root / "program.py").write_text(held)
     with pytest.raises(DdError, match="sent to Spark"):
@@ -343,8 +342,8 @@ def test_errors_of_spark(parallelism: int, error: Exception, project: Project, m
         raise error
 
     with monkeypatch.context() as patch:
-        sparkless.install(patch, unrest=0)
-        patch.setattr(sparkless.Rows, "collect", failing)
+        sparkless.install(patch)
+        patch.setattr(sparkless.Stage, "run", failing)
         with pytest.raises((DdError, OSError)):
             replay.run(project, engine="spark", parallelism=parallelism)
     check_open(project)
@@ -582,8 +581,7 @@ def test_an_input_without_rows_is_read_all_the_same(project: Project, dd: Comman
 
 
 def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    sparkless.install(monkeypatch, unrest=0)
-    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
+    sparkless.install(monkeypatch)
     replay.run(project, engine="inline")
     bring(project, (1, 4, 20_000_000))
     assert replay.run(project, engine="spark").parallelism == 1

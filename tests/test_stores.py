@@ -38,7 +38,7 @@ from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts
 from ddcore.io.project.times import time_of
-from ddcore.io.storage import lease, objects, store
+from ddcore.io.storage import lease, objects
 from ddcore.io.storage.address import Address, address_of
 from ddcore.io.storage.holder import this_process
 from ddcore.io.storage.warehouse import Warehouse
@@ -650,7 +650,7 @@ def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: Store
 @pytest.mark.long
 @pytest.mark.parametrize("parallelism", ["1", "2"])
 def test_a_run_on_spark(parallelism: str, shop: StoreShop) -> None:
-    """Tasks reach the store by themselves; several workers exchange messages through it."""
+    """Tasks reach the store by themselves; several workers exchange messages without it."""
     scenario = shop.scenario("later run")
     folder = shop.copy(scenario.base)
     environment = {**os.environ, **shop.environment(folder)}
@@ -659,4 +659,3 @@ def test_a_run_on_spark(parallelism: str, shop: StoreShop) -> None:
     rows, expected = contents(shop.project(folder)), scenario.after
     outputs = [name for name in expected if name.startswith("outputs/")]
     assert {name: rows[name].rows() for name in outputs} == {name: expected[name].rows() for name in outputs}
-    assert not store.is_folder(shop.warehouse(folder).staging)

@@ -1,4 +1,4 @@
-"""Tasks of the exchange that lose their memory and run twice, with every parallelism: one log all the same.
+"""Several workers of one fold, in processes of their own, with every parallelism: one log all the same.
 
 No Spark: see ``sparkless``. Each case is folded in several runs, so that later ones are cut where earlier ones found
 their quantiles.
@@ -6,8 +6,7 @@ their quantiles.
 
 from __future__ import annotations
 
-import pickle
-import random
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,25 +22,23 @@ from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
-from ddcore.base.errors import StorageError
-from ddcore.jobs import engines
-from ddcore.jobs.engines import exchange, messages, tasks
-from ddcore.jobs.engines.messages import Message
+from ddcore.jobs import replay
+from ddcore.jobs.engines import exchange, peers, workers
 from ddcore.jobs.engines.partitioning import _cuts
+from ddcore.jobs.spark.failures import TaskLost
 
 SEEDS = nightly(one_dimensional(range(60)), 7)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_parallelism_and_whatever_happens_to_tasks(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parallelism = 2 + seed % 2
     tuning = sparkless.tuning_of(seed)
     if seed // 2 % 2:  # groups as small as these get trees of partial results
         tuning = replace(tuning, large_group=2)
-    sparkless.install(monkeypatch, seed=seed, unrest=0.3)
-    monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)  # every body in several messages
+    sparkless.install(monkeypatch, seed=seed)
+    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
+    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
     drawn = case(seed, plain=True)
     outcomes = outcome(
         project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="spark",
@@ -50,26 +47,78 @@ def test_every_parallelism_and_whatever_happens_to_tasks(
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_one_task_takes_over_at_any_step(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also between the step where a trace gains in several ranges, and that of a block which listens to it."""
-    drawn, last = case(seed, plain=True), random.Random(seed).randint(1, 12)
-    real, steps = exchange._Exchange._superstep, []
+@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
+def test_a_fold_begins_again_when_a_worker_is_killed(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGKILL, at any moment of half of the folds."""
+    stage = sparkless.install(monkeypatch, seed=seed, unrest=0.5)
+    drawn = case(seed, plain=True)
+    ends = ends_of(drawn, seed)
+    outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=3)
+    print(f"{stage.attempts} attempts at {len(ends)} folds")
+    compare(drawn, "with killed workers", expected_of(drawn), outcomes)
 
-    def counted(self: Any, waiting: Any, now: Any) -> Any:
-        steps.append(now.number)
-        if now.number == last:
-            self.narrow_below = 10**9
-        return real(self, waiting, now)
 
-    sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(engines, "WIDE_FROM", 1)
-    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
-    monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark")
-    assert steps, "nothing was folded by several"
-    assert last >= steps[-1], "and then by one"
-    compare(drawn, f"taken over after step {last}", expected_of(drawn), outcomes)
+STOPPING = """
+import os, signal
+from pathlib import Path
+
+import polars as pl
+
+CAUSE = Path({cause!r})
+
+
+def fewer(frame):
+    if CAUSE.exists() and frame["n"].max() == 4:
+        CAUSE.rename(CAUSE.with_name("done"))
+        os.kill(os.getpid(), getattr(signal, {name!r}))
+    return frame.filter(pl.col("n") > 0).select("row", m=pl.col("n") - 1)
+
+
+def program(numbers):
+    def lower(left):
+        return left.flat_map(fewer, schema={{"m": "int64"}}).select(n="m").concat(numbers).distinct()
+
+    return {{"left": numbers.iterate(lower)}}
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
+def test_a_worker_that_dies_or_hangs_in_a_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others notice, and the fold begins again."""
+    stage = sparkless.install(monkeypatch)
+    monkeypatch.setattr(peers, "SILENCE", 3.0)
+    text = STOPPING.format(cause=str(tmp_path / "cause"), name=name)
+    space: dict[str, Any] = {}
+    exec(text, space)
+    frames = {"numbers": pl.DataFrame({"n": [8, 9, 8, 12], "version": [0, 1, 1, 2], "diff": [1, 1, -1, 1]})}
+    drawn = Case(0, text, space["program"], frames)
+    expected = expected_of(drawn)
+    (tmp_path / "cause").touch()
+    start = time.monotonic()
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark", parallelism=3)
+    compare(drawn, name, expected, outcomes)
+    assert (tmp_path / "done").exists()
+    assert stage.attempts == 2
+    assert time.monotonic() - start < 60
+
+
+def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four attempts. Nothing is committed, and the next run folds all."""
+    drawn = case(SEEDS[0], plain=True)
+    project = project_of(tmp_path / "p", drawn)
+    with monkeypatch.context() as patch:
+        stage = sparkless.install(patch)
+
+        def lost(shared: bytes, number: int) -> Any:
+            raise sparkless.Lost("of the test")
+
+        patch.setattr(stage, "attempt", lost)
+        with pytest.raises(TaskLost, match="of the test"):
+            replay.run(project, engine="spark", parallelism=2)
+        assert stage.attempts == 4
+    compare(drawn, "afterwards", expected_of(drawn), outcome(project, [None], engine="inline"))
 
 
 SKEWED = """
@@ -122,33 +171,6 @@ def test_a_loop_diverges_alike_with_every_parallelism(tmp_path: Path, monkeypatc
         for parallelism in (1, 2, 3)
     ]
     assert {(error.time, error.round, error.moving) for error in errors} == {((3, 20), 20, 2)}
-
-
-class Trap:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.file,)
-
-
-def test_staged_files_are_data_and_never_code(tmp_path: Path) -> None:
-    """Whoever can write to a shared warehouse may make a run fail, not make it run something."""
-    staged, sprung = tmp_path / "000001-0.arrow", tmp_path / "sprung"
-    entries = [
-        Message(1, "trace", 3, (4, 5), 2, b"\x00body"),
-        Message(0, "output", 0, (), 0, b""),
-    ]
-    messages.write_file(staged, entries)
-    assert tasks._read(staged) == entries
-    messages.write_file(staged, [])
-    assert tasks._read(staged) == []
-    staged.write_bytes(pickle.dumps(Trap(sprung)))
-    with pytest.raises(StorageError, match="cannot read"):
-        tasks._read(staged)
-    assert not sprung.exists()
 
 
 def loads(cuts: list[int], codes: list[int], rows: list[float]) -> list[float]:
@@ -215,22 +237,10 @@ def test_ranges_follow_a_history_that_moves(kind: str, tmp_path: Path, monkeypat
     space: dict[str, Any] = {}
     exec(GROWING, space)
     drawn = Case(0, GROWING, space["program"], frames)
-    sparkless.install(monkeypatch)
+    stage = sparkless.install(monkeypatch)
     monkeypatch.setattr(exchange, "SPLIT_ROWS", 1_000)
-    totals: list[dict[int, int]] = []
-    send = exchange._Exchange._send
-
-    def counted(self: Any, incoming: Any, name: str, step: int, *arguments: Any) -> Any:
-        messages, reports = send(self, incoming, name, step, *arguments)
-        if name == "feed":
-            totals.append({})
-        for report in reports:
-            totals[-1][report.partition] = totals[-1].get(report.partition, 0) + report.load
-        return messages, reports
-
-    monkeypatch.setattr(exchange._Exchange, "_send", counted)
     ends = [*range(10), None]
     outcomes = outcome(project_of(tmp_path / "p", drawn), ends, engine="spark", parallelism=4)
     compare(drawn, "a history that moves", expected_of(drawn), outcomes)
-    shares = [totals[-1].get(partition, 0) for partition in range(4)]
+    shares = [report.handled for report in stage.reports]
     assert max(shares) < 1.5 * sum(shares) / 4, shares

@@ -48,7 +48,7 @@ from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
-from ddcore.jobs.engines import exchange, messages
+from ddcore.jobs.engines import workers
 from ddcore.planning.planner import build
 
 DIMS = ("day", "revision")
@@ -203,31 +203,13 @@ def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parallelism = 2 + seed % 2
-    sparkless.install(monkeypatch, seed=seed, unrest=0.3)
-    monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)
+    sparkless.install(monkeypatch, seed=seed)
+    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
+    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
     drawn = case(seed, plain=True)
     ends: Any = ends_of(drawn, seed)
     outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=parallelism)
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
-
-
-@pytest.mark.parametrize("seed", several(range(16), 6))
-def test_one_task_takes_over(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn, last = case(seed, plain=True), random.Random(seed).randint(1, 9)
-    real = exchange._Exchange._superstep
-
-    def counted(self: Any, waiting: Any, now: Any) -> Any:
-        if now.number == last:
-            self.narrow_below = 10**9
-        return real(self, waiting, now)
-
-    sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(engines, "WIDE_FROM", 1)
-    monkeypatch.setattr(exchange, "NARROW_BELOW", 1)
-    monkeypatch.setattr(exchange._Exchange, "_superstep", counted)
-    ends: Any = ends_of(drawn, seed)
-    outcomes = outcome(project_of(tmp_path / "p", drawn), ends, engine="spark")
-    compare(drawn, f"taken over after step {last}", expected_of(drawn), outcomes)
 
 
 WAITING = """
@@ -263,15 +245,15 @@ def waiting() -> Case:
 def test_what_waits_beyond_the_upper_is_resumed_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several workers, whose processes forget and whose tasks run twice; also where one task takes over."""
+    """Several workers, as many as are told or as there are cores."""
     drawn, ends = waiting(), [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1), None]
-    sparkless.install(monkeypatch, seed=seed, unrest=0.5)
-    monkeypatch.setattr(messages, "MESSAGE_ROWS", 2)
+    sparkless.install(monkeypatch, seed=seed)
+    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
+    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
     forced: dict[str, Any] = {"parallelism": 2 + seed % 2}
     if seed >= 4:
         forced = {}
         monkeypatch.setattr(engines, "WIDE_FROM", 1)
-        monkeypatch.setattr(exchange, "NARROW_BELOW", 40)
     project = project_of(tmp_path / "p", drawn)
     outcomes = outcome(project, ends, engine="spark", **forced)
     compare(drawn, "resumed", expected_of(drawn), outcomes)

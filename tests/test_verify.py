@@ -646,7 +646,7 @@ def test_the_package_set_holds_both_ways(packages: Project) -> None:
 
 
 def test_scratch_by_several_workers(packages: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sparkless.install(monkeypatch, unrest=0)
+    sparkless.install(monkeypatch)
     on_spark = replace(packages, engine="spark", parallelism=3)
     assert all(verdict.holds for verdict in verdicts_of(on_spark, 3, by="scratch", scratch=tmp_path))
     assert list(tmp_path.iterdir()) == []

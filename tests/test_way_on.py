@@ -293,7 +293,7 @@ def a_job_of_spark_that_fails(patch: pytest.MonkeyPatch) -> Iterator[None]:
         raise JavaError("call o5.\n: java.io.IOException: the executor is gone")
 
     with patch.context() as inside:
-        inside.setattr(sparkless.Rows, "collect", failing)
+        inside.setattr(sparkless.Stage, "run", failing)
         yield
 
 
@@ -392,7 +392,7 @@ def test_the_same_command_works_as_soon_as_the_cause_is_removed(
         return real(error, *rest)
 
     monkeypatch.setattr(main, "_ended", noting)
-    sparkless.install(monkeypatch, unrest=0)
+    sparkless.install(monkeypatch)
     with one.cause(monkeypatch):
         for _ in range(2):  # it fails as often as it is called
             code, out, err = dd(*one.command)

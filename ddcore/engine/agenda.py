@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
@@ -69,11 +68,6 @@ class Agenda:
         """Remove the work at the least position, which is the position of a step from now on."""
         self._position = heapq.heappop(self._order)
         return self._work.pop(self._position)
-
-    def drain(self) -> Iterator[Work]:
-        """Remove and yield all queued work, in order, for an exchange to send to other workers."""
-        while self._order:
-            yield self._work.pop(heapq.heappop(self._order))
 
     def least_versions(self) -> np.ndarray:
         """The meet of the versions of all queued work: int64[inputs]. Those of later work are joins of them."""

@@ -18,7 +18,7 @@ from ddcore.engine.queues import sorted_by_key
 from ddcore.engine.rounds import groups
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed
-from ddcore.operators.block import Block, Rounds
+from ddcore.operators.block import Block, Position, Rounds
 from ddcore.operators.delivery import Delivery
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
@@ -34,7 +34,7 @@ Frontier = Sequence[tuple[int, ...]]
 
 
 class FoldState:
-    """What steps see of a worker (:class:`ddcore.operators.base.State`), and what an exchange restores elsewhere.
+    """What steps see of a worker (:class:`ddcore.operators.base.State`), and what leaves for other workers.
 
     ``stored``: batches of earlier folds by arrangement index. ``pending``: their pending times by block index;
     ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that were not
@@ -59,8 +59,8 @@ class FoldState:
         self.pending, self.held = dict(pending), dict(held)
         self.outputs: dict[str, list[Batch]] = {name: [] for name in plan.outputs}
         self.rounds = 0  # greatest number of rounds of an outermost loop, for reports
-        # The updates of traces, for an exchange that stores them; None: not recorded.
-        self.journal: list[tuple[Arrangement, Rounds, SortedBatch]] | None = None
+        self.divide(frozenset(), ())
+        self.leaving: list[Delivery] = []  # for whoever owns their keys
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self.complete: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
         self.start(None)
@@ -87,26 +87,26 @@ class FoldState:
         assert block.output is not None
         return self.plan.arrangements[block.output].fingerprint
 
-    def queued(self) -> None:
-        """All work of the fold is queued: no later time is less than those of this work."""
-        self._lower, self._frontiers = self.agenda.least_versions(), {}
+    def queued(self, least: np.ndarray | None = None) -> None:
+        """All work of the fold is queued: no later time is less than those of this work, or than ``least``, those of
+        the work of all workers.
+        """
+        self._lower, self._frontiers = self.agenda.least_versions() if least is None else least, {}
+
+    def divide(self, arrangements: frozenset[int], horizon: Position) -> None:
+        """From here on updates for these arrangements, at ``horizon`` or later, may belong to other workers."""
+        self._divided, self._horizon = arrangements, horizon
 
     def settle(self, arrangement: Arrangement) -> SortedBatch | None:
         """The updates of an arrangement in this fold, which count as stored from now on."""
         self._latest.pop(arrangement.index, None)
         return self.traces[arrangement.index].settle()
 
-    def restore(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
-        """Add updates that a trace received earlier in this fold, here or in another process."""
+    def append(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
+        """Add new updates of an arrangement at ``rounds``, and notify the other blocks that read it."""
         self.traces[arrangement.index].append(updates, self.frontier(rounds))
         self._latest[arrangement.index] = (rounds, updates)
         self.count(rounds)
-
-    def append(self, arrangement: Arrangement, rounds: Rounds, updates: SortedBatch) -> None:
-        """Add new updates of an arrangement at ``rounds``, and notify the other blocks that read it."""
-        self.restore(arrangement, rounds, updates)
-        if self.journal is not None:
-            self.journal.append((arrangement, rounds, updates))
         for index in arrangement.listeners:
             block = self.plan.blocks[index]
             self.agenda.at(block, rounds + (0,) * (block.depth - len(rounds))).notified = True
@@ -215,14 +215,22 @@ class FoldState:
             self.deliver(deliveries)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Queue updates for arrangements; those that this fold does not complete are stored in ``held``."""
+        """Queue updates for arrangements; those that this fold does not complete are stored in ``held``, those that may
+        belong to other workers are noted in ``leaving``.
+        """
         for delivery in deliveries:
-            arrangement = delivery.arrangement
-            if delivery.rounds is not None:
-                self.agenda.queue(arrangement, delivery.rounds, delivery.updates)
+            arrangement, rounds, updates = delivery.arrangement, delivery.rounds, delivery.updates
+            if rounds is not None:
+                if arrangement.index in self._divided and self._position(arrangement, rounds) >= self._horizon:
+                    self.leaving.append(delivery)
+                else:
+                    self.agenda.queue(arrangement, rounds, updates)
                 continue
-            updates, earlier = arrangement.updates(delivery.updates), self.held.get(arrangement.index)
-            self.held[arrangement.index] = updates if earlier is None else concatenate([updates, earlier])
+            late, earlier = arrangement.updates(updates), self.held.get(arrangement.index)
+            self.held[arrangement.index] = late if earlier is None else concatenate([late, earlier])
+
+    def _position(self, arrangement: Arrangement, rounds: Rounds) -> Position:
+        return self.plan.blocks[arrangement.block].position(rounds)
 
     def require_int64(self, arrangement: Arrangement, updates: SortedBatch) -> None:
         """Raises DiffOverflow, with the row and the time, where a diff is more than int64 holds."""

@@ -135,15 +135,17 @@ class Worker:
             self.state.push(node, batch)
 
     def run(self) -> None:
-        """Step until no work is queued. No other worker may have work left in this fold."""
+        """Step until no work is queued. This is the only worker of its fold."""
         with self.ready():
             while self.agenda.next_position is not None:
                 self.step()
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
-        """All work of the fold is queued. Steps in here keep memory that they free, if there are many updates."""
-        self.state.queued()
+    def ready(self, least: np.ndarray | None = None) -> Iterator[None]:
+        """All work of the fold is queued; ``least``: the least versions of that of all workers. Steps in here keep
+        memory that they free, if there are many updates.
+        """
+        self.state.queued(least)
         budget = self.budget
         is_large = not budget.memory.is_limited and self.agenda.waiting() >= budget.tuning.large_fold
         with reused_memory() if is_large else nullcontext():

@@ -77,7 +77,7 @@ def make_room(writer: Writer, warehouse: Warehouse, names: Iterable[str]) -> Non
     """Before a run writes to tables that it does not continue: set aside what lies in their places and is no table of
     ours that a commit can replace.
     """
-    for folder in (warehouse.root / "state", warehouse.root / "outputs", warehouse.staging):
+    for folder in (warehouse.root / "state", warehouse.root / "outputs"):
         damaged.set_aside_file(folder)
     for name in names:
         damaged.set_aside(writer, warehouse.table(name))

@@ -29,19 +29,15 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "waiting_of", "write_result"]
+__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_result"]
 
 Spans = Mapping[int, Span]
 
 
-def open_worker(
-    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, waiting: bool = True
-) -> Worker:
+def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Rows are read when they are needed. Without ``waiting`` the worker starts without what earlier runs left: pending
-    times, held updates, and the history of large groups that are to have trees. Raises StorageError for files that are
-    missing or damaged.
+    Rows are read when they are needed. Raises StorageError for files that are missing or damaged.
     """
     runs = {
         arrangement.index: _open(
@@ -50,9 +46,8 @@ def open_worker(
         for arrangement in plan.arrangements
         if not arrangement.transient
     }
-    groups = stored.groups.copy() if waiting else stored.groups.all_grown()
-    left = waiting_of(plan, stored, spans, budget) if waiting else ()
-    return Worker(plan, runs, *left, budget=budget, groups=groups)
+    left = _waiting(plan, stored, spans, budget)
+    return Worker(plan, runs, *left, budget=budget, groups=stored.groups.copy())
 
 
 def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding, budget: Budget = ALONE) -> Worker:
@@ -73,8 +68,8 @@ def replay(worker: Worker, stored: Stored, part: Rebuilding, spans: Spans | None
             worker.replay(arrangement, arrangement.batch_of(run))
 
 
-def waiting_of(
-    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE
+def _waiting(
+    plan: Plan, stored: Stored, spans: Spans | None, budget: Budget
 ) -> tuple[dict[int, SortedBatch], dict[int, Batch]]:
     """The pending times of earlier runs by block index, and their held updates by arrangement index.
 

@@ -46,7 +46,6 @@ PLACES = {
     "after-stray": "a file of an unfinished ingest was removed",
     "after-correction": "a file was removed that was only needed to find a correction",
     "after-aside": "a damaged table was renamed; in an object store, a step of beginning its log anew",
-    "after-staging": "the staging folder was removed",
     "after-ledger-file": "a data file of the ledger got its final name",
     "after-intent": "the intent of a run was recorded in the ledger",
     "after-failure": "the failure of a run was recorded in the ledger",

@@ -171,11 +171,6 @@ class Warehouse:
         """The table of an arrangement."""
         return self.table(f"state/{fingerprint}")
 
-    @property
-    def staging(self) -> Place:
-        """The folder for messages between several workers on Spark, until the run ends."""
-        return self.root / "state" / "_staging"
-
     def table(self, relative: str) -> Place:
         """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
         the warehouse or that no file system allows.
@@ -275,12 +270,6 @@ class Warehouse:
                 )
         finally:
             objects.delete([probe])
-
-    def remove_staging(self) -> None:
-        """Remove the staging folder, of this run or of a killed one. The caller holds the lock."""
-        if store.is_folder(self.staging):
-            store.remove_folder(self.staging)
-            failpoint("after-staging")
 
     @contextmanager
     def lock(self, command: str, run: int = 0) -> Iterator[Lock | Lease]:

@@ -164,13 +164,11 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
             unknown.append(folder)
     for folder in (warehouse.root, warehouse.root / "outputs", warehouse.root / "state"):
         aside += [folder / name for name in store.names(folder) if name.startswith("_damaged-")]
-    staged = [warehouse.staging] if store.is_folder(warehouse.staging) else []
     kinds = (
         ("files that no version of a table names, of killed commands", unnamed, "delete them while no command runs"),
         ("tables that the last run does not name, of other programs or of a killed run", unknown,
          "the next run finishes a killed one; those of programs that you do not run any more can be deleted"),
         ("damaged tables that were set aside", aside, "delete them when you do not need them any more"),
-        ("messages between the workers of a killed run", staged, "the next run deletes them"),
     )  # fmt: skip
     for what, paths, hint in kinds:
         files = [file for path in paths for file in store.entries(path)]

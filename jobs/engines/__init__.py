@@ -1,11 +1,12 @@
 """Engines: where a window is folded. All use the same worker and write the same tables with the same rows.
 
 ``inline``: in this process. ``spark``: in one task (:mod:`~ddcore.jobs.engines.one_task`) or, for a large window, in
-several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`). On Spark Connect always in one task.
+several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def load(name: str, project: Project, parallelism: int | None = None) -> Engine:
         from ddcore.jobs.spark import connect, session
 
         if connect.is_used(project.spark_master):
-            connect.check(parallelism)
+            connect.check()
             return _on_spark_connect
         session.check()
         return _on_spark
@@ -50,20 +51,26 @@ def hold(project: Project) -> AbstractContextManager[Any]:
 
 
 def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
-    from ddcore.jobs.engines import one_task
+    from ddcore.io.sources.spark import cores
     from ddcore.jobs.spark import connect
 
     with connect.connected(fold.settings.spark_conf, fold.settings.spark_master) as session:
-        return one_task.fold_in_session(session, fold)
+        return _with(session, fold, lambda: cores(session))
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
-    from ddcore.jobs.engines import exchange, one_task
     from ddcore.jobs.spark import session
 
     parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
     with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
-        parallelism = parallelism or context.defaultParallelism
-        if parallelism == 1:
-            return one_task.fold_with(context, fold)
-        return exchange.fold_with(context, fold, parallelism, listener)
+        return _with(context, fold, lambda: context.defaultParallelism)
+
+
+def _with(spark: Any, fold: Fold, most: Callable[[], int]) -> tuple[FoldResult, int]:
+    """Fold in one task, or in several if the window is large or their number is given."""
+    from ddcore.jobs.engines import exchange, one_task
+
+    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else most())
+    if parallelism == 1:
+        return one_task.fold_with(spark, fold)
+    return exchange.fold_with(spark, fold, parallelism)

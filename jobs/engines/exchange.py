@@ -1,200 +1,106 @@
-"""The fold on Spark with several workers: one for each range of key codes, with Spark's shuffle between them.
+"""The fold on Spark with several workers, one for each range of key codes: one barrier stage, whose tasks exchange
+directly.
 
-A superstep is one Spark job: each task takes the messages of its range, works from the least position anywhere up to
-the horizon (:mod:`~ddcore.jobs.engines.routes`), and sends the results that others own. The driver picks the next
-position from the reports of the tasks, never by a job of its own. When few updates are left, one task takes over the
-whole range and finishes without further shuffles.
-
-Plain RDDs: messages are few and large, and a job of the SQL engine takes twice as long to start. The code of the tasks
-is in :mod:`ddcore.jobs.engines.tasks`, which the driver does not load.
+Spark starts the tasks together; the driver takes no part until all are done. If a task or its executor is lost, Spark
+ends all of them, and the fold begins again: nothing but files that nobody reads was written. What the workers do is in
+:mod:`ddcore.jobs.engines.workers`, which the driver does not load.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import secrets
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
-from ddcore.engine.profile import Profile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.state.layout import tables_of
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
-from ddcore.jobs.engines.protocol import (
-    Constants,
-    Report,
-    Split,
-    Superstep,
-    Task,
-    Waiting,
-    collector,
-    least_of,
-    raise_first,
-)
+from ddcore.jobs.engines.protocol import Report, SharedFold, Split, raise_first
 from ddcore.jobs.engines.routes import routing_of
-from ddcore.jobs.fold import Fold, doing
-from ddcore.jobs.spark.failures import ExecutorLost, run_job
+from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark.failures import TaskLost
 from ddcore.jobs.spark.shipping import pickled
-from ddcore.jobs.spark.shuffle import write_shuffle
+from ddcore.jobs.spark.slots import obstacle
+from ddcore.jobs.spark.stage import in_tasks
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
-__all__ = ["fold_with"]
+__all__ = ["fold_with", "shared"]
 
-SPLIT_ROWS = 1 << 20  # of an input, read by one task
-NARROW_BELOW = 500_000  # waiting updates; an estimate
-_CUT_EVERY = 32  # supersteps
-_ATTEMPTS = 3  # at a fold whose executors are lost
+SPLIT_ROWS = 1 << 19  # of an input, read at once
+_ATTEMPTS = 4  # at a fold of which tasks are lost
 
 _logger = logging.getLogger("ddcore")
 
 
-def fold_with(context: SparkContext, fold: Fold, parallelism: int, listener: Any = None) -> tuple[FoldResult, int]:
-    """Fold a window with ``parallelism`` workers in a Spark context; return the files written, and the parallelism.
+def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) -> tuple[FoldResult, int]:
+    """Fold a window with ``parallelism`` workers; return the files written, and the parallelism.
 
-    Errors of tasks are raised unchanged. Spark repeats tasks that fail. Messages that were lost with an executor cannot
-    be repeated: then the whole fold begins again, a few times at most.
+    Where Spark cannot run so many side by side, or they do not reach each other, one worker folds, and a line says why.
+    Errors of workers are raised unchanged.
     """
-    splits = list(_splits(fold))
-    # Queued once, here, and not by each worker: a worker may be opened several times.
-    waiting = [Waiting(partition) for partition in range(parallelism)] if _resumes(fold) else []
-    constants = [Constants(fold.begin)] if fold.begin is not None and fold.plan.constants else []
-    if not splits and not (fold.rebuilding and waiting):
-        return one_task.fold_with(context, fold)
-    for attempt in range(1, _ATTEMPTS + 1):
+    work = shared(fold, parallelism)
+    if not work.splits and not fold.rebuilding:
+        return one_task.fold_with(spark, fold)
+    reason = obstacle(spark, parallelism)
+    if not reason:
+        reports = _reports(spark, work)
+        reason = next((report.unreachable for report in reports if report.unreachable), "")
+        if not reason:
+            return gained(reports), parallelism
+    _logger.warning(f"one worker folds, and not {parallelism}: {reason}")
+    return one_task.fold_with(spark, fold)
+
+
+def shared(fold: Fold, parallelism: int) -> SharedFold:
+    """What each of so many workers needs to know of a fold."""
+    groups = fold.stored.groups
+    routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
+    division = division_of(fold, routing, parallelism)
+    return SharedFold(fold, routing, division, list(_splits(fold)), parallelism, secrets.token_bytes(32))
+
+
+def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Report]:
+    """What all workers report. The fold begins again where some are lost, a few times at most."""
+    task = partial(_work, pickled(work))
+    for left in range(_ATTEMPTS - 1, -1, -1):
         try:
-            return _Exchange(context, fold, parallelism, listener).run([*splits, *waiting, *constants]), parallelism
-        except ExecutorLost:
-            if attempt == _ATTEMPTS:
+            return in_tasks(spark, task, work.parallelism)
+        except TaskLost as error:
+            if not left:
                 raise
-            _logger.info("Spark lost an executor: the fold begins again")
-        finally:
-            fold.stored.warehouse.remove_staging()
+            _logger.info("a worker is lost, and the fold begins again: %s", error.message)
     raise AssertionError("unreachable")
 
 
-class _Exchange:
-    """The driver's side of one fold."""
-
-    def __init__(self, context: SparkContext, fold: Fold, parallelism: int, listener: Any) -> None:
-        self.context, self.listener, self.plan = context, listener, fold.plan
-        groups = fold.stored.groups
-        self.profile = Profile()
-        self.groups = groups.all_grown() if fold.rebuilding is None else groups.copy()
-        self.narrow_below = 0 if fold.parallelism else NARROW_BELOW  # a forced parallelism is kept to the end
-        self.routing, self.staged = routing_of(fold.plan, self.groups.grown), dict[int, tuple[int, ...]]()
-        token, plan, division = uuid.uuid4().hex, pickled(fold.plan), division_of(fold, self.routing, parallelism)
-        staging = fold.stored.warehouse.staging / token
-        self.task = Task(
-            token,
-            plan,
-            fold.stored,
-            staging,
-            division,
-            parallelism,
-            fold.window,
-            fold.upper,
-            _resumes(fold),
-            fold.rebuilding,
-            fold.settings.memory,
-            fold.settings.tuning,
-        )
-
-    def run(self, splits: list[Split | Waiting | Constants]) -> FoldResult:
-        """Supersteps while many updates wait; then one task, or all of them, write what the fold added."""
-        step = 1
-        waiting, reports = self._send(self.context.parallelize(splits, len(splits)), "feed", 0)
-        while (position := least_of(reports)) is not None:
-            now = Superstep(step, position, self.routing.horizon(position), self.staged)
-            if sum(report.waiting for report in reports) < self.narrow_below:
-                return self._collect(waiting.coalesce(1), "finish", now)
-            waiting, reports = self._superstep(waiting, now)
-            step += 1
-        return self._collect(waiting, "harvest", Superstep(step, None, None, self.staged))
-
-    def _superstep(self, waiting: RDD[Any], now: Superstep) -> tuple[RDD[Any], list[Report]]:
-        if self.listener:
-            self.listener("fold", now.number, None, f"exchanges between workers; now {self._doing(now)}")
-        return self._send(waiting, "step", now.number, now)
-
-    def _doing(self, now: Superstep) -> str:
-        """What the workers do, in words."""
-        position, blocks = now.position or (), self.plan.blocks
-        block = next((each for each in blocks if each.path == tuple(position[::2])), None)
-        return doing(self.plan, block, max((each % 2**32 for each in position[1::2]), default=0))  # without priorities
-
-    def _send(self, incoming: RDD[Any], name: str, step: int, *arguments: Any) -> tuple[RDD[Any], list[Report]]:
-        """One job: run a function of the tasks in every partition, and send its messages to their owners.
-
-        The messages stay with the executors, in the files of the shuffle, until the next job reads them; the reports
-        come back with this one. Now and then the messages are read at once and kept in blocks: then Spark forgets where
-        they came from, so that a loop of many rounds has no long plan.
-        """
-        reports = collector(self.context)
-        results = incoming.mapPartitionsWithIndex(_work(name, self.task, *arguments, reports))
-        messages = results.partitionBy(self.task.parallelism, _owner)
-        if step % _CUT_EVERY == _CUT_EVERY - 1:
-            messages.localCheckpoint()
-            run_job(messages._jrdd.count)  # in the JVM: RDD.count would pass all messages through Python
-        else:
-            run_job(functools.partial(write_shuffle, self.context, messages))
-        latest = {report.partition: report for report in reports.value}
-        raise_first(latest.values())
-        for report in latest.values():  # a task may lose what it noted in earlier steps
-            self.groups.absorb(report.groups)
-            self.profile.absorb(report.profile)
-        for owner in (owner for report in latest.values() for owner in report.staged):
-            self.staged[owner] = (*self.staged.get(owner, ()), step)
-        return messages, list(latest.values())
-
-    def _collect(self, waiting: RDD[Any], name: str, now: Superstep) -> FoldResult:
-        """The last job of a fold, whose tasks write what they added to state and outputs."""
-        reports = run_job(waiting.mapPartitionsWithIndex(_work(name, self.task, now)).collect)
-        raise_first(reports)
-        total = FoldResult(profile=self.profile)
-        for report in sorted(reports, key=lambda report: report.partition):
-            total.absorb(report.gained or FoldResult())
-        total.groups.absorb(self.groups)
-        return total
+def gained(reports: list[Report]) -> FoldResult:
+    """What all workers of a fold have written. Raises the first error."""
+    raise_first(reports)
+    total = FoldResult()
+    for report in sorted(reports, key=lambda report: report.worker):
+        assert report.gained is not None
+        total.absorb(report.gained)
+    steps, sent = max(report.supersteps for report in reports), sum(report.sent for report in reports)
+    _logger.debug("%d workers: %d supersteps, %d bytes between them", len(reports), steps, sent)
+    return total
 
 
-def _work(name: str, *arguments: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
-    """A function of :mod:`ddcore.jobs.engines.tasks`, by name."""
-    return functools.partial(_call, name, arguments)
+def _work(work: bytes) -> Report:
+    from ddcore.jobs.engines import workers
 
-
-def _call(name: str, arguments: tuple[Any, ...], partition: int, incoming: Iterable[Any]) -> Iterator[Any]:
-    from ddcore.jobs.engines import tasks
-
-    with tasks.budget(arguments[0]).held():
-        yield from getattr(tasks, name)(*arguments, partition, incoming)
-
-
-def _owner(dest: int) -> int:
-    """The partition of a message's destination."""
-    return dest
+    return workers.work(work)
 
 
 def _splits(fold: Fold) -> Iterator[Split]:
-    """The files of the window, in splits for one task each."""
+    """The files of the window in parts."""
     for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
             if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
                 for start in range(0, file.rows, SPLIT_ROWS):
                     yield Split(name, file, start, min(SPLIT_ROWS, file.rows - start))
-
-
-def _resumes(fold: Fold) -> bool:
-    """Whether earlier runs left pending times, held updates or groups that are to have trees, or arrangements whose
-    history is replayed.
-    """
-    if fold.rebuilding is not None:
-        return bool(fold.rebuilding.replayed)
-    return bool(fold.stored.groups.noted) or any(
-        fold.stored.files.get(name) for name, _, replaced in tables_of(fold.plan) if replaced
-    )

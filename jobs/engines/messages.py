@@ -1,263 +1,179 @@
-"""Messages between workers: work that waits for a block, encoded and decoded.
+"""Updates on their way to the workers that own their keys: divided by owner, and as bytes.
 
-A message has one body (:mod:`~ddcore.jobs.engines.bodies`). Bodies are few and large; Spark moves them without looking
-inside.
+They are divided as they come, unsorted: the receiver sorts them in any case. What stays with its worker is not
+encoded. Numbers go in the bytes that their columns need; their words are the same in every process. Of pooled types
+(strings, lists) each distinct value of a part goes once, with a number for each row: words of theirs are valid in one
+process only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
 
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import Schema, Type
-from ddcore.data.encoding import key_codes
-from ddcore.engine.agenda import Agenda, Work
-from ddcore.engine.pending import joined
-from ddcore.engine.queues import Queue, sorted_by_key
-from ddcore.engine.state import FoldState
-from ddcore.io.storage.store import Place, source_of
-from ddcore.jobs.engines.bodies import columns_of, packed
+from ddcore.base.schema import Type
+from ddcore.data import encoding
 from ddcore.jobs.engines.partitioning import Division
+from ddcore.jobs.engines.peers import Header, Part, PeerLost
 from ddcore.operators.arrangement import Arrangement
-from ddcore.operators.block import Position, Rounds
+from ddcore.operators.block import Rounds
+from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
-from ddcore.traces.batch import Batch, concatenate
-from ddcore.traces.columns import Columns, Compressed, Plain
-from ddcore.traces.consolidation import arrange
-from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
+from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
 
-__all__ = [
-    "HELD",
-    "LATE",
-    "WAITING",
-    "Message",
-    "accept",
-    "accept_late",
-    "batch_of_body",
-    "body_of_batch",
-    "body_of_run",
-    "is_divided",
-    "position_of",
-    "read_file",
-    "run_of_bodies",
-    "to_late_messages",
-    "to_messages",
-    "write_file",
-]
-
-ROWS, PENDING, NOTIFICATION = "rows", "pending", "notification"
-WAITING = (ROWS, PENDING, NOTIFICATION)
-HELD, LATE = "held", "late"
-MESSAGE_ROWS = 1 << 17  # at most: a shuffle buffers some tens of messages, which must stay below 2 GiB
+__all__ = ["Message", "decoded", "divided", "encoded", "grouped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Updates for an arrangement (``rows``), pending times of a block (``pending``), or the fact that an arrangement
-    gained (``notification``).
+    """Updates for an arrangement, all at these rounds; their columns are those of :meth:`Arrangement.queued`."""
 
-    Staged files also have updates that are held back before an arrangement (``held``), and pending times beyond the
-    run's upper (``late``). ``target`` is the arrangement's or the block's index, ``dest`` the worker's number, ``rows``
-    the number of rows in the body.
-    """
-
-    dest: int
-    kind: str
-    target: int
+    arrangement: Arrangement
     rounds: Rounds
-    rows: int
-    body: bytes
+    updates: Columns
+
+    def __len__(self) -> int:
+        return len(self.updates)
 
 
-def to_messages(plan: Plan, work: Work, division: Division, partition: int | None = None) -> Iterator[Message]:
-    """The work at one position as messages to the owners of its keys.
-
-    ``partition`` is the worker's own number; None: it is no owner, but reads what others own. Then all updates are
-    looked at; otherwise those that only come from blocks with the same owner are not.
-    """
-    for index, queue in work.queues.items():
-        if partition is not None and index in division.home:
-            for piece in queue.pieces():
-                body = _body_of_rows(queue.arrangement, piece)
-                yield Message(partition, ROWS, index, work.rounds, len(piece), body)
+def grouped(deliveries: Iterable[Delivery]) -> Iterator[Message]:
+    """Deliveries as messages: few updates for one arrangement at the same rounds as one."""
+    small: dict[tuple[int, Rounds], tuple[Arrangement, list[Columns]]] = {}
+    for delivery in deliveries:
+        arrangement, rounds, updates = delivery.arrangement, delivery.rounds, delivery.updates
+        assert rounds is not None
+        if isinstance(updates, Compressed):
+            yield Message(arrangement, rounds, updates)
         else:
-            yield from _divided(queue, work.rounds, division)
-    for pending in work.pending:
-        port = plan.arrangements[work.block.ports[0]]
-        cuts = [(partition, pending)] if partition is not None else _split(pending, division.boundaries[port.index])
-        for dest, mine in cuts:
-            for portion in _portions(mine):
-                body = body_of_run(port, portion, keys_only=True)
-                yield Message(dest, PENDING, work.block.index, work.rounds, len(portion), body)
-    if work.notified:
-        assert partition is not None, "only an owner's trace has new updates"
-        yield Message(partition, NOTIFICATION, work.block.index, work.rounds, 0, b"")
+            small.setdefault((arrangement.index, rounds), (arrangement, []))[1].append(updates)
+    for (_, rounds), (arrangement, pieces) in small.items():
+        yield Message(arrangement, rounds, _together(pieces))
 
 
-def _divided(queue: Queue, rounds: Rounds, division: Division) -> Iterator[Message]:
-    """Updates for the owners of their keys.
-
-    They are consolidated before they are sent: moving one costs more than sorting it.
-    """
-    arrangement = queue.arrangement
-    by_key = replace(arrangement, transient=False, key=division.keys.get(arrangement.index, arrangement.key))
-    run = sorted_by_key(by_key, queue.batch(), queue.budget)
-    for dest, mine in _split(run, division.boundaries[arrangement.index]):
-        for portion in _portions(mine):
-            body = _body_of_rows(arrangement, arrangement.queued(by_key.batch_of(portion)))
-            yield Message(dest, ROWS, arrangement.index, rounds, len(portion), body)
+def _together(pieces: Sequence[Columns]) -> Columns:
+    if len(pieces) == 1:
+        return pieces[0]
+    is_wide = any(piece.high is not None for piece in pieces)
+    high = np.concatenate([piece.upper() for piece in pieces]) if is_wide else None
+    return Plain([np.concatenate(columns) for columns in zip(*pieces, strict=True)], high)
 
 
-def _body_of_rows(arrangement: Arrangement, queued: Columns) -> bytes:
-    columns = queued if queued.high is None else Plain([*queued, queued.high])
-    return packed(columns, arrangement.queued_types)
-
-
-def accept(plan: Plan, agenda: Agenda, message: Message) -> None:
-    """Queue a message's work."""
-    if message.kind == ROWS:
-        arrangement = plan.arrangements[message.target]
-        agenda.queue(arrangement, message.rounds, _queued(arrangement, message.body))
+def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
+    """The updates of a message by owner, each worker with its own; in their order."""
+    boundaries = np.array(division.boundaries[message.arrangement.index], dtype=np.int64)
+    owners = np.searchsorted(boundaries, _codes(message, division), side="right").astype(np.uint16)
+    counts = np.bincount(owners, minlength=len(boundaries) + 1)
+    if counts.max() == len(message):
+        yield int(owners[0]), message
         return
-    block = plan.blocks[message.target]
-    work = agenda.at(block, message.rounds)
-    if message.kind == PENDING:
-        work.pending.append(run_of_bodies(plan.arrangements[block.ports[0]], [message.body], keys_only=True))
+    for owner in np.flatnonzero(counts).tolist():
+        part = _taken(message.updates, np.flatnonzero(owners == owner))
+        yield owner, Message(message.arrangement, message.rounds, part)
+
+
+def _codes(message: Message, division: Division) -> np.ndarray:
+    """The codes by which the updates are divided: int64[n]."""
+    arrangement, names = message.arrangement, list(message.arrangement.schema)
+    if len(arrangement.queued_types) > len(names):
+        names = ["", *arrangement.collection]  # after a code that is always 0
+    key = division.keys.get(arrangement.index, arrangement.key)
+    columns = [message.updates.column(names.index(name)) for name in key]
+    return encoding.key_codes(columns, [arrangement.collection[name] for name in key], len(message))
+
+
+def _taken(updates: Columns, rows: np.ndarray) -> Columns:
+    if not isinstance(updates, Compressed):
+        return Plain([column[rows] for column in updates], None if updates.high is None else updates.high[rows])
+    columns = []
+    for column in updates.columns:
+        distances = None if column.distances is None else column.distances[rows]
+        columns.append(CompressedColumn(column.least, column.most, distances, len(rows)))
+    return Compressed(columns)
+
+
+# --- as bytes ---------------------------------------------------------------------------------------------------------
+
+
+def encoded(message: Message) -> Part:
+    """A message as a part of an exchange: a header, and the bytes of its columns."""
+    types, updates = message.arrangement.queued_types, message.updates
+    columns: list[list[int]] = []
+    buffers: list[memoryview] = []
+    wide = [] if updates.high is None else [CompressedColumn.of(updates.high)]
+    for place, words in enumerate([*map(updates.compressed, range(updates.count)), *wide]):
+        kind, column = types[place] if place < len(types) else None, words
+        if kind is not None and kind.is_pooled:
+            values, column = _dictionary(words.decompress(), kind)
+            buffers.append(values)
+        columns.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
+        if column.distances is not None:
+            buffers.append(np.ascontiguousarray(column.distances).data.cast("B"))
+    header = {"to": message.arrangement.index, "at": message.rounds, "rows": len(message), "columns": columns}
+    return header, buffers
+
+
+def decoded(plan: Plan, header: Header, body: bytearray) -> Message:
+    """The message of a part. Raises PeerLost."""
+    try:
+        return _decoded(plan.arrangements[header["to"]], header, body)
+    except (LookupError, TypeError, ValueError, StopIteration, pa.ArrowException, OSError) as error:
+        raise PeerLost(f"a part of a message is damaged: {error}") from error
+
+
+def _decoded(arrangement: Arrangement, header: Header, body: bytearray) -> Message:
+    types, rows, buffers = arrangement.queued_types, header["rows"], _buffers(header, body)
+    columns = []
+    for place, (least, most, width) in enumerate(header["columns"]):
+        kind = types[place] if place < len(types) else None
+        words = None if kind is None or not kind.is_pooled else _words(next(buffers), kind)
+        distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
+        if distances is not None and len(distances) != rows:
+            raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
+        column = CompressedColumn(least, most, distances, rows)
+        columns.append(column if words is None else CompressedColumn.of(words[column.decompress()]))
+    number = len(types) + len(arrangement.times) + 1
+    if len(columns) - number not in (0, 1) or next(buffers, None) is not None:
+        raise ValueError(f"{len(columns)} columns, and not {number}")
+    updates: Columns = Compressed(columns)
+    if len(columns) > number:  # the upper words of diffs that need 128 bits
+        *plain, high = updates
+        updates = Plain(plain, high)
+    return Message(arrangement, tuple(header["at"]), updates)
+
+
+def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
+    """The buffers of a part; each begins at a multiple of eight."""
+    start, view = 0, memoryview(body)
+    for size in header.get("sizes", ()):
+        yield view[start : start + size]
+        start += -(-size // 8) * 8
+
+
+def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, CompressedColumn]:
+    """The distinct values of words, and the number of each."""
+    least, most = int(words.min()), int(words.max())
+    if most - least < 4 * len(words):  # ids are dense: without a sort
+        present = np.zeros(most - least + 1, dtype=bool)
+        present[words - least] = True
+        distinct = np.flatnonzero(present) + least
+        numbers = (np.cumsum(present) - 1)[words - least]
     else:
-        work.notified = True
+        distinct, numbers = np.unique(words, return_inverse=True)
+    values = encoding.decode(distinct, kind).to_arrow()
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([values], ["values"])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return memoryview(sink.getvalue()), CompressedColumn.of(numbers.astype(np.int64))
 
 
-def _queued(arrangement: Arrangement, body: bytes) -> Columns:
-    types = arrangement.queued_types
-    columns, width = columns_of(body, types), len(types) + len(arrangement.times) + 1
-    queued = Compressed(columns[:width])
-    return queued if len(columns) == width else Plain([*queued], columns[-1].decompress())
-
-
-def to_late_messages(state: FoldState, partition: int) -> Iterator[Message]:
-    """Held updates and pending times beyond the upper, which a worker would store for later runs, and has no more."""
-    held, state.held = state.held, {}
-    for index, batch in held.items():
-        body = body_of_batch(batch, state.plan.arrangements[index].collection)
-        yield Message(partition, HELD, index, (), len(batch), body)
-    late, state.pending = state.pending, {}
-    for index, pending in late.items():
-        port = state.plan.arrangements[state.plan.blocks[index].ports[0]]
-        yield Message(partition, LATE, index, (), len(pending), body_of_run(port, pending, keys_only=True))
-
-
-def accept_late(state: FoldState, late: Sequence[Message]) -> None:
-    """Add what :func:`to_late_messages` sent, from any number of workers and steps."""
-    plan = state.plan
-    held: dict[int, list[Batch]] = {index: [batch] for index, batch in state.held.items()}
-    pending: dict[int, list[SortedBatch]] = {index: [batch] for index, batch in state.pending.items()}
-    for message in late:
-        if message.kind == HELD:
-            batch = batch_of_body(message.body, plan.arrangements[message.target].collection)
-            held.setdefault(message.target, []).append(batch)
-        else:
-            port = plan.arrangements[plan.blocks[message.target].ports[0]]
-            pending.setdefault(message.target, []).append(run_of_bodies(port, [message.body], keys_only=True))
-    state.held = {index: concatenate(batches) for index, batches in held.items()}
-    state.pending = {index: joined(batches) for index, batches in pending.items()}
-
-
-def is_divided(message: Message, division: Division) -> bool:
-    """Whether its updates come from a place where any worker may be their owner."""
-    return message.kind == ROWS and message.target not in division.home
-
-
-def position_of(plan: Plan, message: Message) -> Position:
-    """The position of a message in the order of work."""
-    block = plan.arrangements[message.target].block if message.kind == ROWS else message.target
-    return plan.blocks[block].position(message.rounds)
-
-
-def body_of_run(arrangement: Arrangement, run: SortedBatch, *, keys_only: bool = False) -> bytes:
-    """The rows of a run: key and value columns, or keys alone; times and diffs."""
-    columns = [*run.columns()]
-    return packed(Plain(columns if arrangement.direct else columns[1:]), _types(arrangement, keys_only))
-
-
-def run_of_bodies(arrangement: Arrangement, bodies: Sequence[bytes], *, keys_only: bool = False) -> SortedBatch:
-    """One run from bodies of runs whose keys ascend.
-
-    It is sorted again only if it has pooled columns: the order of their words differs between processes.
-    """
-    types = _types(arrangement, keys_only)
-    pieces = [[column.decompress() for column in columns_of(body, types)] for body in bodies]
-    *columns, diffs = pieces[0] if len(pieces) == 1 else [np.concatenate(each) for each in zip(*pieces, strict=True)]
-    codes = key_codes(columns[: len(arrangement.key)], arrangement.key_types, len(diffs))
-    words, times = columns[int(arrangement.direct) : len(types)], columns[len(types) :]
-    if any(kind.is_pooled for kind in types):
-        return arrange(codes, words, times, diffs)
-    return ColumnBatch(codes, _stacked(words, len(diffs)), _stacked(times, len(diffs)), diffs)
-
-
-def _stacked(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    return np.stack(columns) if columns else np.empty((0, rows), dtype=np.int64)
-
-
-def body_of_batch(batch: Batch, schema: Schema) -> bytes:
-    """A batch of rows with these columns: words, times, diffs, and the upper words of these."""
-    return packed(Plain([*batch.words, *batch.times, batch.diffs, batch.upper()]), list(schema.values()))
-
-
-def batch_of_body(body: bytes, schema: Schema) -> Batch:
-    """The batch of a body that :func:`body_of_batch` made."""
-    *columns, diffs, high = (column.decompress() for column in columns_of(body, list(schema.values())))
-    is_wide = bool((high != diffs >> 63).any())
-    return Batch(columns[: len(schema)], columns[len(schema) :], diffs, high if is_wide else None)
-
-
-_FILE = pa.schema(
-    {
-        "dest": pa.int64(),
-        "kind": pa.string(),
-        "target": pa.int64(),
-        "rounds": pa.list_(pa.int64()),
-        "rows": pa.int64(),
-        "body": pa.large_binary(),
-    }
-)
-
-
-def write_file(path: Path, messages: Sequence[Message]) -> None:
-    """Write messages as one Arrow file, not as pickles: reading it never runs code."""
-    columns = {name: [getattr(message, name) for message in messages] for name in _FILE.names}
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _FILE) as file:
-        file.write_table(pa.table(columns, schema=_FILE))
-
-
-def read_file(path: Place) -> list[Message]:
-    """The messages of a file that :func:`write_file` wrote."""
-    with source_of(path) as source:
-        table = pa.ipc.open_file(source).read_all()
-        columns = [table.column(name).to_pylist() for name in _FILE.names]
-    return [
-        Message(dest, kind, target, tuple(rounds), rows, body)
-        for dest, kind, target, rounds, rows, body in zip(*columns, strict=True)
-    ]
-
-
-def _types(arrangement: Arrangement, keys_only: bool) -> list[Type]:
-    return arrangement.key_types if keys_only else list(arrangement.schema.values())
-
-
-def _split(run: SortedBatch, boundaries: Sequence[int]) -> Iterator[tuple[int, SortedBatch]]:
-    """The run cut into the ranges of the workers; workers without rows are left out."""
-    bounds = [0, *np.searchsorted(run.decompress().codes, np.array(boundaries, dtype=np.int64)).tolist(), len(run)]
-    for dest, (a, b) in enumerate(pairwise(bounds)):
-        if a < b:
-            yield dest, run.part(a, b)
-
-
-def _portions(run: SortedBatch) -> Iterator[SortedBatch]:
-    """The run in portions that each fit into a message: neither Arrow nor the JVM moves a value of 2 GiB."""
-    for start in range(0, len(run), MESSAGE_ROWS):
-        yield run.part(start, min(start + MESSAGE_ROWS, len(run)))
+def _words(values: memoryview, kind: Type) -> np.ndarray:
+    with pa.ipc.open_stream(pa.py_buffer(values)) as stream:
+        series = pl.from_arrow(stream.read_next_batch().column(0))
+    assert isinstance(series, pl.Series)
+    words: np.ndarray = encoding.encode(series, kind)
+    return words

@@ -31,13 +31,11 @@ class Division:
     """Who owns which updates.
 
     ``boundaries``: by arrangement index the parallelism - 1 key codes at which the next worker begins. ``keys``: the
-    columns whose code counts for an output's updates. ``home``: arrangements whose updates from blocks stay with the
-    worker that made them.
+    columns whose code counts for an output's updates.
     """
 
     boundaries: Mapping[int, Sequence[int]]
     keys: Mapping[int, tuple[str, ...]]
-    home: frozenset[int]
 
 
 def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
@@ -61,7 +59,7 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
         rows = np.concatenate([np.empty(0, np.float64), *(rows for _, rows in spreads)])
         cuts = _cuts(codes, rows, parallelism) if len(codes) else even
         boundaries.update({arrangement.index: cuts for arrangement in group})
-    return Division(boundaries, routing.keys, routing.home)
+    return Division(boundaries, routing.keys)
 
 
 def _stored(fold: Fold, arrangement: Arrangement) -> tuple[np.ndarray, np.ndarray]:

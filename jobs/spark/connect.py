@@ -48,18 +48,13 @@ def is_used(master: str) -> bool:
     return _active() is not None or (is_connect(master) and not _has_context())
 
 
-def check(parallelism: int | None) -> None:
-    """Raise UsageError where a library is missing, and for more than one worker, before anything is started."""
+def check() -> None:
+    """Raise UsageError where a library is missing, before anything is started."""
     check_installed()
     if names := [package for module, package in _LIBRARIES.items() if not _is_there(module)]:
         raise UsageError(
             f"Spark Connect needs {', '.join(names)}: not installed",
             "pip install 'ddcore[connect]'; without Spark: --engine inline",
-        )
-    if parallelism is not None and parallelism > 1:
-        raise UsageError(
-            f"parallelism {parallelism}: workers exchange messages by RDDs, which Spark Connect does not offer",
-            "leave it out: one worker folds, with the cores of one task (spark.task.cpus); or use --engine inline",
         )
 
 
@@ -73,7 +68,7 @@ def connected(
     Our SQL settings are taken back from the caller's session; those in ``conf`` are for sessions of our own.
     Raises UsageError for a wrong address or setting, DdError where no server answers or the server is lost.
     """
-    check(None)
+    check()
     session: Any = _active()
     is_own = session is None
     mode, tag = os.environ.get(_MODE), f"ddcore-{uuid.uuid4().hex}"

@@ -10,25 +10,25 @@ from ddcore.base.errors import DdError
 from ddcore.jobs.failures import LONGEST
 from ddcore.text.redaction import masked
 
-__all__ = ["ExecutorLost", "is_of_spark", "run_job", "telling_line"]
+__all__ = ["TaskLost", "is_of_spark", "run_job", "telling_line"]
 
 Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")
 _LOST = re.compile(r"most recent failure: .*?\(TID.*?\): (.+)")
 _CONNECTION = re.compile(r"status = StatusCode\.(\w+)\s+details = \"(.*)\"")  # of a Spark Connect server
-_BLOCK_LOST = re.compile(r"Checkpoint block \S+ not found")
+_BARRIER = "failed barrier ResultStage"
 _NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Exception)\b)| Consider setting .*")
 
 
-class ExecutorLost(DdError):
-    """A job failed because results of an earlier job were lost with the executor that kept them."""
+class TaskLost(DdError):
+    """One of several tasks that exchange messages has failed, or its executor is gone. Spark repeats none of them."""
 
 
 def run_job(job: Callable[[], Result]) -> Result:
     """Run a Spark job. If it fails, raise a DdError with the one line of Spark's message that explains it.
 
-    Spark has repeated what it can repeat by then. ExecutorLost: what it needed is gone, and an earlier job had made it.
+    Spark has repeated what it can repeat by then. TaskLost: all tasks may begin again.
     """
     try:
         return job()
@@ -36,7 +36,7 @@ def run_job(job: Callable[[], Result]) -> Result:
         if not is_of_spark(error):
             raise
         again = "run it again: it continues where it stopped (--debug shows Spark's output)"
-        kind = ExecutorLost if _BLOCK_LOST.search(str(error)) else DdError
+        kind = TaskLost if _BARRIER in str(error) else DdError
         raise kind(f"the Spark job failed: {telling_line(error)}", again) from error
 
 

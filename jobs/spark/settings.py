@@ -38,6 +38,10 @@ _SAME_EVERYWHERE = {
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.cleaner.periodicGC.interval": "5min",
+    # Workers that exchange messages are a barrier stage: it needs executors that stay, and asks for free cores until
+    # there are enough of them.
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.redaction.regex": PATTERN,
     "spark.sql.ui.retainedExecutions": "20",
     # Hadoop's checksummed local file system leaves .crc files in tables, on which later Delta reads fail.

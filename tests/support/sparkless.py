@@ -1,122 +1,230 @@
-"""The exchange without Spark: its driver and its tasks in this process, over an RDD that only pretends to be Spark's.
+"""The exchange without Spark: its workers in processes of their own, which stay for the next fold, and real sockets.
 
-What Spark may do to a task is done here on purpose: a process that forgets everything between two jobs, a task that is
-run again after it was done.
+What Spark does with a barrier stage is done here: all tasks start together, and all end if one is lost.
 """
 
 from __future__ import annotations
 
-import functools
+import atexit
+import importlib
+import os
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ddcore.base.tuning import DEFAULT, Tuning
-from ddcore.jobs.engines import exchange, tasks
+from ddcore.jobs.engines import exchange, one_task
+from ddcore.jobs.spark.failures import TaskLost, run_job
+
+Tuned = list[tuple[str, str, Any]]
 
 
-class Rows:
-    """An RDD: lazy partitions of elements, computed anew for every job that reads them."""
-
-    def __init__(self, context: Context, parts: list[Callable[[], Iterable[Any]]]) -> None:
-        self.context, self.parts = context, parts
-        self.written: Sequence[Callable[[], Iterable[Any]]] = ()
-
-    def mapPartitionsWithIndex(self, work: Any) -> Rows:
-        def run(number: int) -> Iterable[Any]:
-            made, given = [], list(self.parts[number]())
-            for _ in range(self.context.attempts()):
-                made = pickle.loads(pickle.dumps(list(work(number, iter(given)))))
-            return made
-
-        return Rows(self.context, [partial(run, number) for number in range(len(self.parts))])
-
-    def mapPartitions(self, work: Any) -> Rows:
-        return self.mapPartitionsWithIndex(lambda _, given: work(given))
-
-    def partitionBy(self, parallelism: int, owner: Callable[[Any], int]) -> Rows:
-        written = [functools.cache(part) for part in self.parts]
-
-        def part(number: int) -> Iterable[Any]:
-            return [pair for source in written for pair in source() if owner(pair[0]) % parallelism == number]
-
-        divided = Rows(self.context, [partial(part, number) for number in range(parallelism)])
-        divided.written = written
-        return divided
-
-    def write(self) -> None:
-        """The first stage of a shuffle: its files stay until the end."""
-        for source in self.written:
-            source()
-
-    def coalesce(self, parallelism: int) -> Rows:
-        assert parallelism == 1
-        return Rows(self.context, [self.collect])
-
-    def localCheckpoint(self) -> None:
-        self.parts = [functools.cache(part) for part in self.parts]
-
-    @property
-    def _jrdd(self) -> Rows:
-        return self
-
-    def count(self) -> int:
-        return len(self.collect())
-
-    def collect(self) -> list[Any]:
-        return [each for part in self.parts for each in part()]
+class Lost(Exception):
+    """A process is gone, or one of its tasks has failed."""
 
 
-class Accumulator:
-    """Takes reports; one of a task that ran twice counts once, as Spark has it for finished tasks."""
+class Process:
+    """A process that works on one task at a time."""
 
     def __init__(self) -> None:
-        self.value: list[Any] = []
+        self.words, theirs = Pipe()
+        number = theirs.fileno()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"import sparkless; sparkless.serve({number})"],
+            pass_fds=[number], env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}, start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
 
-    def add(self, reports: list[Any]) -> None:
-        self.value += reports
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.words.close()
+
+
+_processes: list[Process] = []
+
+
+@atexit.register
+def _end() -> None:
+    while _processes:
+        _processes.pop().kill()
+
+
+def watch() -> None:
+    """Check at every step of a worker that the keys of all updates which are queued there are its own."""
+    from ddcore.data.encoding import key_codes
+    from ddcore.engine.worker import Worker
+    from ddcore.jobs.engines import workers
+
+    step, superstep = Worker.step, workers._Member._superstep
+    member: list[Any] = []
+
+    def noted(self: Any, position: Any) -> None:
+        member[:] = [self]
+        superstep(self, position)
+
+    def checked(self: Worker) -> None:
+        if member and member[0].worker is self:
+            division = member[0].shared.division
+            for index, queue in self.agenda._work[self.agenda._order[0]].queues.items():
+                arrangement = self.plan.arrangements[index]
+                key = division.keys.get(index, arrangement.key)
+                columns = dict(zip(arrangement.collection, queue.batch().words, strict=True))
+                kinds = [arrangement.collection[name] for name in key]
+                codes = key_codes([columns[name] for name in key], kinds, len(queue))
+                owners = np.searchsorted(np.array(division.boundaries[index], dtype=np.int64), codes, side="right")
+                assert set(owners.tolist()) <= {member[0].number}, arrangement
+        step(self)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(workers._Member, "_superstep", noted)
+    patch.setattr(Worker, "step", checked)
+
+
+def serve(descriptor: int) -> None:
+    """In a process: tasks until the other end is gone."""
+    from ddcore.jobs.engines import workers
+
+    watch()
+    words = Connection(descriptor)
+
+    def gather(word: str) -> list[str]:
+        words.send(("gather", word))
+        said: list[str] = words.recv()
+        return said
+
+    with suppress(EOFError):
+        while True:
+            shared, number, tuned = words.recv()
+            before = tune(tuned)
+            try:
+                words.send(("done", workers.fold_part(pickle.loads(shared), number, "127.0.0.1", gather)))
+            except Exception:
+                words.send(("failed", traceback.format_exc()))
+            tune(before)
+
+
+def tune(tuned: Tuned) -> Tuned:
+    """Set constants of modules; return what they were."""
+    before = []
+    for module, name, value in tuned:
+        target = importlib.import_module(module)
+        before.append((module, name, getattr(target, name)))
+        setattr(target, name, value)
+    return before[::-1]
+
+
+class Stage:
+    """Runs the workers of a fold. With ``unrest``, sometimes one of them is killed while it works."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random, unrest: float) -> None:
+        self.patch, self.rng, self.unrest = patch, rng, unrest
+        self.reports: list[Any] = []
+        self.attempts = self.losses = 0
+
+    def __call__(self, spark: Any, task: partial[Any], number: int = 1) -> list[Any]:
+        results: list[Any] = run_job(partial(self.run, task, number))
+        return results
+
+    def run(self, task: partial[Any], number: int) -> list[Any]:
+        if number == 1:
+            return [task()]
+        self.attempts += 1
+        try:
+            self.reports = self.attempt(task.args[0], number)
+        except Lost as error:
+            _end()
+            self.losses += 1
+            raise TaskLost(f"the tasks are lost: {error}") from error
+        self.losses = 0
+        return self.reports
+
+    def attempt(self, shared: bytes, number: int) -> list[Any]:
+        while len(_processes) < number:
+            _processes.append(Process())
+        timer = None
+        if self.losses < 3 and self.rng.random() < self.unrest:  # the fourth attempt at a fold is the last
+            victim = self.rng.choice(_processes[:number]).process
+            timer = threading.Timer(self.rng.random() * 0.3, victim.kill)
+            timer.start()
+        try:
+            for rank, process in enumerate(_processes[:number]):
+                process.words.send((shared, rank, self.tuned()))
+            return self.results(number)
+        except (EOFError, OSError) as error:
+            raise Lost(f"a process is gone: {error}") from error
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def results(self, number: int) -> list[Any]:
+        """Of all tasks; passes on what they tell each other at the start."""
+        results, said = dict[int, Any](), dict[int, str]()
+        while len(results) < number:
+            wait([_processes[rank].words for rank in range(number) if rank not in results])
+            for rank in range(number):
+                if rank in results or not _processes[rank].words.poll(0):
+                    continue
+                kind, what = _processes[rank].words.recv()
+                if kind == "failed":
+                    raise Lost(what)
+                (said if kind == "gather" else results)[rank] = what
+            if len(said) == number:
+                for rank in range(number):
+                    _processes[rank].words.send([said[each] for each in range(number)])
+                said.clear()
+        return [results[rank] for rank in range(number)]
+
+    def tuned(self) -> Tuned:
+        """The constants of the package that the test has set, for the processes."""
+        return [
+            (target.__name__, name, getattr(target, name))
+            for target, name, _ in self.patch._setattr
+            if isinstance(target, ModuleType) and isinstance(getattr(target, name), int | float | str)
+        ]
 
 
 class Context:
     """A Spark context, as far as the exchange uses one."""
 
-    def __init__(self, cores: int, rng: random.Random, unrest: float) -> None:
-        self.defaultParallelism, self.rng, self.unrest = cores, rng, unrest
-
-    def attempts(self) -> int:
-        """How often the next task runs; before that its process may lose its memory."""
-        if self.rng.random() < self.unrest:
-            tasks._memories.clear()
-        return 2 if self.rng.random() < self.unrest else 1
-
-    def parallelize(self, rows: list[Any], parts: int) -> Rows:
-        cuts = [len(rows) * part // parts for part in range(parts + 1)]
-        return Rows(self, [partial(rows.__getitem__, slice(a, b)) for a, b in pairwise(cuts)])
+    def __init__(self, cores: int) -> None:
+        self.defaultParallelism = cores
 
 
-def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.2) -> None:
+def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0) -> Stage:
     """From here on ``engine="spark"`` starts no Spark."""
-    rng = random.Random(seed)
 
     @contextmanager
     def context(conf: Any, master: Any, parallelism: int | None) -> Iterator[Context]:
-        yield Context(parallelism or 3, rng, unrest)
+        yield Context(parallelism or 3)
 
     from ddcore.jobs.spark import session
 
+    stage = Stage(patch, random.Random(seed), unrest)
+    no_obstacle: Callable[..., str] = lambda spark, number: ""  # noqa: E731
     patch.setattr(session, "check", lambda: None)
     patch.setattr(session, "spark_context", context)
-    patch.setattr(exchange, "collector", lambda context: Accumulator())
-    patch.setattr(exchange, "write_shuffle", lambda context, divided: divided.write())
-    patch.setattr(exchange, "_CUT_EVERY", 1 + seed % 4)
+    patch.setattr(exchange, "in_tasks", stage)
+    patch.setattr(one_task, "in_tasks", stage)
+    patch.setattr(exchange, "obstacle", no_obstacle)
     patch.setattr(exchange, "SPLIT_ROWS", 4)
+    return stage
 
 
 def tuning_of(seed: int) -> Tuning:

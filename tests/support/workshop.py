@@ -282,7 +282,6 @@ class Workshop:
         assert_same(contents(project), scenario.after, where)
         warehouse = self.warehouse(folder)
         assert Ledger.load(warehouse).open_intent() is None, where
-        assert not store.is_folder(warehouse.staging), where
         assert self.temporary(folder) <= left or action == "kill", where
         self.remove(folder)
 
@@ -325,12 +324,11 @@ def _refreshed(shop: Workshop, folder: Path) -> None:
 
 
 def _damaged(shop: Workshop, folder: Path) -> None:
-    """A table whose log cannot be read, and what several workers on Spark left."""
+    """A table whose log cannot be read."""
     warehouse = shop.warehouse(folder)
     table = min(place for name, place in warehouse.tables() if name.startswith("state/"))
     for commit in list(store.entries(table / "_delta_log")):
         shop.write(commit.place, b"garbage")
-    shop.write(warehouse.staging / "token" / "000001-0.arrow", b"left")
 
 
 def _before_a_merge(shop: Workshop, folder: Path) -> None:

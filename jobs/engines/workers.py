@@ -1,0 +1,247 @@
+"""What each worker of a fold by several does: it owns a range of the key codes of every arrangement.
+
+Each reads a part of the inputs and sends the updates to their owners. Then all go on in *supersteps*: a worker does
+its work before the horizon (:mod:`~ddcore.jobs.engines.routes`), and exchanges one message with each other worker: the
+updates that the other owns, and the least position at which it knows of work. So all know the least position anywhere,
+and the next horizon. Nothing is written before the end, where each worker writes what its range has gained.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from ddcore.base.errors import DdError
+from ddcore.base.lazy import numpy as np
+from ddcore.engine.worker import Worker
+from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
+from ddcore.io.storage import scratch
+from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
+from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers, Unreachable, meeting
+from ddcore.jobs.engines.protocol import Report, SharedFold
+from ddcore.jobs.failures import fold_errors
+from ddcore.operators.block import Position
+from ddcore.operators.delivery import Delivery
+from ddcore.traces.batch import Batch
+from ddcore.traces.budget import Budget
+from ddcore.traces.frames import batch_of
+
+__all__ = ["fold_part", "work"]
+
+_MOST_ROWS = 1 << 22  # of updates that a worker divides at once
+_PART_ROWS = 1 << 18  # of updates in one part of a message
+
+_STARTING = 300.0  # seconds in which Spark must have started all workers, which may compile kernels
+_DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
+
+_EVERYWHERE: Position = (-1,)  # before all positions
+
+
+def work(shared: bytes) -> Report:
+    """One task of the barrier stage of a fold."""
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    number = context.partitionId()
+    host = context.getTaskInfos()[number].address.rpartition(":")[0]
+    return fold_part(pickle.loads(shared), number, host, context.allGather, context.cpus())
+
+
+def fold_part(
+    shared: SharedFold, number: int, host: str, gather: Callable[[str], list[str]], threads: int = 1
+) -> Report:
+    """Fold as one of several workers; see :func:`~ddcore.jobs.engines.peers.meeting` for ``host`` and ``gather``.
+
+    Raises PeerLost if another worker is gone.
+    """
+    settings = shared.fold.settings
+    budget = scratch.budget(settings.memory, threads, settings.tuning)
+    with meeting(number, host, shared.secret, gather) as peers, budget.held():
+        try:
+            return _Member(shared, number, peers, budget).fold()
+        except Unreachable as error:
+            return Report(number, unreachable=str(error))
+        except PeerLost:
+            time.sleep(_DEFERENCE)
+            raise
+
+
+class _Member:
+    """A worker among others."""
+
+    def __init__(self, shared: SharedFold, number: int, peers: Future[Peers], budget: Budget) -> None:
+        self.shared, self.fold_, self.number, self.budget = shared, shared.fold, number, budget
+        self._peers, self.plan = peers, shared.fold.plan
+        self.supersteps = 0
+        self.at: Position = ()  # of the step that is done
+        self.worker: Worker
+
+    @property
+    def peers(self) -> Peers:
+        """The connections, as soon as they are there. Raises Unreachable; PeerLost where a worker never came."""
+        try:
+            return self._peers.result(_STARTING)
+        except TimeoutError:
+            raise PeerLost(f"some workers have not started within {_STARTING:.0f} s") from None
+
+    def fold(self) -> Report:
+        """Read, work, write. An error of the fold is told to the others before it is reported."""
+        try:
+            with fold_errors():
+                self._read()
+            position = self._exchange()
+            if position is not None:
+                with self.worker.ready(self._least_versions()):
+                    while position is not None:
+                        with fold_errors():
+                            self._superstep(position)
+                        position = self._exchange()
+        except DdError as error:
+            self.peers.exchange({"failed": True})
+            return self._report(error=error, position=self.at)
+        except _OtherFailed:
+            return self._report()
+        try:
+            with fold_errors():
+                part = str(self.number)
+                return self._report(gained=write_result(self.plan, self.worker, self.fold_.stored, part))
+        except DdError as error:
+            return self._report(error=error, position=self.at)
+
+    def _report(self, **what: Any) -> Report:
+        handled = self.worker.handled if hasattr(self, "worker") else 0
+        return Report(self.number, supersteps=self.supersteps, handled=handled, sent=self.peers.sent, **what)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """This worker's part of the stored state, and its share of the window."""
+        fold, shared, all_of_them = self.fold_, self.shared, frozenset(a.index for a in self.plan.arrangements)
+        spans = spans_of(self.plan, shared.division.boundaries, self.number)
+        if fold.rebuilding is not None:
+            self.worker = open_rebuild(self.plan, fold.stored, fold.rebuilding, self.budget)
+            self.worker.state.divide(all_of_them, _EVERYWHERE)
+            replay(self.worker, fold.stored, fold.rebuilding, spans)
+        else:
+            self.worker = open_worker(self.plan, fold.stored, spans, self.budget)
+            self.worker.state.divide(all_of_them, _EVERYWHERE)
+            self.worker.begin(fold.upper)
+        if fold.begin is not None and self.number == 0:
+            self.worker.feed_constants(fold.begin)
+        for name, batch in self.worker.meter.reading(self._updates()):
+            if self._peers.done():
+                self._peers.result()  # raises Unreachable now, not after hours of reading
+            self.worker.feed(name, batch)
+
+    def _updates(self) -> Iterator[tuple[str, Batch]]:
+        """The updates in this worker's splits."""
+        dims, window = self.plan.dims, self.fold_.window.condition(self.plan.dims)
+        for split in self.shared.splits[self.number :: self.shared.parallelism]:
+            schema = self.plan.inputs[split.input]
+            read = [column for column in schema if column in self.plan.read[split.input]]
+            log = ChangeLog(self.fold_.stored.warehouse.input(split.input), schema, dims)
+            rows = log.scan_files([split.file]).slice(split.start, split.rows).filter(window)
+            frame = log.collect(rows.select(*read, *dims, "diff"))
+            yield split.input, batch_of(frame, schema, dims, split.input, read)
+
+    # -- supersteps ----------------------------------------------------------------------------------------------------
+
+    def _superstep(self, position: Position) -> None:
+        """All work before the horizon; what others own from there on is left in ``leaving``."""
+        worker, routing = self.worker, self.shared.routing
+        self.supersteps += 1
+        horizon = routing.horizon(position)
+        away = frozenset[int]() if horizon is None else frozenset(range(len(self.plan.arrangements))) - routing.home
+        worker.state.divide(away, horizon or ())
+        while (at := worker.agenda.next_position) is not None and (horizon is None or at < horizon):
+            self.at = at
+            worker.step()
+
+    def _exchange(self) -> Position | None:
+        """Send what others own and take what they send; return the least position with work anywhere, None: none.
+
+        In several rounds where there is much to send, so that no more than a part of it is divided at a time.
+        """
+        least: list[Position] = []
+        while True:
+            with fold_errors():
+                outgoing = self._divided()
+            positions = [self._position(message) for messages in outgoing.values() for message in messages]
+            if (first := self.worker.agenda.next_position) is not None:
+                positions.append(first)
+            note = {"position": min(positions, default=None), "more": bool(self.worker.state.leaving)}
+            notes = self._talk(note, {owner: _parts(messages) for owner, messages in outgoing.items()})
+            least += [tuple(each["position"]) for each in notes if each["position"] is not None]
+            if not any(each["more"] for each in notes):
+                return min(least, default=None)
+
+    def _divided(self) -> dict[int, list[Message]]:
+        """Some of the updates that may belong to others, by owner. Those of this worker are queued."""
+        outgoing: dict[int, list[Message]] = {}
+        for message in grouped(self._some()):
+            for owner, part in divided(message, self.shared.division):
+                if owner == self.number:
+                    self.worker.agenda.queue(part.arrangement, part.rounds, part.updates)
+                else:
+                    outgoing.setdefault(owner, []).append(part)
+        return outgoing
+
+    def _some(self) -> Iterator[Delivery]:
+        leaving, room = self.worker.state.leaving, min(_MOST_ROWS, self.budget.memory.rows)
+        while leaving and room > 0:
+            delivery = leaving.pop()
+            updates = delivery.updates
+            if len(updates) > room:
+                leaving.append(replace(delivery, updates=updates.part(room, len(updates))))
+                delivery = replace(delivery, updates=updates.part(0, room))
+            room -= len(delivery.updates)
+            yield delivery
+
+    def _position(self, message: Message) -> Position:
+        return self.plan.blocks[message.arrangement.block].position(message.rounds)
+
+    def _talk(self, note: Header, parts: dict[int, Iterator[Part]]) -> list[Header]:
+        """One exchange with the others. Raises _OtherFailed if one of them has an error; or what went wrong with what
+        they sent, which ends no exchange halfway.
+        """
+        errors: list[DdError] = []
+
+        def accept(header: Header, body: bytearray) -> None:
+            if not errors:
+                try:
+                    message = decoded(self.plan, header, body)
+                    self.worker.agenda.queue(message.arrangement, message.rounds, message.updates)
+                except DdError as error:
+                    errors.append(error)
+
+        notes = self.peers.exchange(note, parts, accept)
+        if any(each.get("failed") for each in notes):
+            raise _OtherFailed
+        if errors:
+            raise errors[0]
+        return notes
+
+    def _least_versions(self) -> np.ndarray:
+        """The meet of the versions of the queued work of all workers."""
+        own = self.worker.agenda.least_versions().tolist() if self.worker.agenda.next_position is not None else None
+        notes = self._talk({"versions": own}, {})
+        versions = [each["versions"] for each in notes if each["versions"] is not None]
+        least: np.ndarray = np.array(versions, dtype=np.int64).min(axis=0)
+        return least
+
+
+def _parts(messages: Iterable[Message]) -> Iterator[Part]:
+    """Messages as parts that each have not too many rows, encoded one after the other."""
+    for message in messages:
+        for start in range(0, len(message), _PART_ROWS):
+            part = message.updates.part(start, min(start + _PART_ROWS, len(message)))
+            yield encoded(Message(message.arrangement, message.rounds, part))
+
+
+class _OtherFailed(Exception):
+    """Another worker has reported an error."""
