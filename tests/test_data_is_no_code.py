@@ -50,8 +50,9 @@ PLACES = {
     "io/project/program.py exec": "the same",
     "io/project/program.py spec_from_file_location": "the same",
     "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
-    "jobs/engines/tasks.py pickle": "the same",
+    "jobs/engines/workers.py pickle": "the same",
     "jobs/spark/gateway.py Popen": "Spark's Java process",
+    "jobs/spark/stage.py pickle": "what the tasks of our own stage return, by Spark",
     "jobs/spark/shipping.py cloudpickle": "writes the plan for Spark's tasks; reads nothing",
     "jobs/spark/shipping.py import_module": "the package's own four names",
 }

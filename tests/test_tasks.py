@@ -27,10 +27,10 @@ from ddcore.jobs.engines import exchange, peers, workers
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 
-SEEDS = nightly(one_dimensional(range(60)), 7)
+SEEDS = one_dimensional(range(60))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", nightly(SEEDS, 7))
 def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parallelism = 2 + seed % 2
     tuning = sparkless.tuning_of(seed)
