@@ -361,7 +361,7 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
         csv(tmp_path, "1.csv", "1,2", "3,4")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SourceChecks, "judge", late)
+        patch.setattr(SourceChecks, "run", late)
         assert desk.ingest(csv(tmp_path, "1.csv", "1,2"), form="snapshot").plus == 1
     report = desk.ingest(str(tmp_path / "1.csv"), form="snapshot")
     assert (report.nothing_new, report.plus) == (False, 1)

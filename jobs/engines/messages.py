@@ -104,8 +104,8 @@ def encoded(message: Message) -> Part:
     columns: list[list[int]] = []
     buffers: list[memoryview] = []
     wide = [] if updates.high is None else [CompressedColumn.of(updates.high)]
-    for place, words in enumerate([*map(updates.compressed, range(updates.count)), *wide]):
-        kind, column = types[place] if place < len(types) else None, words
+    for number, words in enumerate([*map(updates.compressed, range(updates.count)), *wide]):
+        kind, column = types[number] if number < len(types) else None, words
         if kind is not None and kind.is_pooled:
             values, column = _dictionary(words.decompress(), kind)
             buffers.append(values)

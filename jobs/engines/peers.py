@@ -83,9 +83,9 @@ def _meet(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]
         except OSError as error:
             words["error"] = f"worker {rank} cannot listen at {host}: {error}"
         others = [json.loads(each) for each in gather(json.dumps(words))]
-        if listener is None or any("error" in each for each in others):
-            raise Unreachable(next(each["error"] for each in others if "error" in each))
-        key = hmac.digest(secret, "".join(each["token"] for each in others).encode(), "sha256")  # of this attempt
+        if listener is None or any("error" in other for other in others):
+            raise Unreachable(next(other["error"] for other in others if "error" in other))
+        key = hmac.digest(secret, "".join(other["token"] for other in others).encode(), "sha256")  # of this attempt
         deadline = time.monotonic() + MEETING
         connections = {
             peer: opened.enter_context(_call(rank, peer, others[peer]["address"], key, deadline))

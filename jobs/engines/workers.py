@@ -230,7 +230,7 @@ class _Member:
         """The meet of the versions of the queued work of all workers."""
         own = self.worker.agenda.least_versions().tolist() if self.worker.agenda.next_position is not None else None
         notes = self._talk({"versions": own}, {})
-        versions = [each["versions"] for each in notes if each["versions"] is not None]
+        versions = [note["versions"] for note in notes if note["versions"] is not None]
         least: np.ndarray = np.array(versions, dtype=np.int64).min(axis=0)
         return least
 
