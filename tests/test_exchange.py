@@ -70,7 +70,7 @@ def one_dimensional(seeds: Any) -> list[int]:
     return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
-@pytest.mark.parametrize("seed", one_dimensional(INLINE))
+@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 9))
 def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
     tuning = DEFAULT
     if seed % 2:
@@ -156,7 +156,7 @@ def _on_a_cluster(*arguments: object) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [_submitted, _on_a_cluster])
+@pytest.mark.parametrize("command", [pytest.param(_submitted, marks=pytest.mark.long), _on_a_cluster])
 def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = reach()
     project = project_of(tmp_path / "p", drawn)
@@ -173,7 +173,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 16)
+    "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 8)
 )
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""

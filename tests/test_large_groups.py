@@ -69,7 +69,7 @@ TREES = Tuning(large_group=20)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
-@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("kind", nightly([*VALUES], 3))
 def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool, tuning: Tuning) -> None:
     rows = history(random.Random(f"{kind} {dims} {negative}"), kind, dims, negative)
 

@@ -27,7 +27,7 @@ from ddcore.operators import aggregation
 
 
 def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "96").rpartition("-")
+    first, _, last = os.environ.get("DDCORE_SEEDS", "64").rpartition("-")
     return range(int(first or 0), int(last))
 
 
@@ -59,7 +59,7 @@ def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds() if "DDCORE_SEEDS" in os.environ else range(40))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,7 @@ from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
+from ddcore.jobs.engines import exchange, workers
 from ddcore.operators import join
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation, ranges, spilling
@@ -338,11 +342,28 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
     assert (whole, after) == (logs, 6)
 
 
+def in_threads(_spark: Any, task: Any, number: int) -> list[Any]:
+    """The workers of a stage as threads of this process, which sees what files they make."""
+    words, all_said = [""] * number, threading.Barrier(number, timeout=60)
+
+    def fold(rank: int) -> Any:
+        def gather(word: str) -> list[str]:
+            words[rank] = word
+            all_said.wait()
+            return [*words]
+
+        return workers.fold_part(pickle.loads(task.args[0]), rank, "127.0.0.1", gather)
+
+    with ThreadPoolExecutor(number) as pool:
+        return [*pool.map(fold, range(number))]
+
+
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_the_limit_reaches_the_tasks_of_spark(
     parallelism: int, calls: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sparkless.install(monkeypatch)
+    monkeypatch.setattr(exchange, "in_tasks", in_threads)
     files: list[int] = []
     make = spilling._File.__init__
 

@@ -12,6 +12,7 @@ import folding
 import pytest
 import tuning
 from programs import case
+from seeds import nightly
 from test_random_programs import compare, outcome, tuning_of
 from warehouses import logs_of, project_of
 
@@ -81,7 +82,7 @@ def test_a_budget_that_is_not_handed_refuses() -> None:
     assert (ALONE.threads, ALONE.tuning) == (1, DEFAULT)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", nightly(range(24), 8))
 def test_every_step_of_a_fold_has_the_budget_of_its_session(seed: int) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
