@@ -118,7 +118,7 @@ def ingest(
             "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
         )
     opened = call.opened()
-    from ddcore.jobs.ingesting.settings import IngestSettings
+    from ddcore.io.project.ingest_settings import IngestSettings
 
     settings = IngestSettings.of(
         {

@@ -22,7 +22,8 @@ from ddcore.base.errors import UsageError
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
-from ddcore.io.project.project import Project
+from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
+from ddcore.io.project.project import ENGINES, Project
 from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
@@ -38,7 +39,6 @@ from ddcore.jobs.ingesting.following import TableReader
 from ddcore.jobs.ingesting.judgement import Listener
 from ddcore.jobs.ingesting.labels import asked_labels, not_set
 from ddcore.jobs.ingesting.report import IngestReport
-from ddcore.jobs.ingesting.settings import EVENT_FORMS, IngestSettings, Version
 from ddcore.jobs.ingesting.snapshots import SnapshotReader
 from ddcore.jobs.ingesting.updates import UpdateReader
 from ddcore.jobs.ingesting.upserts import EventReader, events_of
@@ -73,6 +73,8 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
     settings = replace(
         settings, version=version_of(settings.version, project), restate=start_of(settings.restate, project)

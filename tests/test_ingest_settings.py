@@ -14,9 +14,9 @@ from ingesting import Desk
 from ddcore.base.errors import UsageError
 from ddcore.cli.ingest import ingest as command
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.ingest_settings import FORMS, IngestSettings
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import ingest as job
-from ddcore.jobs.ingesting.settings import FORMS, IngestSettings
 
 OTHERS = {
     "input_name", "sources", "undo", "engine", "master", "skip_code", "as_json", "quiet", "project", "warehouse",

@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from ddcore.base.errors import DdError, ProgramError, UsageError
 from ddcore.base.schema import Schema, Type, check_pattern, parse_type
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
@@ -65,7 +66,6 @@ _DIGITS = re.compile(r"[0-9]{1,10}")
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
-_LONGEST_SHOWN = 100
 _LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _MOST_WORKERS = 2**31 - 1
 _OF_TESTS = ("severity", "from_version")
@@ -228,54 +228,6 @@ def _nearest_file(folder: Path, origin: str) -> Path:
 # --- reading the file -------------------------------------------------------------------------------------------------
 
 
-def _quote(value: Any) -> str:
-    """A value of the file for a message, of bounded length. Python cannot print some deep or very long values."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        return f"a very large {type(value).__name__}"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-class _Section:
-    """One table of the file, read key by key, so that every error names the file, the section and the key."""
-
-    def __init__(self, file: Path, name: str, table: Any) -> None:
-        self.file, self.name = file, name
-        if not isinstance(table, dict):
-            raise UsageError(f"{shown(file)}: {name} must be a section [{name}], not {_quote(table)}")
-        self.table: dict[str, Any] = table
-
-    def wrong(self, key: str, what: str, hint: str = "") -> UsageError:
-        return UsageError(f"{shown(self.file)}: [{self.name}] {key}: {what}", hint)
-
-    def only(self, allowed: Iterable[str]) -> None:
-        allowed = tuple(allowed)
-        for key in self.table:
-            if key not in allowed:
-                raise self.wrong(key, "unknown key", meant(key, allowed) or f"[{self.name}] takes: {listed(allowed)}")
-
-    def text(self, key: str) -> str | None:
-        value = self.table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not value:
-            raise self.wrong(key, f"must be text, not {_quote(value)}")
-        if "\0" in value:
-            raise self.wrong(key, f"{_quote(value)} has a NUL character", "check the program that wrote the file")
-        return value
-
-    def names(self, key: str) -> tuple[str, ...] | None:
-        value = self.table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.wrong(key, f"must be a list of names, not {_quote(value)}")
-        if len(set(value)) != len(value):
-            raise self.wrong(key, f"names something twice: {_quote(value)}")
-        return tuple(value)
-
-
 def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
     text = _text(file)
     sections = _sections(file, _parse(file, text))
@@ -289,7 +241,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {_quote(program)}")
+        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {quoted(program)}")
     return Project(
         root=file.parent,
         program=program,
@@ -332,21 +284,21 @@ def _parse(file: Path, text: str) -> dict[str, Any]:
         raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}", "look for a very long number") from None
 
 
-def _sections(file: Path, tables: dict[str, Any]) -> dict[str, _Section]:
+def _sections(file: Path, tables: dict[str, Any]) -> dict[str, Section]:
     for name in tables:
         if name not in _SECTIONS:
             raise UsageError(
                 f"{shown(file)}: [{name}]: unknown section",
                 meant(name, _SECTIONS) or f"the sections are: {listed(_SECTIONS)}",
             )
-    sections = {name: _Section(file, name, tables.get(name, {})) for name in _SECTIONS}
+    sections = {name: Section(file, name, tables.get(name, {})) for name in _SECTIONS}
     for name, keys in _SECTIONS.items():
         if keys:
             sections[name].only(keys)
     return sections
 
 
-def _dims(section: _Section) -> tuple[str, ...]:
+def _dims(section: Section) -> tuple[str, ...]:
     dims = section.names("dims")
     if dims is None:
         return ("version",)
@@ -360,30 +312,30 @@ def _dims(section: _Section) -> tuple[str, ...]:
     return dims
 
 
-def _inputs(section: _Section, dims: tuple[str, ...]) -> dict[str, Schema]:
+def _inputs(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     inputs: dict[str, Schema] = {}
     for name, table in section.table.items():
         _check_name(section, name)
-        one = _Section(section.file, f"inputs.{name}", table)
+        one = Section(section.file, f"inputs.{name}", table)
         one.only(("schema", "key", "ignore"))
         inputs[name] = _schema(one, dims)
     _check_case(section, inputs)
     return inputs
 
 
-def _ignored(section: _Section) -> dict[str, tuple[str, ...]]:
+def _ignored(section: Section) -> dict[str, tuple[str, ...]]:
     """The columns of sources that inputs leave out on purpose."""
     named = {
-        name: _Section(section.file, f"inputs.{name}", table).names("ignore") for name, table in section.table.items()
+        name: Section(section.file, f"inputs.{name}", table).names("ignore") for name, table in section.table.items()
     }
     return {name: columns for name, columns in named.items() if columns}
 
 
-def _keys(section: _Section) -> dict[str, tuple[str, ...]]:
+def _keys(section: Section) -> dict[str, tuple[str, ...]]:
     """The keys of the inputs that have one, whose schemas are checked."""
     keys: dict[str, tuple[str, ...]] = {}
     for name, table in section.table.items():
-        one = _Section(section.file, f"inputs.{name}", table)
+        one = Section(section.file, f"inputs.{name}", table)
         key = one.names("key")
         if key is None:
             continue
@@ -398,10 +350,10 @@ def _keys(section: _Section) -> dict[str, tuple[str, ...]]:
     return keys
 
 
-def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
+def _schema(section: Section, dims: tuple[str, ...]) -> Schema:
     columns = section.table.get("schema")
     if not isinstance(columns, dict) or not columns:
-        what = "is missing" if columns is None else f"must be {{ column = type }}, not {_quote(columns)}"
+        what = "is missing" if columns is None else f"must be {{ column = type }}, not {quoted(columns)}"
         raise section.wrong("schema", what, 'say schema = { src = "int64", dst = "int64" }')
     schema: Schema = {}
     reserved = {name.casefold() for name in (*dims, "diff")}  # Delta tables ignore case
@@ -423,7 +375,7 @@ def _schema(section: _Section, dims: tuple[str, ...]) -> Schema:
             schema[column] = parse_type(kind)
             check_fields(schema[column])
         except (DdError, TypeError, AttributeError) as error:
-            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {_quote(kind)}"
+            what = error.message if isinstance(error, DdError) else f"must be the name of a type, not {quoted(kind)}"
             hint = error.hint if isinstance(error, DdError) else ""
             raise section.wrong(
                 f"schema.{column}", what, hint or "types are int64, string, decimal(10,2), ..."
@@ -448,25 +400,25 @@ def check_fields(kind: Type) -> None:
         check_fields(inner)
 
 
-def _outputs(section: _Section) -> dict[str, OutputSettings]:
+def _outputs(section: Section) -> dict[str, OutputSettings]:
     outputs: dict[str, OutputSettings] = {}
     for name, table in section.table.items():
         _check_name(section, name)
-        one = _Section(section.file, f"outputs.{name}", table)
+        one = Section(section.file, f"outputs.{name}", table)
         one.only(("key",))
         outputs[name] = OutputSettings(key=one.names("key") or ())
     _check_case(section, outputs)
     return outputs
 
 
-def _tests(section: _Section, dims: tuple[str, ...], text: str) -> tuple[DataTest, ...]:
+def _tests(section: Section, dims: tuple[str, ...], text: str) -> tuple[DataTest, ...]:
     """The tests of a file with this text."""
     tests = []
     for name, table in section.table.items():
         _check_name(section, name)
         line, file = _line(text, name), shown(section.file)
         try:
-            one = _test(_Section(section.file, f"tests.{name}", table), name, dims)
+            one = _test(Section(section.file, f"tests.{name}", table), name, dims)
         except UsageError as error:
             message = error.message.replace(f"{file}: [tests", f"{file}:{line}: [tests", 1)
             raise UsageError(message, error.hint) from None
@@ -475,7 +427,7 @@ def _tests(section: _Section, dims: tuple[str, ...], text: str) -> tuple[DataTes
     return tuple(tests)
 
 
-def _test(section: _Section, name: str, dims: tuple[str, ...]) -> DataTest:
+def _test(section: Section, name: str, dims: tuple[str, ...]) -> DataTest:
     kinds = [kind for kind in _KINDS_OF_TESTS if kind in section.table]
     if len(kinds) != 1:
         what = f"has {listed(kinds)}: a test is one of them" if kinds else "does not say what it tests"
@@ -487,11 +439,11 @@ def _test(section: _Section, name: str, dims: tuple[str, ...]) -> DataTest:
     severity, start = section.text("severity") or data_tests.ERROR, section.table.get("from_version", 0)
     if severity not in data_tests.SEVERITIES:
         raise section.wrong(
-            "severity", f"unknown: {_quote(severity)}",
+            "severity", f"unknown: {quoted(severity)}",
             meant(severity, data_tests.SEVERITIES) or f"one of: {listed(data_tests.SEVERITIES)}",
         )  # fmt: skip
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-        raise section.wrong("from_version", f"must be the number of a version, from 0 up, not {_quote(start)}")
+        raise section.wrong("from_version", f"must be the number of a version, from 0 up, not {quoted(start)}")
     if start and len(dims) > 1:
         raise section.wrong("from_version", f"the times here have the dimensions {listed(dims)}", "leave it out")
     return DataTest(name, _check(section, kinds[0]), severity, start)
@@ -503,7 +455,7 @@ def _line(text: str, name: str) -> int:
     return text.count("\n", 0, heading.start()) + 1 if heading else 1
 
 
-def _check(section: _Section, kind: str) -> data_tests.Check:
+def _check(section: Section, kind: str) -> data_tests.Check:
     where = section.text("where") or ""
     if kind == "empty":
         return data_tests.Empty(section.text("empty") or "", where)
@@ -512,33 +464,33 @@ def _check(section: _Section, kind: str) -> data_tests.Check:
     sides = section.table["agree"]
     if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
         raise section.wrong(
-            "agree", f"must be a list of two sides, not {_quote(sides)}",
+            "agree", f"must be a list of two sides, not {quoted(sides)}",
             'say agree = [{ of = "OUTPUT", sum = "COLUMN" }, { of = "OTHER", sum = "COLUMN" }]',
         )  # fmt: skip
-    left, right = (_side(_Section(section.file, section.name, side)) for side in sides)
+    left, right = (_side(Section(section.file, section.name, side)) for side in sides)
     return data_tests.Agree((left, right), _some(section, "by") if "by" in section.table else ())
 
 
-def _side(section: _Section) -> data_tests.Side:
+def _side(section: Section) -> data_tests.Side:
     section.only(("of", "sum", "where"))
     return data_tests.Side(_of(section), section.text("sum") or "", section.text("where") or "")
 
 
-def _of(section: _Section) -> str:
+def _of(section: Section) -> str:
     of = section.text("of")
     if of is None:
         raise section.wrong("of", "is missing", "name an input or an output of the program")
     return of
 
 
-def _some(section: _Section, key: str) -> tuple[str, ...]:
+def _some(section: Section, key: str) -> tuple[str, ...]:
     names = section.names(key)
     if not names:
         raise section.wrong(key, "names no column", 'say which, for example ["id"]')
     return names
 
 
-def _spark_conf(section: _Section) -> dict[str, str]:
+def _spark_conf(section: Section) -> dict[str, str]:
     conf = section.table.get("conf", {})
     if not isinstance(conf, dict):
         raise section.wrong("conf", f"must be {{ name = value }}, not a {type(conf).__name__}")  # it may hold a secret
@@ -554,28 +506,28 @@ def _spark_conf(section: _Section) -> dict[str, str]:
     return settings
 
 
-def _retention(compaction: _Section, retention: _Section) -> Retention:
+def _retention(compaction: Section, retention: Section) -> Retention:
     auto = compaction.table.get("auto", True)
     if not isinstance(auto, bool):
-        raise compaction.wrong("auto", f"must be true or false, not {_quote(auto)}")
+        raise compaction.wrong("auto", f"must be true or false, not {quoted(auto)}")
     settings: dict[str, Any] = {"auto": auto}
     for key, value in retention.table.items():
         kinds = (int, float) if key == "days" else (int,)
         if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= _LONGEST_RETENTION:
             what = "a number of days" if key == "days" else "a number of versions"
-            raise retention.wrong(key, f"must be {what} from 0 up, not {_quote(value)}", "leave it out for the default")
+            raise retention.wrong(key, f"must be {what} from 0 up, not {quoted(value)}", "leave it out for the default")
         settings[key] = value
     return Retention(**settings)
 
 
-def _check_name(section: _Section, name: str) -> None:
+def _check_name(section: Section, name: str) -> None:
     # The name becomes a folder of the warehouse and must not lead out of it.
     if not _IDENTIFIER.fullmatch(name):
         raise section.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit",
                             f"for example: [{section.name}.links]")  # fmt: skip
 
 
-def _check_case(section: _Section, names: Iterable[str]) -> None:
+def _check_case(section: Section, names: Iterable[str]) -> None:
     # Spark and some file systems ignore case.
     seen: dict[str, str] = {}
     for name in names:
@@ -588,7 +540,7 @@ def _check_case(section: _Section, names: Iterable[str]) -> None:
 
 
 def _settings(
-    file: Path, sections: dict[str, _Section], env: Mapping[str, str], flags: Mapping[str, str | int | None]
+    file: Path, sections: dict[str, Section], env: Mapping[str, str], flags: Mapping[str, str | int | None]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     file_settings: dict[str, Any] = {
         "warehouse": sections["project"].text("warehouse"),
@@ -626,7 +578,7 @@ def _settings(
 def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
     if name == "engine" and value not in ENGINES:
         raise UsageError(
-            f"{setting}: unknown engine {_quote(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
+            f"{setting}: unknown engine {quoted(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
         )
     if name == "parallelism" and value is not None:
         return _parallelism(value, setting)
@@ -649,18 +601,18 @@ def _path(text: str, setting: str) -> Path:
     """A path from the user; UsageError for one that no file system can have."""
     if "\0" in text:
         raise UsageError(
-            f"{setting}: {_quote(text)} has a NUL character", "check the script or variable that built the path"
+            f"{setting}: {quoted(text)} has a NUL character", "check the script or variable that built the path"
         )
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise UsageError(f"{setting}: {_quote(text)}: there is no such user", "write the home folder out") from None
+        raise UsageError(f"{setting}: {quoted(text)}: there is no such user", "write the home folder out") from None
 
 
 def _verify_every(value: Any, setting: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise UsageError(f"{setting}: must be a whole number from 0 up, not {_quote(value)}", "0 verifies nothing")
+        raise UsageError(f"{setting}: must be a whole number from 0 up, not {quoted(value)}", "0 verifies nothing")
     return number
 
 
@@ -675,6 +627,6 @@ def _parallelism(value: Any, setting: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
         raise UsageError(
-            f"{setting}: the parallelism is a number of workers from 1 up, not {_quote(value)}", "for example: 4"
+            f"{setting}: the parallelism is a number of workers from 1 up, not {quoted(value)}", "for example: 4"
         )
     return number

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import polars as pl
-from ddcore.io.sources.events import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE, Events
+from ddcore.io.project.event_words import AFTER, BEFORE, DELETE, INSERT, NOTHING, UPDATE
+from ddcore.io.sources.events import Events
 from ddcore.io.sources.jsonobjects import CUT, parse_object
 from ddcore.io.sources.layouts import Layout, fit
 from ddcore.io.sources.row_checks import Column, rows_of

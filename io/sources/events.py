@@ -7,25 +7,22 @@ events for an update: the row before it, and the row after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ddcore.base.errors import DataError, UsageError
+from ddcore.base.errors import DataError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
+from ddcore.io.project.event_words import AFTER, BEFORE, DELETE, INSERT, NOTHING, TRUNCATE, UPDATE
 from ddcore.io.sources.layouts import Layout, Rules, fit
 from ddcore.io.sources.paths import type_at
 from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
 
-__all__ = ["AFTER", "BEFORE", "DELETE", "INSERT", "KINDS", "NOTHING", "OP", "PLACE", "UPDATE", "Events", "words_of"]
+__all__ = ["OP", "PLACE", "Events"]
 
 OP, PLACE = "_op", "_place"  # the columns that events have beside those of the row and the time
-INSERT, UPDATE, AFTER, DELETE, BEFORE, TRUNCATE, NOTHING = 1, 2, 3, -1, -2, -3, 0
-KINDS: Mapping[str, int] = {
-    "insert": INSERT, "update": UPDATE, "after": AFTER, "delete": DELETE, "before": BEFORE,
-}  # fmt: skip
 _WORDS: Mapping[str, int] = {
     **dict.fromkeys(("c", "r", "i", "insert", "create", "read", "+i"), INSERT),
     **dict.fromkeys(("u", "update"), UPDATE),
@@ -158,17 +155,3 @@ class Events:
             "updates a row without the row before it",
             "say which columns tell rows apart: --key COLUMN,...",
         )
-
-
-def words_of(texts: Sequence[str]) -> dict[str, int]:
-    """The operations of words, from ``insert=A,update=B,delete=C``; kinds may be repeated. UsageError."""
-    words: dict[str, int] = {}
-    for part in (part for text in texts for part in text.split(",")):
-        kind, equals, word = part.partition("=")
-        if kind.strip() not in KINDS or not (equals and word):
-            raise UsageError(
-                f"--op-values: {part!r} is not KIND=VALUE", f"kinds are {listed(KINDS)}, for example: insert=I,delete=D"
-            )
-        if words.setdefault(word, KINDS[kind.strip()]) != KINDS[kind.strip()]:
-            raise UsageError(f"--op-values: {word!r} has two kinds", "give each value one kind")
-    return words

@@ -19,8 +19,9 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
+from ddcore.io.project.event_words import BEFORE, DELETE, NOTHING
 from ddcore.io.project.times import Time, named
-from ddcore.io.sources.events import BEFORE, DELETE, NOTHING, OP, PLACE, Events
+from ddcore.io.sources.events import OP, PLACE, Events
 from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.source import Batches, Source

@@ -15,11 +15,11 @@ from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.logs.updates import DIFF, RowCount
+from ddcore.io.project.ingest_settings import IngestSettings
 from ddcore.io.project.times import Frontier, Time, is_open, least, named, shown_frontier
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts
-from ddcore.jobs.ingesting.settings import IngestSettings
 
 __all__ = ["Listener", "SourceChecks"]
 

@@ -11,6 +11,7 @@ from ddcore.base.lattice import le
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
+from ddcore.io.project.ingest_settings import IngestSettings
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, named
 from ddcore.io.project.times import example as example_time
@@ -25,7 +26,6 @@ from ddcore.io.sources.upserts import ABSENT, REDELIVERED, ROWS, SKIPPED, EventL
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty
-from ddcore.jobs.ingesting.settings import IngestSettings
 from ddcore.jobs.ingesting.snapshots import next_version
 from ddcore.jobs.ingesting.work import Reader, Work
 from ddcore.text.wording import listed, meant

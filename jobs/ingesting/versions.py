@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.ingest_settings import FIRST, Version
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import LARGEST_TIME, Time, corners, is_open, parse
 from ddcore.io.storage.store import is_folder
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingesting.settings import FIRST, Version
 
 __all__ = ["NEXT", "following", "found_ledger", "start_of", "version_of"]
 

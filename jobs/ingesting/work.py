@@ -19,6 +19,7 @@ from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.records import Source as IngestedSource
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest
+from ddcore.io.project.ingest_settings import IngestSettings
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
@@ -33,7 +34,6 @@ from ddcore.jobs.ingesting.judgement import Listener, SourceChecks
 from ddcore.jobs.ingesting.labels import Naming
 from ddcore.jobs.ingesting.notes import ignored_notes, left_out, repeat_note, shown_count, sweep_note
 from ddcore.jobs.ingesting.report import IngestReport
-from ddcore.jobs.ingesting.settings import IngestSettings
 
 __all__ = ["Reader", "Work"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ddcore.base.errors import UsageError
-from ddcore.io.project.project import ENGINES
+from ddcore.io.project.event_words import words_of
+from ddcore.io.project.section import quoted
 from ddcore.io.project.times import Time
-from ddcore.io.sources.events import words_of
 from ddcore.text.wording import listed, meant
 
 __all__ = ["EVENT_FORMS", "FIRST", "FORMS", "LATE", "IngestSettings", "Version"]
@@ -21,6 +21,8 @@ FIRST = "first"  # restate from the first version of the sources on
 
 Version = Time | str | tuple[int | str, ...]  # a time, "next", or coordinates of which some are "next"
 
+_SWITCHES = ("append", "snapshot", "feed", "upsert", "debezium", "allow_gap", "new_warehouse")
+_TABLES = ("op_values", "column", "option")
 _PAIRS = {"column": ("OURS=THEIRS", "src=from_station"), "option": ("KEY=VALUE", "rowTag=row")}
 
 
@@ -70,6 +72,8 @@ class IngestSettings:
         names = [*FORMS[1:], *(each.name for each in fields(cls) if each.name != "form")]
         if unknown := [name for name in said if name not in names]:
             raise UsageError(f"{unknown[0]}: ingest has no such option", meant(unknown[0], names) or listed(names))
+        for name, value in said.items():
+            _check_kind(name, value)
         forms = [form for form in FORMS if form in said]
         if len(forms) > 1:
             raise UsageError(f"--{forms[0]} and --{forms[1]}: only one of them", "see: ddcore ingest --help")
@@ -83,10 +87,8 @@ class IngestSettings:
         values |= {name: str(values[name]) for name in ("version", "restate") if name in values}
         return cls(form=forms[0] if forms else "log", **values)
 
-    def check(self, engine: str) -> None:
+    def check(self, engine: str = "spark") -> None:
         """Raise UsageError for what is not known, and for settings that do not go together."""
-        if engine not in ENGINES:
-            raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
         if self.form not in FORMS:
             raise UsageError(f"unknown form {self.form!r}", f"one of: {', '.join(FORMS)}")
         for option in ("key", "order_by", "op_values") if self.form not in EVENT_FORMS else ():
@@ -113,6 +115,29 @@ class IngestSettings:
             raise UsageError(f"--format {self.format}: only Spark reads it", "use --engine spark")
         if self.format is not None and self.form == "feed":
             raise UsageError("--format and --feed: only one of them", "--feed reads Delta tables")
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """Raise UsageError for a value of ``dd.toml`` that is of another kind than the option's; flags are right."""
+    if name in _SWITCHES:
+        right, kind = value is True, "true or false"
+    elif name == "diff":
+        right, kind = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+    elif name in ("op", "format", "late"):
+        right, kind = isinstance(value, str) and value != "", "text"
+    elif name in ("version", "restate"):
+        right, kind = isinstance(value, str | int) and not isinstance(value, bool), "a number or text"
+    else:
+        plain = isinstance(value, str) or _are_texts(value)
+        table = isinstance(value, dict) and all(isinstance(text, str) or _are_texts(text) for text in value.values())
+        right = plain or (table and name in _TABLES)
+        kind = f"text, a list of texts{' or a table of them' * (name in _TABLES)}"
+    if not right:
+        raise UsageError(f"--{name.replace('_', '-')}: must be {kind}, not {quoted(value)}")
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
