@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from ddcore.base.errors import DdError, ProgramError, UsageError
 from ddcore.base.schema import Schema, Type, check_pattern, parse_type
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.io.project.declared import DeclaredSource, declared_source
 from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.io.storage.foreign_files import kind_of
@@ -116,6 +117,7 @@ class Project:
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     tests: tuple[DataTest, ...] = ()
     engine: str = "spark"
@@ -249,6 +251,7 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         inputs=_inputs(sections["inputs"], dims),
         keys=_keys(sections["inputs"]),
         ignored=_ignored(sections["inputs"]),
+        sources=_sources(sections["inputs"]),
         outputs=_outputs(sections["outputs"]),
         tests=_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
@@ -317,7 +320,7 @@ def _inputs(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     for name, table in section.table.items():
         _check_name(section, name)
         one = Section(section.file, f"inputs.{name}", table)
-        one.only(("schema", "key", "ignore"))
+        one.only(("schema", "key", "ignore", "source"))
         inputs[name] = _schema(one, dims)
     _check_case(section, inputs)
     return inputs
@@ -329,6 +332,14 @@ def _ignored(section: Section) -> dict[str, tuple[str, ...]]:
         name: Section(section.file, f"inputs.{name}", table).names("ignore") for name, table in section.table.items()
     }
     return {name: columns for name, columns in named.items() if columns}
+
+
+def _sources(section: Section) -> dict[str, DeclaredSource]:
+    declared = {
+        name: declared_source(Section(section.file, f"inputs.{name}", table), section.file.parent)
+        for name, table in section.table.items()
+    }
+    return {name: source for name, source in declared.items() if source is not None}
 
 
 def _keys(section: Section) -> dict[str, tuple[str, ...]]:

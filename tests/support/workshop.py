@@ -56,8 +56,10 @@ program = "program.py:program"
 engine = "inline"
 [inputs.roads]
 schema = { src = "string", dst = "string", km = "int64" }
+source = { path = ["roads.csv", "more.csv", "most.csv"] }
 [inputs.depots]
 schema = { town = "string" }
+source = { path = "depots.csv" }
 """
 SOURCES = {
     "roads": "A,B,4,0,1 B,C,5,0,1 C,D,3,0,1 D,E,1,0,1 A,C,7,1,1 B,C,5,2,-1 C,D,3,2,-1",
@@ -468,6 +470,8 @@ COMMANDS = {  # the project's state, and the command
     "run after a restatement": ("restated", "run"),
     "run that appends corrections of a restatement": ("restated", "run", "--corrections", "append"),
     "full refresh that appends": ("restated", "run", "--full-refresh", "--corrections", "append"),
+    "first sync": ("new", "sync"),
+    "later sync": ("folded", "sync"),
     "compaction": ("several runs", "compact"),
     "compaction after an ingest killed at its table": ("half ingested", "compact"),
     "compaction after another": ("compacted", "compact"),
