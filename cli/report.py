@@ -45,7 +45,7 @@ def report(
 
 def _runs(ledger: Ledger, first: int | None, last: int | None) -> list[RunRecord]:
     """The runs of a range, oldest first; the newest one without a range. UsageError where there is none."""
-    runs = sorted(ledger.runs(), key=lambda run: run.run)
+    runs = sorted(ledger.records(RunRecord), key=lambda run: run.run)
     if not runs:
         raise UsageError("there is no run yet", "fold what was ingested: ddcore run")
     if first is None:

@@ -235,7 +235,7 @@ def _range(first: int, width: int) -> str:
 def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> Iterator[Html]:
     """How many rows each output has after each version of the runs."""
     changes: dict[str, dict[Time, int]] = {}
-    for run in sorted(ledger.runs(), key=lambda each: each.run):
+    for run in sorted(ledger.records(RunRecord), key=lambda each: each.run):
         if run.run > runs[-1].run:
             break
         if run.refresh:
@@ -277,7 +277,9 @@ def _leading_to(ledger: Ledger, runs: Sequence[RunRecord]) -> Sequence[RunRecord
     """The runs, or those before a single one with it."""
     if len(runs) > 1:
         return runs
-    return sorted((run for run in ledger.runs() if run.run <= runs[0].run), key=lambda each: each.run)[-_BARS:]
+    return sorted((run for run in ledger.records(RunRecord) if run.run <= runs[0].run), key=lambda each: each.run)[
+        -_BARS:
+    ]
 
 
 def _growth(runs: Sequence[RunRecord]) -> Html:

@@ -101,7 +101,7 @@ def ingest(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
             is_looked_up = found.cache_info().currsize > 0
-            if is_looked_up and ledger.last_entry != found().last_entry:
+            if is_looked_up and ledger.entries.last != found().entries.last:
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))

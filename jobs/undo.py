@@ -99,7 +99,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
 def _ingest(ledger: Ledger, number: int, input_name: str | None) -> IngestRecord:
     records = list(ledger.ingests())
     record = next((record for record in records if record.number == number), None)
-    if record is None and any(before.number == number for before in ledger.undos()):
+    if record is None and any(before.number == number for before in ledger.records(UndoRecord)):
         raise UsageError(f"--undo {number}: ingest {number} was taken back already", "see: ddcore log")
     if record is None:
         raise _unknown(number, [record.number for record in records])
@@ -191,7 +191,7 @@ class _Undo:
     def _check_before(self) -> None:
         """Raise the error of a restatement whose replaced rows cannot come back."""
         record = self.record
-        undone = [each.number for each in self.ledger.undos() if each.input == record.input]
+        undone = [each.number for each in self.ledger.records(UndoRecord) if each.input == record.input]
         if earlier := [number for number in undone if number < record.number and self._undone_after(number)]:
             raise DataError(
                 f"ingest {record.number} cannot be taken back: it replaced history, and the earlier ingest "
@@ -208,7 +208,7 @@ class _Undo:
 
     def _undone_after(self, number: int) -> bool:
         """Whether an earlier ingest was taken back after this one was made."""
-        return any(each.number == number and each.at >= self.record.at for each in self.ledger.undos())
+        return any(each.number == number and each.at >= self.record.at for each in self.ledger.records(UndoRecord))
 
     def _find_restated(self) -> None:
         """Find the least closed times that change, if a run has folded this ingest. If none has, the log is again what

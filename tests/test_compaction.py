@@ -32,7 +32,7 @@ from ddcore.io.delta import table_files, tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.ledger.records import CompactRecord, IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.program import load_plan
@@ -152,7 +152,7 @@ def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     project = with_retention(project_of(tmp_path / "project", drawn), auto=True)
     fold(project, range(40))
     ledger = ledger_of(project)
-    assert list(ledger.compactions())
+    assert list(ledger.records(CompactRecord))
     assert all(state.files < 2 * retention.MANY for name, state in ledger.tables().items())
     for name, folder in Warehouse(project.warehouse).tables():
         assert len([*local(folder).rglob("*.parquet")]) < 80, name
@@ -171,7 +171,7 @@ def test_a_run_takes_up_small_files_before_they_are_many(tmp_path: Path) -> None
     state = {name: table for name, table in ledger.tables().items() if name.startswith("state/")}
     assert state
     assert all(table.files <= 5 for table in state.values()), state
-    assert not list(ledger.compactions())
+    assert not list(ledger.records(CompactRecord))
     expected = logs_of(project, load_plan(project).outputs)
     compare(drawn, "taken up", folding.by_reference(drawn.program, **drawn.frames), expected)
     report = replay.run(project, engine="inline", first=time_of(6))

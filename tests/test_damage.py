@@ -29,7 +29,7 @@ from ddcore.io.delta import commits, heads, table_files, tables
 from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import ledger
+from ddcore.io.ledger import entries
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -130,7 +130,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(project, folder / "kept", {}, {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "CHECKPOINT_EVERY", 2)
-        patch.setitem(ledger._SETTINGS, "delta.checkpointInterval", "3")
+        patch.setitem(entries.SETTINGS, "delta.checkpointInterval", "3")
         ingest(shop.project, "customers", [str(folder / "customers.parquet")], engine="inline")
         for version, rows in enumerate((1500, 5, 5, 5)):
             shop.ingest(version, rows)

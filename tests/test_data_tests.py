@@ -28,6 +28,7 @@ from warehouses import log_of, logs_of, take_in
 import ddcore as dd
 from ddcore.base.errors import BrokenTest, DdError, ProgramError, UsageError
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import FailureRecord
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
@@ -400,7 +401,7 @@ def test_nothing_is_left_and_the_same_command_works_after_a_correction(
         assert (tables_of(project), files_of(project)) == (before, files)
     ledger = Ledger.load(Warehouse(project.warehouse))
     assert ledger.open_intent() is None, "the versions take rows again"
-    assert [failure.error.split(":")[0] for failure in ledger.failures()] == [
+    assert [failure.error.split(":")[0] for failure in ledger.records(FailureRecord)] == [
         "test one_price is broken at version 2"
     ] * 2
     bring(project, item(1, 6, "b", 2, -1))

@@ -15,7 +15,6 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -25,6 +24,7 @@ from workshop import COMMANDS, Workshop
 from ddcore.cli.main import run_command
 from ddcore.io.delta import syncs, tables
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import Record
 from ddcore.io.storage.warehouse import Warehouse
 
 SAMPLE = 6  # places for `make test`
@@ -50,21 +50,20 @@ class Recorder:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Watch this process."""
-        fsync, write = os.fsync, Ledger._write
+        fsync, append = os.fsync, Ledger.append
 
         def recorded(descriptor: int) -> None:
             fsync(descriptor)
             self._note(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
 
-        def checked(ledger: Ledger, row: Any) -> bool:
+        def checked(ledger: Ledger, record: Record) -> None:
             files, folders = dict(self._files), {folder: dict(names) for folder, names in self._folders.items()}
-            merged = write(ledger, row)
+            append(ledger, record)
             self._check(f"record {self.records}", self._tables(ledger), files, folders)
             self.records += 1
-            return merged
 
         patch.setattr(os, "fsync", recorded)
-        patch.setattr(Ledger, "_write", checked)
+        patch.setattr(Ledger, "append", checked)
 
     def check(self, when: str) -> None:
         """Note every file and every name that the ledger needs and a power cut might take now."""

@@ -33,7 +33,7 @@ from ddcore.io.delta import tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up, is_committed
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.ledger.records import FailureRecord, IntentRecord
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
@@ -191,7 +191,7 @@ def test_a_function_that_raises(raised: str, place: str, engine: dict[str, Any],
         if "MemoryError" not in raised:
             assert isinstance(caught.value, ExpressionError)
             assert "program.py:" in caught.value.message
-        assert [failure.error for failure in ledger_of(project).failures()][-1] == caught.value.message
+        assert [failure.error for failure in ledger_of(project).records(FailureRecord)][-1] == caught.value.message
         check_open(project, folded)
         cause.unlink()
         if folded is None:
@@ -218,7 +218,7 @@ def test_an_interrupt_leaves_the_versions_open(project: Project) -> None:
     (project.root / "cause").write_text("reduce: import os, signal; os.kill(os.getpid(), signal.SIGINT)")
     with pytest.raises(KeyboardInterrupt):
         replay.run(project)
-    (failure,) = ledger_of(project).failures()
+    (failure,) = ledger_of(project).records(FailureRecord)
     assert failure.error == "interrupted"
     check_open(project)
     (project.root / "cause").unlink()
@@ -462,7 +462,7 @@ def test_killed_before_a_commit_the_program_may_change(first: str, place: str, p
         assert bring(project, (7, 2, 1)).moved == 0
     assert replay.run(project, dry_run=True).first == time_of(0)
     assert replay.run(project).run == 2
-    assert [failure.run for failure in ledger_of(project).failures()] == [1]
+    assert [failure.run for failure in ledger_of(project).records(FailureRecord)] == [1]
     check_law(project)
 
 
@@ -470,7 +470,7 @@ def test_killed_before_a_commit_the_program_may_change(first: str, place: str, p
 def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) -> None:
     killed(project, place)
     assert replay.run(project).run == 1
-    assert not list(ledger_of(project).failures())
+    assert not list(ledger_of(project).records(FailureRecord))
     check_law(project)
 
 
@@ -526,7 +526,7 @@ def test_a_killed_run_over_stored_state_of_another_program(project: Project) -> 
     killed(project, "after-intent")
     (project.root / "program.py").write_text(OTHER)
     assert replay.run(project).run == 4
-    assert [failure.run for failure in ledger_of(project).failures()] == [2]
+    assert [failure.run for failure in ledger_of(project).records(FailureRecord)] == [2]
     check_law(project, since=2)
     (project.root / "program.py").write_text(PROGRAM)
     assert replay.run(project).corrections > 0

@@ -12,7 +12,8 @@ from trams import Command
 
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.ledger import FORMAT, Ledger
+from ddcore.io.ledger.entries import FORMAT
+from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse

@@ -227,15 +227,15 @@ def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, open
     assert run is not None and run.run == 3
     ledger.append(record(4))
     assert opened == []
-    assert [each.run for each in Ledger.load(warehouse).runs()] == [1, 2, 3, 4]
-    ledger.check()
+    assert [each.run for each in Ledger.load(warehouse).records(RunRecord)] == [1, 2, 3, 4]
+    ledger.entries.check()
 
 
 def test_the_ledger_through_its_merges_and_checkpoints(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
         Ledger.load(warehouse, Writer()).append(record(number))
-    assert [each.run for each in Ledger.load(warehouse).runs()] == [*range(1, 70)]
+    assert [each.run for each in Ledger.load(warehouse).records(RunRecord)] == [*range(1, 70)]
     rows = pl.read_delta(str(warehouse.ledger)).sort("entry")
     assert rows["number"].to_list() == [*range(1, 70)]
     assert rows["digest"].to_list()[:-1] == rows["before"].to_list()[1:]

@@ -26,7 +26,7 @@ from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.delta.deltalog import commit_file
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.records import IntentRecord, RunRecord
+from ddcore.io.ledger.records import FailureRecord, IntentRecord, RunRecord
 from ddcore.io.logs.balance import Balance
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import time_of
@@ -425,7 +425,7 @@ def test_versions_of_a_run_that_was_killed_before_it_committed_are_open(desk: De
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1), (1, 2, 4, 1)))
     desk.ledger.append(IntentRecord(1, "ab12", time_of(0), time_of(4), parallelism=1, engine="inline"))
     assert desk.ingest(desk.source("b.parquet", (9, 9, 3, 1))).last == time_of(3)
-    (failure,) = desk.ledger.failures()
+    (failure,) = desk.ledger.records(FailureRecord)
     assert (failure.run, failure.error) == (1, "given up: it was not finished, and an ingest came first")
     assert desk.ledger.open_intent() is None
 

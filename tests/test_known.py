@@ -16,7 +16,8 @@ from ddcore.base.tuning import Tuning
 from ddcore.io.delta import new_files
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger import entries as entries_module
+from ddcore.io.ledger import entry as entry_module
 from ddcore.io.ledger import records
 from ddcore.io.ledger.ingest_index import FOOTER
 from ddcore.io.ledger.ledger import Ledger
@@ -170,11 +171,11 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = self.records = self.footers = 0
-        load, parse, note = Ledger._load_each, records.from_json, datafile.notes
+        load, parse, note = entries_module.Entries._load, records.from_json, datafile.notes
 
-        def count_rows(ledger: Ledger, entries: Sequence[int]) -> None:
+        def count_rows(table: entries_module.Entries, entries: Sequence[int]) -> None:
             self.rows += len(entries)
-            load(ledger, entries)
+            load(table, entries)
 
         def count_records(kind: str, body: dict[str, Any]) -> records.Record:
             self.records += 1
@@ -184,8 +185,8 @@ class Reads:
             self.footers += 1
             return note(path, hint, names)
 
-        monkeypatch.setattr(Ledger, "_load_each", count_rows)
-        monkeypatch.setattr(ledger_module, "from_json", count_records)
+        monkeypatch.setattr(entries_module.Entries, "_load", count_rows)
+        monkeypatch.setattr(entry_module, "from_json", count_records)
         monkeypatch.setattr(datafile, "notes", count_footers)
 
     def take(self) -> tuple[int, int, int]:
@@ -255,7 +256,7 @@ def test_a_deep_check_compares_the_index_with_the_rows(tmp_path: Path, monkeypat
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     assert not inspect(desk.ledger, deep=True).damages
     with monkeypatch.context() as wrong:
-        wrong.setattr(ledger_module, "index_of", lambda _: "{}")
+        wrong.setattr(entries_module, "index_of", lambda _: "{}")
         desk.ingest(desk.source("b.parquet", (1, 2, 1, 1)))
     (damage,) = inspect(desk.ledger, deep=True).damages
     assert "the index of ingests in entries-00000001-00000001-" in damage.message
@@ -266,6 +267,6 @@ def test_an_index_that_lacks_entries_is_damage(tmp_path: Path) -> None:
     for version in range(3):
         desk.ingest(desk.source("a.parquet", (version, 2, version, 1)))
     ledger = desk.ledger
-    ledger._files.remove(min(ledger._files))
+    ledger.entries._files.remove(min(ledger.entries._files))
     with pytest.raises(StorageError, match=r"some of the entries 0\.\.2 are missing"):
         ledger.ingest_index("edges")

@@ -22,7 +22,7 @@ from places import local
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import ledger as ledger_module
+from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.history import entries, folded_versions
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
@@ -94,7 +94,7 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
         ledger.append(record)
     again = Ledger.load(Warehouse(tmp_path))
     assert list(again.ingests()) == written[:1]
-    assert list(again.runs()) == written[2:]
+    assert list(again.records(RunRecord)) == written[2:]
     current = again.current_run()
     assert current == written[2]
     assert current is not None
@@ -122,7 +122,7 @@ def test_a_run_whose_fold_failed_leaves_its_versions_open(tmp_path: Path) -> Non
     failure = FailureRecord(1, "ab12", time_of(0), time_of(4), "inline", "loop ride did not reach a fixed point")
     ledger.append(failure)
     again = Ledger.load(Warehouse(tmp_path), Writer())
-    assert list(again.failures()) == [failure]
+    assert list(again.records(FailureRecord)) == [failure]
     assert (again.open_intent(), again.closed(), again.last_folded()) == (None, None, None)
     assert again.next_run() == 2
     again.append(intent(2, 0, 3))
@@ -190,7 +190,7 @@ def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
         again = Ledger.load(warehouse)
         assert (again.latest_ingested(), again.last_folded()) == (time_of(30), time_of(30))
         timings.append(time.perf_counter() - start)
-    assert [record.run for record in again.runs()] == list(range(1, 31))
+    assert [record.run for record in again.records(RunRecord)] == list(range(1, 31))
     assert min(timings) < 0.25, "about 10 ms when nothing else runs"
 
 
@@ -273,7 +273,7 @@ def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Pa
     assert again.waiting() == []
     assert list(again.ingests(since=((records + 1,),))) == []
     assert getattr(again.input_table("edges"), "version", None) == records
-    assert len(again._rows) <= 4
+    assert len(again.entries._rows) <= 4
 
 
 def test_ingests_that_wait_are_found_from_the_first_of_them_on(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path) -> None:
         Ledger.load(warehouse, Writer(tuning=Tuning(ledger_seconds=-1))).append(ingest(number, number, number))
     assert [record.number for record in slow.ingests()] == list(range(1, 41))
     assert list(with_index.ingest_index("edges").numbers.values()) == list(range(1, 41))
-    doctor.check()
+    doctor.entries.check()
     newest = Ledger.load(warehouse)
     for path in local(warehouse.ledger).glob("*.parquet"):
         path.unlink()
@@ -395,7 +395,7 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     undo = UndoRecord(2, "edges", time_of(2), time_of(9), TableState(3, 1, 10, "ab"))
     ledger.append(undo)
     for again in (ledger, Ledger.load(Warehouse(tmp_path))):
-        assert list(again.undos()) == [undo]
+        assert list(again.records(UndoRecord)) == [undo]
         assert [record.number for record in again.ingests()] == [1]
         assert (again.waiting(), again.latest_ingested(), again.next_ingest()) == ([], time_of(1), 3)
         assert again.input_table("edges") == undo.table
@@ -478,7 +478,7 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
     failed = [each for each in records if isinstance(each, FailureRecord)]
     assert [*ledger.newest_first()] == sorted([*in_force, *failed], key=records.index, reverse=True)
     check_history(ledger, left, runs)
-    assert [*ledger.undos()] == [record for record in records if isinstance(record, UndoRecord)]
+    assert [*ledger.records(UndoRecord)] == [record for record in records if isinstance(record, UndoRecord)]
     assert (ledger.current_run(), ledger.open_intent(), ledger.last_folded()) == (current, begun, folded)
     assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]
     assert ledger.first_ingested() == min((each.first for each in left), default=None)
@@ -513,7 +513,7 @@ def test_after_an_undo_of_a_restatement_each_ingest_waits_once(tmp_path: Path) -
     again.append(intent(8, 3, 3))
     again.append(run(8, 3, 3))
     assert [record.number for record in Ledger.load(Warehouse(tmp_path)).waiting()] == [2]
-    assert again._summary.open == (1,), "entries, each once"
+    assert again.entries.summary.open == (1,), "entries, each once"
 
 
 def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -531,21 +531,20 @@ def test_reading_backwards_keeps_little(tmp_path: Path, monkeypatch: pytest.Monk
     writer = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=4)))
     for number in range(1, 121):
         writer.append(ingest(number, number, number))
-    monkeypatch.setattr(ledger_module, "_PORTION", 16)
     ledger = Ledger.load(Warehouse(tmp_path))
-    before, read = len(ledger._rows), list[int]()
-    real = Ledger._checked
+    before, read = len(ledger.entries._rows), list[int]()
+    real = Entries._checked
 
-    def checked(self: Ledger, rows: Sequence[int]) -> Any:
+    def checked(self: Entries, rows: Sequence[int]) -> Any:
         read.append(len(rows))
         return real(self, rows)
 
-    monkeypatch.setattr(Ledger, "_checked", checked)
+    monkeypatch.setattr(Entries, "_checked", checked)
     assert [each["ingest"] for each in islice(entries(ledger), 10)] == [*range(120, 110, -1)]
     assert sum(read) <= 16, "what is shown, and the rest of a portion"
-    assert [each["ingest"] for each in entries(ledger)] == [*range(120, 0, -1)]
+    assert [row.number for row in ledger.entries.backwards(most=16)] == [*range(120, 0, -1)]
     assert max(read) <= 16
-    assert len(ledger._rows) == before
+    assert len(ledger.entries._rows) == before
 
 
 def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,12 +554,12 @@ def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch
         for number in range(1, 9):
             ledger.append(ingest(number, number, number, digest=digest))
     one, two = (Ledger.load(Warehouse(tmp_path / name)) for name in ("one", "two"))
-    others, real = {row.entry: row for row in two._backwards()}, Ledger._checked
+    others, real = {row.entry: row for row in two.entries.backwards()}, Entries._checked
 
-    def mixed(self: Ledger, rows: Sequence[int]) -> Any:
+    def mixed(self: Entries, rows: Sequence[int]) -> Any:
         return [others[row.entry] for row in real(self, rows)]
 
-    assert len([*one._backwards()]) == 8
-    monkeypatch.setattr(Ledger, "_checked", mixed)
+    assert len([*one.entries.backwards()]) == 8
+    monkeypatch.setattr(Entries, "_checked", mixed)
     with pytest.raises(StorageError, match="entry 3 has changed since it was written"):
-        [*one._backwards()]
+        [*one.entries.backwards()]

@@ -265,7 +265,7 @@ def test_what_waits_beyond_the_upper_is_resumed_once(
             for kind in ("_held", "_pending")
             if name.endswith(kind)
         }
-        for run in Ledger.load(Warehouse(project.warehouse)).runs()
+        for run in Ledger.load(Warehouse(project.warehouse)).records(RunRecord)
     ]
     assert {"_held", "_pending"} in waits and waits[-1] == set()
 
@@ -649,7 +649,7 @@ def test_records_of_one_dimension_are_as_before(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ingest(desk.source("a.csv", (1, 2, 4, 1)))
     desk.fold(4)
-    rows = list(desk.ledger._range(0))
+    rows = list(desk.ledger.entries.onwards())
     for row in rows:
         body, summary = json.loads(row.body), json.loads(row.summary)
         assert not {"dims", "lower", "upper"} & {*body, *summary}

@@ -23,7 +23,7 @@ from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, Usa
 from ddcore.cli.main import run_command
 from ddcore.io.delta import commits, new_files, table_files, tables
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.records import IntentRecord
+from ddcore.io.ledger.records import FailureRecord, IntentRecord, UndoRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
 from ddcore.io.project.times import time_of
@@ -62,7 +62,9 @@ def test_an_ingest_is_taken_back_and_its_source_comes_again(desk: Desk) -> None:
     assert (report.rows, report.plus, report.minus, report.first, report.last) == (3, 2, 1, time_of(1), time_of(3))
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
     ledger = desk.ledger
-    assert [record.number for record in ledger.ingests()] == [1] and [each.number for each in ledger.undos()] == [2]
+    assert [record.number for record in ledger.ingests()] == [1] and [
+        each.number for each in ledger.records(UndoRecord)
+    ] == [2]
     assert (ledger.latest_ingested(), ledger.next_run(), ledger.next_ingest()) == (time_of(0), 1, 3)
     assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 2
     assert desk.ingest(source).ingest == 3
@@ -135,7 +137,7 @@ def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> Non
     desk.ingest(desk.source("b.csv", (4, 4, 1, 1)))
     desk.ledger.append(IntentRecord(2, "ab12", time_of(1), time_of(1), parallelism=1, engine="inline"))
     take_back(desk, 2)
-    assert [failure.run for failure in desk.ledger.failures()] == [2]
+    assert [failure.run for failure in desk.ledger.records(FailureRecord)] == [2]
     assert (desk.ledger.closed("edges"), desk.updates()) == (time_of(0), [(1, 2, 0, 1), (2, 3, 0, 1)])
 
 
@@ -194,7 +196,7 @@ def test_an_undo_that_was_killed_is_done_by_the_same_command(desk: Desk) -> None
     before = DeltaTable(str(desk.log.folder)).version()
     take_back(desk, 2)
     assert DeltaTable(str(desk.log.folder)).version() == before, "the table had it already"
-    assert [each.number for each in desk.ledger.undos()] == [2]
+    assert [each.number for each in desk.ledger.records(UndoRecord)] == [2]
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
 
 

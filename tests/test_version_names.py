@@ -425,7 +425,7 @@ def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path) -> None:
             check_names(ledger.version_names(DIMS), [*live.values()])
             again = Ledger.load(Warehouse(tmp_path))
             check_names(again.version_names(DIMS), [*live.values()])
-            again.check()
+            again.entries.check()
 
 
 def labelled_ledger(folder: Path, ingests: int) -> None:
@@ -450,7 +450,7 @@ def test_a_look_up_reads_no_records_however_old_the_ledger_is(
     assert names.label(time_of(3)) == "build 3"
     rows, parsed, footers = reads.take()
     assert (rows, parsed) == (0, 0)
-    assert footers == len(ledger._files) <= 45
+    assert footers == len(ledger.entries._files) <= 45
     ledger.version_names(DIMS).label(time_of(1))
     assert reads.take() == (0, 0, 0), "each footer is read once"
 
@@ -473,16 +473,16 @@ def test_labels_survive_another_program_that_optimizes_the_ledger(tmp_path: Path
         assert ledger.version_names(DIMS).coordinate("build 18", "x") == 18
         ledger.append(replace(ingest(number, number, number), labels=({number: Label("last")},)))
         assert ledger.version_names(DIMS).coordinate("build 2", "x") == 2
-    ledger.check()
+    ledger.entries.check()
 
 
 def test_labels_that_are_not_those_of_their_rows_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as wrong:
         other = '{"undone":[],"ingests":[[1,"edges",null,[{"1":["x"]}]]]}'
-        wrong.setattr("ddcore.io.ledger.ledger.labels_of", lambda _: other)
+        wrong.setattr("ddcore.io.ledger.entries.labels_of", lambda _: other)
         labelled_ledger(tmp_path, 2)
     with pytest.raises(StorageError, match="is not that of its rows"):
-        Ledger.load(Warehouse(tmp_path)).check()
+        Ledger.load(Warehouse(tmp_path)).entries.check()
 
 
 # --- ingests that give labels -----------------------------------------------------------------------------------------
@@ -1124,10 +1124,10 @@ def test_rows_go_to_a_version_by_its_label(own: Path, dd: Command) -> None:
     ],
 )
 def test_a_version_that_rows_cannot_have_is_refused(version: str, says: str, hint: str, own: Path, dd: Command) -> None:
-    before = Ledger.load(Warehouse(own / "warehouse")).last_entry
+    before = Ledger.load(Warehouse(own / "warehouse")).entries.last
     code, _, err = dd("ingest", "orders", "1.csv", "--diff", "1", f"--version={version}")
     assert code == 2 and says in err[0] and hint in err[1]
-    assert Ledger.load(Warehouse(own / "warehouse")).last_entry == before
+    assert Ledger.load(Warehouse(own / "warehouse")).entries.last == before
 
 
 def test_a_label_of_two_versions_takes_no_rows(own: Path, dd: Command) -> None:

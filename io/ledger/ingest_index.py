@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+from ddcore.io.ledger.entry import Entry
 
 __all__ = ["FOOTER", "IngestIndex", "index_of", "mark"]
 
@@ -18,24 +20,12 @@ FOOTER = "ddcore.ingests"  # the name of the index in a file's footer
 _BITS = 64  # of a mark: the records that it selects are compared by their whole digests
 
 
-class Row(Protocol):
-    """A row of the ledger."""
-
-    entry: int
-    kind: str
-    number: int
-    name: str
-    first: int
-    last: int
-    body: str
-
-
 def mark(total: int) -> str:
     """The part of a digest by which the index finds it; that of a sum is the sum of the parts."""
     return f"{total % (1 << _BITS):x}"
 
 
-def index_of(rows: Iterable[Row]) -> str:
+def index_of(rows: Iterable[Entry]) -> str:
     """The index of these rows, as JSON: by input; and the numbers of the ingests that they undo."""
     inputs: dict[str, dict[str, Any]] = {}
     undone = []
@@ -52,7 +42,7 @@ def _nothing() -> dict[str, Any]:
     return {**{name: [] for name in lists}, "plus": 0}
 
 
-def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
+def _add(of: dict[str, Any], row: Entry, body: Mapping[str, Any]) -> None:
     columns = body.get("columns", [])
     if columns not in of["columns"]:
         of["columns"].append(columns)

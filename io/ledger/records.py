@@ -260,17 +260,23 @@ _SELDOM = (
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
-_RUNS: dict[str, Any] = {"intent": IntentRecord, "failure": FailureRecord, "run": RunRecord}
+_KINDS: dict[str, Any] = {
+    "ingest": IngestRecord, "undo": UndoRecord, "intent": IntentRecord, "failure": FailureRecord, "run": RunRecord,
+    "compact": CompactRecord,
+}  # fmt: skip
+
+
+def kind_of(record: type[object]) -> str:
+    """The kind of the records of a class."""
+    return next(kind for kind, known in _KINDS.items() if known is record)
 
 
 def row_of(record: Record) -> tuple[str, int, str]:
     """The kind of a record, its number and its name."""
+    kind = kind_of(type(record))
     if isinstance(record, IngestRecord | UndoRecord):
-        return "ingest" if isinstance(record, IngestRecord) else "undo", record.number, record.input
-    if isinstance(record, CompactRecord):
-        return "compact", record.run, ""
-    kind = next(kind for kind, each in _RUNS.items() if isinstance(record, each))
-    return kind, record.run, record.fingerprint
+        return kind, record.number, record.input
+    return kind, record.run, "" if isinstance(record, CompactRecord) else record.fingerprint
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -325,8 +331,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
     if kind in ("intent", "failure"):
-        record: IntentRecord | FailureRecord = _RUNS[kind](**body)
-        return record
+        return IntentRecord(**body) if kind == "intent" else FailureRecord(**body)
     if kind == "undo":
         return UndoRecord(**{**body, "table": TableState(*body["table"])})
     if kind == "ingest":

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Protocol
+
+from ddcore.io.ledger.entry import Entry
 
 __all__ = ["FOOTER", "numbers", "runs_of"]
 
 FOOTER = "ddcore.runs"  # the name of the numbers in a file's footer
 
 
-class _Row(Protocol):
-    """A row of the ledger."""
-
-    kind: str
-    number: int
-
-
-def runs_of(rows: Iterable[_Row]) -> str:
+def runs_of(rows: Iterable[Entry]) -> str:
     """The numbers of the runs in these rows, for the footer of a file; empty if there are none."""
     found = [row.number for row in rows if row.kind == "run"]
     return json.dumps(found) if found else ""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.records import frontier_from_json, plain
+from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time, time_of
 
 __all__ = ["Input", "Summary"]
@@ -54,6 +55,13 @@ class Summary:
     since: Frontier = ()
     restated: Frontier = ()
     labels: bool = False
+
+    @property
+    def complete(self) -> Frontier | None:
+        """The frontier after the last finished run: the outputs are complete at all times that are not at or beyond it.
+        None where nothing is folded.
+        """
+        return self.upper or (None if self.folded is None else times.up_to(self.folded))
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""

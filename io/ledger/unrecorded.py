@@ -107,7 +107,7 @@ def _follows(ledger: Ledger, info: Mapping[str, object]) -> bool:
     In an object store a process that lost its lock may commit late, when others have written records. Its ingest was
     checked against the ledger before them.
     """
-    return AFTER not in info or info[AFTER] == str(ledger.last_entry)
+    return AFTER not in info or info[AFTER] == str(ledger.entries.last)
 
 
 def _record(info: Mapping[str, object]) -> IngestRecord | UndoRecord | None:

@@ -82,7 +82,7 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
             files = tables.files_of(open_tables.open_table(folder))
         _check_files(found, folder, files, deep)
         if deep:
-            ledger.check()
+            ledger.entries.check()
     except StorageError as error:
         found.damages.append(error)
 

@@ -180,7 +180,7 @@ class History:
     @property
     def entries(self) -> int:
         """How many entries the ledger has."""
-        last = self.ledger.last_entry
+        last = self.ledger.entries.last
         return 0 if last is None else last + 1
 
     def shown(self, time: Time) -> str:

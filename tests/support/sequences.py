@@ -219,7 +219,7 @@ class Life:
     def command(self, words: Sequence[str], source: str = "", failpoint: str = "") -> Ended:
         """Run a command, and check everything afterwards."""
         ledger = self.ledger
-        before = len(list(ledger._range(0)))
+        before = len(list(ledger.entries.onwards()))
         restated, tables = ledger.restated(), ledger.tables()
         if words[0] == "ingest":
             self._write(self.project, self.program, marks=True)
@@ -246,7 +246,7 @@ class Life:
         if words[0] == "run" and "append" not in words:
             rewriting = {"--full-refresh", "--from-version", "rewrite"} & set(words)
             # An ingest that was killed before its record is finished first, and may restate.
-            finished = any(entry.kind in ("ingest", "undo") for entry in [*self.ledger._range(0)][before:])
+            finished = any(entry.kind in ("ingest", "undo") for entry in [*self.ledger.entries.onwards()][before:])
             self.may_rewrite |= bool(rewriting or restated or finished)
         self.check(ended, words, before, set(tables))
         if words[0] == "run" and ended.code == 0:
@@ -334,7 +334,10 @@ class Life:
     def pending(self) -> list[str]:
         """Sources whose last attempt may still be finished by the next command."""
         recorded = {
-            source.name for entry in self.ledger._range(0) if entry.kind == "ingest" for source in entry.record.sources
+            source.name
+            for entry in self.ledger.entries.onwards()
+            if entry.kind == "ingest"
+            for source in entry.record.sources
         }
         return [name for name in self.attempts if name not in recorded]
 
@@ -381,7 +384,7 @@ class Life:
 
     def check(self, ended: Ended, words: Sequence[str], before: int, tables: set[str]) -> None:
         ledger, model = self.ledger, self.model
-        records = [entry.record for entry in ledger._range(0)]
+        records = [entry.record for entry in ledger.entries.onwards()]
         for record in records[model.seen :]:
             self._learn(record)
         new = records[before:]
