@@ -29,7 +29,6 @@ from ddcore.io.delta import commits, heads, table_files, tables
 from ddcore.io.delta.commits import change
 from ddcore.io.delta.heads import publish
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import entries
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
@@ -126,21 +125,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     (folder / "dd.toml").write_text(PROJECT)
     customers = {"customer": range(20), "region": [f"region {n % 5}" for n in range(20)], "version": 0, "diff": 1}
     pl.DataFrame(customers).write_parquet(folder / "customers.parquet")
-    project = replace(find_project(folder, {}), tuning=Tuning(ledger_files=3))
+    project = replace(find_project(folder, {}), tuning=Tuning(ledger_files=3, ledger_commits=3, checkpoint_commits=2))
     shop = Shop(project, folder / "kept", {}, {})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "CHECKPOINT_EVERY", 2)
-        patch.setitem(entries.SETTINGS, "delta.checkpointInterval", "3")
-        ingest(shop.project, "customers", [str(folder / "customers.parquet")], engine="inline")
-        for version, rows in enumerate((1500, 5, 5, 5)):
-            shop.ingest(version, rows)
-            if version < 3:
-                shop.run()
-        shutil.copytree(shop.warehouse, shop.kept)
-        shop.folded = shop.results()
-        shop.run()
-        shop.complete = shop.results()
-        yield shop
+    ingest(shop.project, "customers", [str(folder / "customers.parquet")], engine="inline")
+    for version, rows in enumerate((1500, 5, 5, 5)):
+        shop.ingest(version, rows)
+        if version < 3:
+            shop.run()
+    shutil.copytree(shop.warehouse, shop.kept)
+    shop.folded = shop.results()
+    shop.run()
+    shop.complete = shop.results()
+    yield shop
 
 
 @pytest.fixture

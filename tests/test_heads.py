@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.delta.writer import Writer
@@ -77,12 +78,12 @@ def test_a_commit_of_ours_is_the_next_ones_beginning(folder: Path, opened: list[
 
 def test_the_library_makes_the_checkpoints(folder: Path) -> None:
     state = None
-    for number in range(1, 2 * tables.CHECKPOINT_EVERY + 4):
+    for number in range(1, 2 * DEFAULT.checkpoint_commits + 4):
         state = commit(folder, number, state, number)
         assert tables.state_at(folder, state.version) == state
     names = [path.name for path in (folder / "_delta_log").glob("*.checkpoint.parquet")]
     assert len(names) == 2
-    assert numbers(folder) == [*range(1, 2 * tables.CHECKPOINT_EVERY + 4)]
+    assert numbers(folder) == [*range(1, 2 * DEFAULT.checkpoint_commits + 4)]
 
 
 def test_another_programs_commit_is_seen(folder: Path, opened: list[object]) -> None:

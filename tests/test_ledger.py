@@ -563,3 +563,15 @@ def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Entries, "_checked", mixed)
     with pytest.raises(StorageError, match="entry 3 has changed since it was written"):
         [*one.entries.backwards()]
+
+
+def test_a_row_that_is_damaged_in_its_commit_is_read_from_its_file(tmp_path: Path) -> None:
+    """The newest rows are in commits as well: one that is no JSON any more is no error of its own."""
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
+    for number in range(1, 4):
+        ledger.append(ingest(number, number, number))
+    commit = tmp_path / "ledger" / "_delta_log" / f"{2:020d}.json"
+    text = commit.read_text()
+    assert '"ddcore.row":"[' in text, "else this test shows nothing"
+    commit.write_text(text.replace('"ddcore.row":"[', '"ddcore.row":"{'))
+    assert list(Ledger.load(Warehouse(tmp_path)).ingests()) == list(ledger.ingests())

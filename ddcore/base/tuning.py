@@ -121,6 +121,10 @@ class Tuning:
     value_bytes: int = _setting(
         50, "bytes", "that a fold takes for each value of an update: by this a window is cut where memory is set"
     )
+    checkpoint_commits: int = _setting(
+        25, "commits", "of a table between checkpoints: opening it reads those since the last, 0.3 ms each", least=2
+    )
+    ledger_commits: int = _setting(32, "commits", "of the ledger between checkpoints", least=2)
     ledger_files: int = _setting(16, "files", "of the ledger that one append merges into one", least=2)
     ledger_seconds: float = _setting(
         3600, "seconds", "a merged file of the ledger stays, for readers that opened it before", least=-1

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 APP = "ddcore"  # the one application id of our transactions; its version is the number of the run or ingest
 
 
-CHECKPOINT_EVERY = 25  # commits: opening a table reads those after the last checkpoint, 0.3 ms each
-
-
 _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 
 
@@ -92,7 +89,7 @@ def create(
             mode=mode,
             partition_by=list(partition_by),
             description=description,
-            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY), **(configuration or {})},
+            configuration={"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})},
             storage_options=options_of(folder),
         )
         writer.keep(folder, table)

@@ -56,9 +56,8 @@ _LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the 
 _ROW_GROUP = 64  # rows that are decoded together
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
-SETTINGS = {
+_SETTINGS = {
     # Older versions may be deleted soon: no reader opens them.
-    "delta.checkpointInterval": "32",
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 10 seconds",
 }
@@ -150,7 +149,8 @@ class Entries:
         from ddcore.base.schema import Type  # imports Polars, which readers do not need
 
         folder, schema = self.folder, {name: Type("int64" if name in NUMBERS else "string") for name in COLUMNS}
-        tables.create(self.owner, folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=SETTINGS)
+        settings = {**_SETTINGS, "delta.checkpointInterval": str(self.owner.tuning.ledger_commits)}
+        tables.create(self.owner, folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=settings)
         with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             self._keep_out(self._open_table())
 
@@ -281,8 +281,11 @@ class Entries:
         rows = []
         for entry in entries:
             info = commit_info(self.folder, self._head.version - self.last + entry)
-            row = Entry(*json.loads(info[_ROW])) if _ROW in info else None
-            if row is None or row.entry != entry or row.digest != row.own_digest():
+            try:
+                row = Entry(*json.loads(info[_ROW]))
+            except (KeyError, TypeError, ValueError):  # the commit is gone, or damaged
+                return []
+            if row.entry != entry or row.digest != row.own_digest():
                 return []
             rows.append(row)
         return rows

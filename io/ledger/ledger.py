@@ -30,6 +30,7 @@ from ddcore.io.ledger.ingest_index import IngestIndex, index_of
 from ddcore.io.ledger.labels import labels_of
 from ddcore.io.ledger.next_summary import summary_with
 from ddcore.io.ledger.records import IngestRecord, IntentRecord, Record, RunRecord, kind_of, row_of, to_json
+from ddcore.io.ledger.summary import Input
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
@@ -278,19 +279,19 @@ class Ledger:
         """The first version at which any input (or any of ``inputs``) has rows; with several time dimensions, the least
         coordinates.
         """
-        known = self.entries.summary.inputs
-        names = known if inputs is None else [name for name in inputs if name in known]
-        firsts = [first for name in names if (first := known[name].first) is not None]
+        firsts = [one.first for one in self._known(inputs) if one.first is not None]
         return times.least(firsts) if firsts else None
 
     def latest_ingested(self, inputs: Iterable[str] | None = None) -> Time | None:
         """The last version at which any input (or any of ``inputs``) has rows; with several time dimensions, the
         greatest coordinates.
         """
-        known = self.entries.summary.inputs
-        names = known if inputs is None else [name for name in inputs if name in known]
-        lasts = [last for name in names if (last := known[name].last) is not None]
+        lasts = [one.last for one in self._known(inputs) if one.last is not None]
         return times.greatest(lasts) if lasts else None
+
+    def _known(self, inputs: Iterable[str] | None) -> list[Input]:
+        known = self.entries.summary.inputs
+        return [known[name] for name in (known if inputs is None else inputs) if name in known]
 
     def closed(self, input: str | None = None) -> Time | None:
         """The last version that accepts no more rows (of ``input``): folded, or in an unfinished run.
