@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from ddcore.operators.aggregates import mean as mean
     from ddcore.operators.aggregates import min as min
     from ddcore.operators.aggregates import sum as sum
+    from ddcore.operators.window_functions import cume_dist as cume_dist
+    from ddcore.operators.window_functions import dense_rank as dense_rank
+    from ddcore.operators.window_functions import first_value as first_value
+    from ddcore.operators.window_functions import lag as lag
+    from ddcore.operators.window_functions import last_value as last_value
+    from ddcore.operators.window_functions import lead as lead
+    from ddcore.operators.window_functions import nth_value as nth_value
+    from ddcore.operators.window_functions import ntile as ntile
+    from ddcore.operators.window_functions import percent_rank as percent_rank
+    from ddcore.operators.window_functions import rank as rank
+    from ddcore.operators.window_functions import row_number as row_number
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
@@ -43,14 +54,25 @@ _HOMES = {
     "constant": "ddcore.program.constants",
     "count": "ddcore.operators.aggregates",
     "count_distinct": "ddcore.operators.aggregates",
+    "cume_dist": "ddcore.operators.window_functions",
     "delta_join": "ddcore.program.several",
+    "dense_rank": "ddcore.operators.window_functions",
     "errors": "ddcore.base.errors",
+    "first_value": "ddcore.operators.window_functions",
     "iterate": "ddcore.program.several",
+    "lag": "ddcore.operators.window_functions",
+    "last_value": "ddcore.operators.window_functions",
+    "lead": "ddcore.operators.window_functions",
     "max": "ddcore.operators.aggregates",
     "mean": "ddcore.operators.aggregates",
     "min": "ddcore.operators.aggregates",
+    "nth_value": "ddcore.operators.window_functions",
+    "ntile": "ddcore.operators.window_functions",
     "open": "ddcore.io.reading.opened",
+    "percent_rank": "ddcore.operators.window_functions",
+    "rank": "ddcore.operators.window_functions",
     "replay": "ddcore.engine.session",
+    "row_number": "ddcore.operators.window_functions",
     "rows": "ddcore.program.several",
     "sum": "ddcore.operators.aggregates",
     "test": "ddcore.program.data_tests",
@@ -64,11 +86,22 @@ __all__ = [
     "constant",
     "count",
     "count_distinct",
+    "cume_dist",
     "delta_join",
+    "dense_rank",
     "errors",
+    "first_value",
     "iterate",
+    "lag",
+    "last_value",
+    "lead",
     "mean",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "rank",
     "replay",
+    "row_number",
     "rows",
     "test",
 ]

@@ -17,6 +17,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
 from ddcore.operators.arguments import checked
+from ddcore.operators.frame import Framed
 
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
 
@@ -78,7 +79,7 @@ AGGREGATES: Mapping[str, Rule] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate:
+class Aggregate(Framed):
     """One aggregate: ``kind`` is its name in :data:`AGGREGATES`, ``expr`` its argument (None for count), ``where`` the
     condition on its rows (None: all rows).
     """

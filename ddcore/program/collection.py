@@ -18,10 +18,13 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
+from ddcore.operators.over import Needed as Windows
+from ddcore.operators.over import Order, Over
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
+from ddcore.operators.window_functions import WindowFunction
 from ddcore.program import joins, loops, sets
 from ddcore.program.joins import How
 from ddcore.program.linear import LinearCollection
@@ -229,3 +232,28 @@ class GroupBy(Symbol):
         """
         base = self._collection
         return base._add(Reduce.of(base.schema, self._keys, function, schema, allow_negative))
+
+    def over(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        descending: bool | Sequence[bool] = False,
+        nulls_first: bool | Sequence[bool] = False,
+        allow_negative: bool = False,
+        **functions: Aggregate | WindowFunction,
+    ) -> Collection:
+        """Each row with columns that look at the rows of its group around it, in the order of the columns ``by``.
+
+        Functions are aggregates, of the row's frame, and window functions such as :func:`ddcore.lag`. Without a frame
+        of its own, one looks at all rows up to the current one and those equal to it in the order, without ``by`` at
+        the whole group. Rows that are equal in ``by`` stand in the order of the other columns, ascending, nulls last.
+        Each copy of a row has its own place. Raises ProgramError.
+        """
+        base = self._collection
+        order = Order.of(base.schema, self._keys, by, descending, nulls_first)
+        needed = Windows.of(base.schema, self._keys, order, functions)
+        prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
+        operator = Over.of(
+            prepared.schema, base.columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
+        )
+        return prepared._add(operator)

@@ -14,6 +14,7 @@ from ddcore.reference.multiset import C, Multiset, with_loops_of_arguments
 from ddcore.reference.records import recorders
 from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative
 from ddcore.reference.types import as_declared, columns_of
+from ddcore.reference.windows import Partition, arguments_of, in_order, result_of, type_of
 
 
 @with_loops_of_arguments
@@ -101,6 +102,45 @@ class NaiveGroups(Generic[C]):
                 number = count if ties == "rank" and ahead < k else max(0, min(count, k - ahead))
                 rows.append(((*key, *row), number))
         return self.collection.of(source.columns, rows)
+
+    def over(
+        self,
+        by: Any = (),
+        descending: Any = False,
+        nulls_first: Any = False,
+        allow_negative: bool = False,
+        **functions: Any,
+    ) -> C:
+        """Each copy of a row with the results of the functions, in its group, in an order.
+
+        The order is that of the columns ``by``, then that of the other columns, ascending, nulls last.
+        """
+        recorders[-1].keep(self.collection.rows)
+        names = names_of(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        firsts = [nulls_first] * len(names) if isinstance(nulls_first, bool) else list(nulls_first)
+        rest = [name for name in self.collection.columns if name not in self.keys]
+        source = self.collection.select(*self.keys, *rest)
+        order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
+        ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]
+        types, arguments = arguments_of(source, functions)
+        columns = source.columns | {name: type_of(each, types[name]) for name, each in functions.items()}
+        by_row = dict(zip(source.rows, arguments, strict=True))
+
+        rows = []
+        for key, members in _by_key(source, len(self.keys)).items():
+            if not allow_negative:
+                require_no_negative("over", key, members)
+            copies = [row for row, count in members for _ in range(count)]
+            partition = Partition(in_order(copies, [*order, *ties]), order)
+            for place, row in enumerate(partition.rows):
+                results = [
+                    result_of(each, partition, place, [by_row[*key, *other][name] for other in partition.rows],
+                              columns[name])
+                    for name, each in functions.items()
+                ]  # fmt: skip
+                rows.append(((*key, *row, *results), 1))
+        return self.collection.of(columns, rows)
 
     def reduce(
         self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
