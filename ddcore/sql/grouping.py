@@ -23,9 +23,20 @@ from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["Computed", "aggregates_in", "computed", "grouped", "is_global", "is_grouped", "keys_of"]
+__all__ = [
+    "AGGREGATES",
+    "Computed",
+    "aggregates_in",
+    "aggregates_of",
+    "computed",
+    "grouped",
+    "is_global",
+    "is_grouped",
+    "keys_of",
+    "unwrapped",
+]
 
-_AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
+AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
 
 
 def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
@@ -35,8 +46,10 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
         if isinstance(node, exp.Query | exp.Filter | exp.AggFunc):
             return ()
         if isinstance(node, exp.Window):
+            condition = [node.this.expression] if isinstance(node.this, exp.Filter) else []
             return [
-                *node.this.iter_expressions(),
+                *condition,
+                *unwrapped(node.this).iter_expressions(),
                 *(expression for expression in node.iter_expressions() if expression is not node.this),
             ]
         return node.iter_expressions()
@@ -56,6 +69,13 @@ def is_global(query: exp.Select) -> bool:
     """Whether a SELECT has exactly one row: aggregates of all rows, also of none."""
     plain = not any(query.args.get(key) for key in ("group", "having", "limit", "offset", "qualify"))
     return plain and bool(aggregates_in(query))
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """A function without its FILTER, IGNORE NULLS and RESPECT NULLS."""
+    while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    return node
 
 
 @dataclass(frozen=True)
@@ -93,7 +113,7 @@ def computed(
     ``nested``: their arguments may be aggregates, of which ``values`` knows the values.
     """
     values = values or Values(queries.source, relation.columns, relation.types)
-    made = _Aggregates(values, prefix, nested=nested)
+    made = Aggregates(values, prefix, nested=nested)
     for node in nodes:
         made.add(node)
     columns = list(keys)
@@ -107,7 +127,14 @@ def computed(
     return Computed(rows, made.known, [name for name in made.aggregates if name in made.counts])
 
 
-class _Aggregates:
+def aggregates_of(values: Values, node: exp.Expr, prefix: str) -> Aggregates:
+    """What one aggregate needs, of arguments that may be aggregates, of which ``values`` knows the values."""
+    made = Aggregates(values, prefix, nested=True)
+    made.add(node)
+    return made
+
+
+class Aggregates:
     """The aggregates under way: equal ones are computed once."""
 
     def __init__(self, values: Values, prefix: str, *, nested: bool) -> None:
@@ -126,7 +153,7 @@ class _Aggregates:
         if isinstance(node, exp.Filter):
             inner = node.this
             where = self.values.truth(node.expression.this, "FILTER")
-        if not isinstance(inner, _AGGREGATES):
+        if not isinstance(inner, AGGREGATES):
             source.refuse(node, f"the aggregate {called(inner)}", "count, sum, avg, min, max, bool_and and bool_or are")
         self.values.require_arguments(inner, type(inner))
         if not self.nested and _nested(inner):

@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
+from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
@@ -22,7 +22,7 @@ __all__ = ["QueryPlanner"]
 
 _PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
-    "qualify", "kind", "hint", "laterals",
+    "qualify", "windows", "kind", "hint", "laterals",
 }  # fmt: skip
 
 
@@ -72,6 +72,7 @@ class QueryPlanner(Queries):
     # -- SELECT -------------------------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, env: Env) -> Relation:
+        frames.resolved(self.source, node)
         for key, value in node.args.items():
             if value and key not in _PARTS:
                 self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
