@@ -90,7 +90,7 @@ def test_distances_of_dates() -> None:
     assert [row[1] for row in at_zero(over("d", n=week), days)] == [1, 2, 2]
 
 
-FUNCTIONS = [
+FUNCTIONS: list[Any] = [
     dd.lag("x"), dd.lead("x", 2, ignore_nulls=True), dd.first_value("x", ignore_nulls=True), dd.last_value("x"),
     dd.nth_value("x", 2), dd.sum("x"), dd.count(), dd.mean("f"), dd.sum("f"), dd.min("f"), dd.max("w"),
     dd.count_distinct("w"), dd.any(col("x") > 2), dd.sum("x", where="f > 0"),
@@ -101,14 +101,14 @@ FUNCTIONS = [
 def test_random_partitions(seed: int) -> None:
     """Larger partitions than random programs have, with many ties, at partially ordered times."""
     rng = random.Random(seed)
-    pools = {"k": [1, 2], "n": [1, 2, 4, 5, None], "f": [0.5, -1e300, float("nan"), float("inf"), None, 1e300],
+    pools: dict[str, list[Any]] = {"k": [1, 2], "n": [1, 2, 4, 5, None], "f": [0.5, -1e300, float("nan"), float("inf"), None, 1e300],
              "w": ["x", "y", None], "x": [1, 2**58, -5, None]}  # fmt: skip
-    rows = [tuple(rng.choice(pool) for pool in pools.values()) for _ in range(12)]
+    rows: list[tuple[Any, ...]] = [tuple(rng.choice(pool) for pool in pools.values()) for _ in range(12)]
     updates = [(*row, *time, 1) for row in rows for time in [(rng.randint(0, 1), rng.randint(0, 1))]]
     updates += [(*row[:-3], row[-3] + 1, row[-2], -1) for row in rng.sample(updates, 4)]
     types = {"k": pl.Int64, "n": pl.Int64, "f": pl.Float64, "w": pl.String, "x": pl.Int64}
     t = pl.DataFrame(updates, {**types, "day": pl.Int64, "revision": pl.Int64, "diff": pl.Int64}, orient="row")
-    functions = {}
+    functions: dict[str, Any] = {}
     for number, function in enumerate(rng.sample(FUNCTIONS, 4)):
         if function.kind not in ("lag", "lead"):
             unit = rng.choice(["rows", "groups", "range"])
@@ -145,7 +145,9 @@ def test_a_row_that_occurs_too_often() -> None:
         folding.whole(over("n", it=dd.row_number()), t=frame("k n", "(a,1):+100000000@0"))
 
 
-MISTAKES = [
+HALF: Any = 0.5
+ALL: Any = "all"
+MISTAKES: list[Any] = [
     (lambda t: t.group_by("k").over("n"), "names no function"),
     (lambda t: t.group_by("k").over("n", n=dd.row_number()), "n is a column already"),
     (lambda t: t.group_by("k").over("k", r=dd.row_number()), "k is a key"),
@@ -157,8 +159,8 @@ MISTAKES = [
     (lambda t: t.group_by("k").over("n", r=dd.sum("n").range_between(-1.5, 0)), "-1.5 is no distance of int64"),
     (lambda t: t.group_by("k").over("d", r=dd.count().range_between(-1, 0)), "-1 is no distance of date"),
     (lambda t: t.group_by("k").over(r=dd.count().range_between(-1, 0)), "an order by one column"),
-    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(0.5, 1)), "0.5 is no number of rows"),
-    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(0, 1, exclude="all")), "exclude is 'all'"),
+    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(HALF, 1)), "0.5 is no number of rows"),
+    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(0, 1, exclude=ALL)), "exclude is 'all'"),
     (lambda t: t.group_by("k").over(["n"], descending=[True, False], r=dd.rank()), "1 columns, and descending has 2"),
     (lambda t: t.group_by("k").agg(r=dd.sum("n").rows_between(0, 1)), "frames are of rows in an order"),
 ]
