@@ -16,6 +16,7 @@ from test_semantics import same
 import ddcore as dd
 from ddcore import col
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
+from ddcore.operators import nearby
 from ddcore.planning.planner import build
 
 
@@ -101,8 +102,13 @@ FUNCTIONS: list[Any] = [
 def test_random_partitions(seed: int) -> None:
     """Larger partitions than random programs have, with many ties, at partially ordered times."""
     rng = random.Random(seed)
-    pools: dict[str, list[Any]] = {"k": [1, 2], "n": [1, 2, 4, 5, None], "f": [0.5, -1e300, float("nan"), float("inf"), None, 1e300],
-             "w": ["x", "y", None], "x": [1, 2**58, -5, None]}  # fmt: skip
+    pools: dict[str, list[Any]] = {
+        "k": [1, 2],
+        "n": [1, 2, 4, 5, None],
+        "f": [0.5, -1e300, float("nan"), float("inf"), None, 1e300],
+        "w": ["x", "y", None],
+        "x": [1, 2**58, -5, None],
+    }
     rows: list[tuple[Any, ...]] = [tuple(rng.choice(pool) for pool in pools.values()) for _ in range(12)]
     updates = [(*row, *time, 1) for row in rows for time in [(rng.randint(0, 1), rng.randint(0, 1))]]
     updates += [(*row[:-3], row[-3] + 1, row[-2], -1) for row in rng.sample(updates, 4)]
@@ -122,6 +128,52 @@ def test_random_partitions(seed: int) -> None:
         return {"out": t.group_by("k").over(by, **flags, **functions)}
 
     assert folding.whole(program, t=t) == folding.by_reference(program, t=t)
+
+
+NEAR: list[Any] = [
+    dd.lag("x"), dd.lead("w", 3), dd.lag("x", 0), dd.sum("x").rows_between(-2, 0), dd.max("w").rows_between(-1, 2),
+    dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [1, 5])
+@pytest.mark.parametrize("seed", range(40))
+def test_large_groups_are_searched_around_the_changes(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With groups that count as large from the first row on, in one fold and in one for each version."""
+    monkeypatch.setattr(nearby, "_LARGE", 1)
+    monkeypatch.setattr(nearby, "_FIRST", first)
+    rng = random.Random(f"near {seed}")
+    numbers = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
+    keys = rng.choice([["a"], ["a", "b"], [1, 2]])
+    there: list[tuple[Any, ...]] = []
+    updates = []
+    for version in range(5):
+        for _ in range(rng.choice([1, 2, 40 if version == 0 else 3])):
+            if there and rng.random() < 0.4:
+                updates.append((*there.pop(rng.randrange(len(there))), version, -1))
+                continue
+            row = (
+                rng.choice(keys),
+                rng.choice([7, 8]),
+                rng.choice(numbers),
+                rng.choice("xy"),
+                rng.choice([1, 2, None]),
+            )
+            there.append(row)
+            updates.append((*row, version, 1))
+    names = ["k", "g", "n", "w", "x", "version", "diff"]
+    t = pl.DataFrame(updates, names, orient="row")
+    functions = {f"r{number}": function for number, function in enumerate(rng.sample(NEAR, rng.randint(1, 3)))}
+    groups, down = rng.choice([("k",), ("k", "g")]), rng.random() < 0.5
+
+    def program(t: Any) -> Any:
+        return {"out": t.group_by(*groups).over("n", descending=down, **functions)}
+
+    expected = folding.by_reference(program, t=t)
+    assert folding.whole(program, t=t) == expected
+    assert folding.one_time_each(program, t=t) == expected
+    assert folding.compacted(program, t=t) == expected
+    assert folding.fed_early(program, seed=seed, t=t) == expected
 
 
 def test_an_argument_that_is_the_key() -> None:

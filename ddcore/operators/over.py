@@ -1,7 +1,7 @@
 """``over``: each row of a group with columns that look at the rows around it, in an order.
 
-Groups are evaluated as wholes, where one of their rows changed: all rows are sorted, and the differences are those of
-the rows whose results differ.
+Where one of its rows changed, a group is evaluated: its rows are sorted, and the differences are those of the rows
+whose results differ. Of a large group only the rows near the changes are read if all functions look a few rows away.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
 from ddcore.operators.frame import TO_PEERS, WHOLE, Frame
+from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.partitions import Partitions, Spans, extremes
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
 from ddcore.text.wording import brief, listed
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
-    from ddcore.operators.base import Dataflow
-    from ddcore.operators.block import Block
+    from ddcore.operators.base import Dataflow, State
+    from ddcore.operators.block import Block, Rounds
+    from ddcore.traces.sorted_batch import ColumnBatch
 
 __all__ = ["Needed", "Order", "Over", "Window"]
 
 _MOST_COPIES = 2**24
 """How often one row may occur: each copy is numbered."""
+_FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class Needed:
         """Raises ProgramError."""
         if not functions:
             raise ProgramError(f"{caller()}: over() names no function", "for example over('day', before=dd.lag('x'))")
-        exprs, names, windows = arguments.kept(source), dict[str, str](), list[Window]()
+        exprs = arguments.kept([*order.by, *(name for name in source if name not in order.by)])
+        names, windows = dict[str, str](), list[Window]()
 
         def column(expr: pl.Expr | None) -> str | None:
             if expr is None:
@@ -204,7 +208,41 @@ class _OverStep(ReductionStep):
         order = over.order
         rest = [name for name in over.columns if name not in (*over.group, *order.by)]
         self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
+        self.reach = _reach(over.windows) if order.by and not self.types[order.by[0]].is_pooled else None
+        assert not order.by or self.values[0] == self.output.values[0] == order.by[0]
         self.kept = [self.values.index(name) for name in over.schema if name in self.values]
+
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
+        """All keys, with the values of the order at which they change."""
+        if self.reach is not None and not rounds and self.inputs == 1 and len(new):
+            words = new.words[self.port.key_words]
+            part.around = np.stack([each.reduceat(words, part.offsets[:-1]) for each in (np.minimum, np.maximum)])
+        return part
+
+    def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
+        """Of large groups only what is near the changes, where the functions look only so far."""
+        if part.around is None or self.reach is None:
+            return super().histories(state, rounds, part)
+        since, budget = np.minimum.reduceat(part.times[0], part.offsets[:-1]), state.budget
+        history, part.near = found_near(
+            state.trace(self.port).batches,
+            part.keys,
+            len(self.values),
+            reach=self.reach,
+            around=part.around,
+            since=since,
+            budget=budget,
+        )
+        batches = state.trace(self.output).batches
+        return history, gathered_between(batches, part.keys, len(self.output.values), part.near, budget)
+
+    def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """Without the rows whose results do not change, of which the rows around may be missing."""
+        targets = self.evaluate(evaluations, history, loops)
+        if part.near is None:
+            return targets
+        rows = np.flatnonzero(part.near.holds(evaluations.key_of()[targets.evals], targets.words[0]))
+        return Targets(targets.evals[rows], np.take(targets.words, rows, axis=1), targets.counts[rows])
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Sorts the rows of all groups at once, and computes each result for all of them."""
@@ -283,6 +321,20 @@ class _OverStep(ReductionStep):
             place = self._where(np.array([at.key_of()[evaluation], evaluation]), at, loops)
             raise DiffOverflow(f"{place}: {window.name}: a sum is more than {wide} holds")
         return results
+
+
+def _reach(windows: Sequence[Window]) -> int | None:
+    """How many rows away the functions look; None: as far as the group goes."""
+    reach = 0
+    for window in windows:
+        if window.kind in ("lag", "lead") and not window.ignore_nulls:
+            reach = max(reach, window.number)
+            continue
+        frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
+        if not has_frame or window.kind in ("lag", "lead") or frame.unit != "rows" or None in (frame.start, frame.end):
+            return None
+        reach = max(reach, abs(frame.start), abs(frame.end))
+    return reach if reach <= _FARTHEST else None
 
 
 def _number(window: Window, rows: Partitions) -> np.ndarray:

@@ -253,7 +253,8 @@ class GroupBy(Symbol):
         order = Order.of(base.schema, self._keys, by, descending, nulls_first)
         needed = Windows.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
+        columns = [*order.by, *(name for name in base.columns if name not in order.by)]
         operator = Over.of(
-            prepared.schema, base.columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
+            prepared.schema, columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
         )
         return prepared._add(operator)

@@ -119,7 +119,7 @@ class NaiveGroups(Generic[C]):
         names = names_of(by)
         downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
         firsts = [nulls_first] * len(names) if isinstance(nulls_first, bool) else list(nulls_first)
-        rest = [name for name in self.collection.columns if name not in self.keys]
+        rest = [*names, *(name for name in self.collection.columns if name not in (*self.keys, *names))]
         source = self.collection.select(*self.keys, *rest)
         order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
         ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]

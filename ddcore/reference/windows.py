@@ -65,7 +65,7 @@ class Partition:
     def _is_from(self, unit: str, distance: Any, place: int, other: int, side: int) -> bool:
         """Whether another row is at this distance of a row or, with ``side`` 1 after it, with -1 before it."""
         if unit == "rows":
-            return (other - place - distance) * side >= 0
+            return bool((other - place - distance) * side >= 0)
         if unit == "groups" or not distance:
             return (self.group[other] - self.group[place] - (distance if unit == "groups" else 0)) * side >= 0
         column, down, _ = self.order[0]

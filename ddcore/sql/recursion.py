@@ -14,7 +14,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.program.constants import constant
 from ddcore.program.several import iterate
-from ddcore.sql import grouping, windows
+from ddcore.sql import frames, grouping
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.values import Value, as_type, declared_type
@@ -146,7 +146,7 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: a value of itself", _MUTUAL)
         if isinstance(node, exp.With):
             raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
-        if isinstance(node, exp.Select) and windows.windows_in(node.expressions):
+        if isinstance(node, exp.Select) and frames.windows_in(node.expressions):
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
         if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
             raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
