@@ -12,28 +12,25 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, StorageError, UsageError
 from ddcore.base.schema import Schema
-from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import Project
 from ddcore.io.publishing.published import Published
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TableVerdict", "check_tables", "mismatch", "publish", "verdicts"]
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.project.project import Project
+    from ddcore.io.publishing.commits import Position
+    from ddcore.io.storage.store import Place
+
+__all__ = ["TableVerdict", "check_tables", "mismatch", "publish", "tables_of", "verdicts"]
 
 
 def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]) -> None:
     """Raise UsageError for columns that an output with a table lacks, and for a folder that holds something else."""
-    tables = {name: settings.table for name, settings in project.outputs.items() if settings.table is not None}
-    if not tables:
-        return
-    from ddcore.io.publishing.commits import position
-    from ddcore.io.publishing.publication import place_of
-
-    for name, table in tables.items():
-        table.check(name, outputs[name])
-        place = place_of(project, ledger, name, table)
-        if (there := position(place)) is not None and there.output != name:
+    for name, place, there in tables_of(project, ledger):
+        if (settings := project.outputs[name].table) is not None:
+            settings.check(name, outputs[name])
+        if there is not None and there.output != name:
             raise UsageError(f"{place} is the table of output {there.output}", f"name another folder for {name}")
 
 
@@ -46,6 +43,17 @@ def publish(project: Project, ledger: Ledger) -> list[Published]:
 
     done = (Publication(project, ledger, name, settings).publish() for name, settings in tables)
     return [table for table in done if table is not None]
+
+
+def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:
+    """The published tables: output, folder, and how far each is. Reads one small file for each."""
+    for name, settings in project.outputs.items():
+        if settings.table is not None:
+            from ddcore.io.publishing.commits import position
+            from ddcore.io.publishing.publication import place_of
+
+            place = place_of(project, ledger, name, settings.table)
+            yield name, place, position(place)
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,16 @@ def test_files_without_a_changed_row_are_not_written_again(three: Project) -> No
     assert published.sentence == "published rows: +0/-1 in 0 of 2 files"
 
 
+def test_status_says_where_tables_are_and_of_which_run(three: Project, dd: Command) -> None:
+    place = ("--project", str(three.root))
+    line = f"table      rows: {table_of(three)}: of run 1"
+    assert line in dd("status", *place)[1]
+    json_line = json.loads(dd("status", "--json", *place)[1][0])
+    assert json_line["published"] == [{"output": "rows", "path": str(table_of(three)), "run": 1}]
+    shutil.rmtree(table_of(three))
+    assert f"table      rows: {table_of(three)}: not there yet  (ddcore run)" in dd("status", *place)[1]
+
+
 def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new(three: Project) -> None:
     shutil.rmtree(table_of(three))
     (published,) = replay.run(three, engine="inline").published
