@@ -44,8 +44,7 @@ def projected(
         queries.source.refuse(node, "DISTINCT ON", "use row_number(), or a lateral subquery with LIMIT 1")
     order, sorts = node.args.get("order"), []
     hidden: dict[str, pl.Expr] = {}
-    if order is not None:
-        _require_limit(queries, node)
+    if order is not None and _counts(queries, node):
         for number, expression in enumerate(order.expressions):
             result = _result(queries, results, expression.this)
             if result is None:
@@ -67,8 +66,7 @@ def projected(
 def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     """The first rows of a set operation or of a subquery in parentheses."""
     order, sorts = node.args.get("order"), []
-    if order is not None:
-        _require_limit(queries, node)
+    if order is not None and _counts(queries, node):
         for expression in order.expressions:
             key = _result(queries, relation.own, expression.this)
             if key is None:
@@ -79,12 +77,12 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     return _first(queries, node, relation, sorts, [])
 
 
-def _require_limit(queries: Queries, node: exp.Expr) -> None:
-    if node.args.get("limit") is None and node.args.get("offset") is None:
-        raise queries.source.error(
-            node.args["order"], "ORDER BY without LIMIT: the rows of a view have no order",
-            "leave it out, or add LIMIT for the first rows",
-        )  # fmt: skip
+def _counts(queries: Queries, node: exp.Expr) -> bool:
+    """Whether an order says which rows there are. Without LIMIT it does not, and is left out with a note."""
+    if any(node.args.get(key) is not None for key in ("limit", "offset")):
+        return True
+    queries.source.note(node.args["order"], "ORDER BY without LIMIT is left out: the rows of a view have no order")
+    return False
 
 
 def numbered(source: Source, node: exp.Expr, clause: str, columns: int) -> int | None:
