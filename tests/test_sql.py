@@ -170,6 +170,33 @@ CASES = {
     "SELECT -7 / 2 AS a, -7 % 2 AS b, 7 / 0 AS c, 1.50 * 2 AS d FROM people WHERE who = 'ann'": [(-3, -1, None, 3)],
     "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS v (n, t)": [(1, "a"), (2, None)],
     "SELECT sum(sum) FILTER (WHERE who = 'ann') AS s FROM orders HAVING count(*) > 3": [(12,)],
+    "SELECT who, count(*) AS n, sum(sum) AS s, grouping(who) AS g FROM orders GROUP BY ROLLUP (who)": [
+        ("ann", 2, 12, 0),
+        ("bob", 2, 2, 0),
+        (None, 1, 9, 0),
+        (None, 5, 23, 1),
+    ],
+    "SELECT who, id > 2 AS late, grouping(who, id > 2) AS g, count(*) AS n FROM orders WHERE sum > 2"
+    " GROUP BY GROUPING SETS ((who, id > 2), (id > 2), ()) HAVING count(*) > 1": [
+        ("ann", False, 0, 2),
+        (None, False, 2, 2),
+        (None, None, 3, 3),
+    ],
+    "SELECT who, count(*) AS n FROM orders WHERE id > 9 GROUP BY GROUPING SETS (who, (), ())": [(None, 0), (None, 0)],
+    "SELECT who, sum > 5 AS large, count(*) AS n FROM orders WHERE who = 'ann' GROUP BY ALL": [
+        ("ann", False, 1),
+        ("ann", True, 1),
+    ],
+    "SELECT who, id, count(*) AS n FROM orders WHERE id < 3 GROUP BY (who, id)": [("ann", 1, 1), ("ann", 2, 1)],
+    "SELECT DISTINCT ON (who) who, id FROM orders ORDER BY who, sum DESC NULLS LAST": [
+        ("ann", 2),
+        ("bob", 5),
+        (None, 4),
+    ],
+    "SELECT DISTINCT ON (id % 2) id FROM orders ORDER BY id % 2, id DESC LIMIT 1": [(4,)],
+    "SELECT sum(DISTINCT sum % 2) AS s, avg(DISTINCT id % 4) AS a, count(DISTINCT (who, sum > 6)) AS n FROM orders": [
+        (1, 1.5, 5)
+    ],
     "SELECT upper(who) || '!' AS w, position('n' IN who) AS p FROM people": [("ANN!", 2), ("CID!", 0)],
     "SELECT DISTINCT extract(year FROM date '2024-02-29' + interval '1 year') AS y FROM people": [(2025,)],
     "SELECT date '2024-01-31' + interval '1' month AS d, date '2024-03-01' - date '2024-02-01' AS n FROM people"
@@ -374,9 +401,18 @@ MISTAKES = {
         "program.sql:2:8: UNION, column id: the types int64 and string",
         "cast",
     ),
-    "SELECT id FROM orders GROUP BY ROLLUP (id)": (
-        "program.sql:2:40: this kind of GROUP BY is not supported: ROLLUP (id)",
-        "",
+    "SELECT id, grouping(sum) AS g FROM orders GROUP BY ROLLUP (id)": (
+        "program.sql:2:21: sum is no key of GROUP BY",
+        "takes keys",
+    ),
+    "SELECT sum FROM orders GROUP BY ROLLUP (id)": ("program.sql:2:8: sum is neither a key of GROUP BY nor in", "add"),
+    "SELECT id FROM orders GROUP BY CUBE (id, who, sum, 1+id, 2+id, 3+id, 4+id, 5+id, 6+id, 7+id, 8+id, 9+id, 0+id)": (
+        "program.sql:2:38: more than 4096 sets of groups is not supported",
+        "fewer",
+    ),
+    "SELECT count(DISTINCT id, who) AS n FROM orders": (
+        "program.sql:2:8: count of several distinct columns is not supported",
+        "write count(DISTINCT (id, who))",
     ),
     "SELECT id, who FROM": ("program.sql:2:16: a table is missing behind FROM", "complete"),
     "SELECT count() AS n FROM orders": ("program.sql:2:8: COUNT() lacks an argument", "docs/sql.md"),
@@ -404,7 +440,10 @@ MISTAKES = {
         "text has straight single quotes: 'Ada'",
     ),
     "SELECT id FROM orders LIMIT who": ("program.sql:2:29: a limit that is no whole number is not supported", ""),
-    "SELECT DISTINCT ON (who) who, id FROM orders": ("program.sql:2:21: DISTINCT ON is not supported", "row_number"),
+    "SELECT DISTINCT ON (who) who, id FROM orders ORDER BY id, who": (
+        "program.sql:2:55: ORDER BY does not begin with what is behind DISTINCT ON",
+        "order by these first",
+    ),
     "WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT max(i) FROM n) SELECT i FROM n": (
         "program.sql:2:49: WITH RECURSIVE n: groups or DISTINCT over itself",
         "WITH MUTUALLY RECURSIVE",

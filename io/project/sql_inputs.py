@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def files_of(root: Path, program: str) -> tuple[Path, ...]:
     """
     if "*" not in program:
         return (root / program,)
-    return tuple(sorted(root.glob(program))) or (root / program,)
+    return tuple(root / name for name in sorted(glob(program, root_dir=root))) or (root / program,)
 
 
 def add_declared_inputs(inputs: dict[str, Any], files: Sequence[Path]) -> None:
