@@ -26,6 +26,7 @@ from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource, declared_source
 from ddcore.io.project.output_tables import TableSettings, output_table
 from ddcore.io.project.section import Section, quoted
+from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
@@ -145,8 +146,13 @@ class Project:
         return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
 
     @property
+    def program_files(self) -> tuple[Path, ...]:
+        """``program_file``, or the files that it stands for: ``views/*.sql``."""
+        return files_of(self.root, self.program) if self.is_sql else (self.program_file,)
+
+    @property
     def is_sql(self) -> bool:
-        """Whether the program is a file of SQL, which has no function."""
+        """Whether the program is SQL, which has no function."""
         return self.program.endswith(".sql")
 
     @property
@@ -247,7 +253,11 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {quoted(program)}")
+        raise sections["project"].wrong(
+            "program", f"must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not {quoted(program)}"
+        )
+    if program.endswith(".sql"):
+        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))
     return Project(
         root=file.parent,
         program=program,
