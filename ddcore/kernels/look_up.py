@@ -1,4 +1,4 @@
-"""Sorted batches: look-up by key code, merging, and gathering the rows of many keys."""
+"""Sorted batches: look-up by key code, and gathering the rows of many keys."""
 
 from __future__ import annotations
 
@@ -114,61 +114,73 @@ def spread(order, starts, codes):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # type: ignore[no-untyped-def]
-    if a_codes[i] != b_codes[j]:
-        return -1 if a_codes[i] < b_codes[j] else 1
-    for w in range(a_words.shape[0]):
-        if a_words[w, i] != b_words[w, j]:
-            return -1 if a_words[w, i] < b_words[w, j] else 1
-    for t in range(a_times.shape[0]):
-        if a_times[t, i] != b_times[t, j]:
-            return -1 if a_times[t, i] < b_times[t, j] else 1
-    return 0
-
-
-@kernel(_PAIR, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
-def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
-    """The order that merges two sorted batches: ``take`` (row i of a as i, row j of b as -1 - j), and diffs.
-
-    Equal updates are added up; where int64 cannot hold the sum, both stay.
+def _find(spans, counts, row, table, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    """Write the rows of each key in one batch, from the first to one past the last, to rows of ``spans``, and add their
+    numbers to ``counts``; whether there is any row.
     """
-    na, nb = len(a_codes), len(b_codes)
-    take, diffs = np.empty(na + nb, dtype=np.int64), np.empty(na + nb, dtype=np.int64)
-    i, j, m = 0, 0, 0
-    while i < na or j < nb:
-        if j == nb:
-            order = -1
-        elif i == na:
-            order = 1
-        else:
-            order = _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j)
-        if order < 0:
-            take[m], diffs[m] = i, a_diffs[i]
-            i += 1
-            m += 1
-        elif order > 0:
-            take[m], diffs[m] = -1 - j, b_diffs[j]
-            j += 1
-            m += 1
-        else:
-            total, bad = add(a_diffs[i], b_diffs[j])
-            if bad:
-                take[m], diffs[m], take[m + 1], diffs[m + 1] = i, a_diffs[i], -1 - j, b_diffs[j]
-                m += 2
-            elif total != 0:
-                take[m], diffs[m] = i, total
-                m += 1
-            i += 1
-            j += 1
-    return take[:m].copy(), diffs[:m].copy()
+    least, shift, some = places[row, 0], places[row, 1], False
+    n = table.shape[1]
+    for k in range(len(codes)):
+        spans[2 * row, k] = spans[2 * row + 1, k] = 0
+        if n == 0 or codes[k] < least or codes[k] > table[0, n - 1]:
+            continue
+        bucket = np.int64((np.uint64(codes[k]) - np.uint64(least)) >> np.uint64(shift))
+        first, last = starts[bucket], starts[bucket + 1]
+        if shift > 0:
+            first = _bound(table[0], first, last, codes[k], False)
+            last = _bound(table[0], first, last, codes[k], True)
+        while first < last and not _key_matches(table[1:], first, keys, k):  # the same code, another key
+            first += 1
+        while first < last and not _key_matches(table[1:], last - 1, keys, k):
+            last -= 1
+        if first < last:
+            spans[2 * row, k], spans[2 * row + 1, k] = first, last
+            counts[k] += last - first
+            some = True
+    return np.int64(some)
 
 
-@kernel(VOID, OUT2, IN1, IN2, IN2)
-def take_rows(target, take, a, b):  # type: ignore[no-untyped-def]
-    """Fill target with rows of a (at i) and of b (at -1 - i)."""
-    for w in range(target.shape[0]):
-        for i in range(len(take)):
-            target[w, i] = a[w, take[i]] if take[i] >= 0 else b[w, -1 - take[i]]
+@inline
+def _copy(at, out, spans, row, table, skip):  # type: ignore[no-untyped-def]
+    """Copy each key's rows in its span of one batch to its place ``at``, which advances."""
+    last = table.shape[0] - 1
+    for k in range(len(at) if table.shape[1] else 0):
+        place = at[k]
+        for i in range(spans[2 * row, k], spans[2 * row + 1, k]):
+            for c in range(1 + skip, last):
+                out[c - 1 - skip, place] = table[c, i]
+            for c in range(last - 1 - skip, out.shape[0] - 1):
+                out[c, place] = 0
+            out[out.shape[0] - 1, place] = table[last, i]
+            place += 1
+        at[k] = place
+
+
+@kernel(several(OUT2, OUT1, INT), IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN2, IN1, IN2)
+def find_in_four(a, b, c, d, a_starts, b_starts, c_starts, d_starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    """The rows of keys in up to four batches, one after another in memory: for each batch two rows of spans, how many
+    rows each key has in all, and in how many batches there is a row. ``places``: the least code of each batch, and the
+    shift to its bucket. A batch of no columns stands for none.
+    """
+    spans, counts = np.zeros((8, len(codes)), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+    some = _find(spans, counts, 0, a, a_starts, places, codes, keys)
+    some += _find(spans, counts, 1, b, b_starts, places, codes, keys)
+    if c.shape[1]:
+        some += _find(spans, counts, 2, c, c_starts, places, codes, keys)
+    if d.shape[1]:
+        some += _find(spans, counts, 3, d, d_starts, places, codes, keys)
+    return spans, counts, some
+
+
+@kernel(VOID, OUT1, OUT2, IN2, IN2, IN2, IN2, IN2, INT)
+def copy_from_four(at, out, spans, a, b, c, d, skip):  # type: ignore[no-untyped-def]
+    """Copy the rows that :func:`find_in_four` says, without the first ``skip`` words, to the places of their keys,
+    which advance; missing loop coordinates become 0.
+    """
+    _copy(at, out, spans, 0, a, skip)
+    _copy(at, out, spans, 1, b, skip)
+    _copy(at, out, spans, 2, c, skip)
+    _copy(at, out, spans, 3, d, skip)
 
 
 @kernel(VOID, OUT1, IN2, IN1, IN1, IN2)

@@ -14,12 +14,16 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 
-__all__ = ["ColumnBatch", "SortedBatch", "Spans", "bucket_starts"]
+__all__ = ["ColumnBatch", "Searched", "SortedBatch", "Spans", "bucket_starts"]
 
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 Spans = tuple["np.ndarray", "np.ndarray"]
 """Ranges of rows, one per probe: the first row of each, and the first after it. int64[m] each."""
+Searched = tuple["np.ndarray", "np.ndarray", tuple[int, int]]
+"""What a kernel searches: the columns in one array, where each bucket starts, and the least code and the shift that
+tell the bucket of a code.
+"""
 
 
 class SortedBatch(ABC):
@@ -91,6 +95,10 @@ class SortedBatch(ABC):
             return None
         some, lo, hi = self.located(lo, hi)
         return some, (lo, hi)
+
+    def searched(self, budget: Budget) -> Searched | None:
+        """The arrays, for kernels that search several batches at once. None where columns are not arrays."""
+        return None
 
     # -- reading rows --------------------------------------------------------------------------------------------------
 
@@ -240,6 +248,12 @@ class ColumnBatch(SortedBatch):
         """Find the buckets of codes."""
         if self._starts is None:
             self._starts = self._bucket_starts(budget)
+
+    def searched(self, budget: Budget) -> Searched:
+        """The arrays."""
+        if self._starts is None:
+            self._starts = self._bucket_starts(budget)
+        return self.table if self._table is None else self._table, self._starts, (self._least, self._shift)
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key."""
