@@ -270,7 +270,7 @@ def _published(ledger: Ledger, project: Project) -> list[str]:
     lines = []
     for name, place, there in tables_of(project, ledger):
         waits = run is not None and (there is None or there.run != run.run or not there.is_newest)
-        what = "not there yet" if there is None else f"of run {there.run}"
+        what = "not written yet" if there is None else f"of run {there.run}"
         lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
     return lines
 

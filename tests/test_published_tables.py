@@ -214,7 +214,7 @@ def test_status_says_where_tables_are_and_of_which_run(three: Project, dd: Comma
     json_line = json.loads(dd("status", "--json", *place)[1][0])
     assert json_line["published"] == [{"output": "rows", "path": str(table_of(three)), "run": 1}]
     shutil.rmtree(table_of(three))
-    assert f"table      rows: {table_of(three)}: not there yet  (ddcore run)" in dd("status", *place)[1]
+    assert f"table      rows: {table_of(three)}: not written yet  (ddcore run)" in dd("status", *place)[1]
 
 
 def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new(three: Project) -> None:
