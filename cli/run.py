@@ -109,7 +109,8 @@ def tell_run(out: Output, report: RunReport, *, dry_run: bool = False) -> None:
     _tell_versions(out, report, dry_run)
     _tell_corrections(out, report)
     for table in report.published:
-        out.say(table.sentence)
+        if table.plus or table.minus or table.made:
+            out.say(table.sentence)
     for name in report.without_rows:
         out.say(
             ("note: ", "yellow"),
