@@ -68,10 +68,8 @@ def sample_of(paths: Sequence[str], folder: Path) -> Sample:
 
 def _name(path: str, taken: Sequence[str]) -> str:
     """The name of an input: that of the file or the folder, without its ending and what a glob stands for."""
-    steps = [
-        re.findall(r"[A-Za-z0-9]+", re.split(r"[*?\[]", _ENDING.sub("", step))[0]) for step in re.split(r"[/\\]", path)
-    ]
-    words = next((words for words in reversed(steps) if words), ["rows"])
+    steps = (re.split(r"[*?\[]", _ENDING.sub("", step))[0] for step in reversed(re.split(r"[/\\]", path)))
+    words = next(filter(None, (re.findall(r"[A-Za-z0-9]+", step) for step in steps)), ["rows"])
     name = "_".join(words).lower()
     name = f"input_{name}" if name[0].isdigit() else name
     number = 2
