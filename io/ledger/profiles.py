@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any
 
 __all__ = ["NO_PROFILE", "HeatRecord", "LoopRecord", "OperatorRecord", "ProfileRecord", "profile_from_json"]
@@ -114,8 +115,13 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
 
 
 def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
-    defaults = {field.name: field.default for field in fields(record)}
-    return {name: value for name, value in asdict(record).items() if value != defaults[name]}
+    values = ((name, getattr(record, name), default) for name, default in _defaults(type(record)))
+    return {name: value for name, value, default in values if value != default}
+
+
+@cache
+def _defaults(kind: type[OperatorRecord | LoopRecord]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind))
 
 
 def _tuples(body: Mapping[str, Any]) -> dict[str, Any]:
