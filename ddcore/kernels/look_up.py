@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, apart, inline, kernel, several
 from ddcore.kernels.sorting import add, same, sort_rows
 
 _PAIR = several(OUT1, OUT1)
@@ -113,7 +113,7 @@ def spread(order, starts, codes):  # type: ignore[no-untyped-def]
     return rows, row_codes
 
 
-@inline
+@apart
 def _find(spans, counts, row, table, starts, places, codes, keys):  # type: ignore[no-untyped-def]
     """Write the rows of each key in one batch, from the first to one past the last, to rows of ``spans``, and add their
     numbers to ``counts``; whether there is any row.
@@ -140,7 +140,7 @@ def _find(spans, counts, row, table, starts, places, codes, keys):  # type: igno
     return np.int64(some)
 
 
-@inline
+@apart
 def _copy(at, out, spans, row, table, skip):  # type: ignore[no-untyped-def]
     """Copy each key's rows in its span of one batch to its place ``at``, which advances."""
     last = table.shape[0] - 1
@@ -156,31 +156,62 @@ def _copy(at, out, spans, row, table, skip):  # type: ignore[no-untyped-def]
         at[k] = place
 
 
-@kernel(several(OUT2, OUT1, INT), IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN2, IN1, IN2)
-def find_in_four(a, b, c, d, a_starts, b_starts, c_starts, d_starts, places, codes, keys):  # type: ignore[no-untyped-def]
-    """The rows of keys in up to four batches, one after another in memory: for each batch two rows of spans, how many
-    rows each key has in all, and in how many batches there is a row. ``places``: the least code of each batch, and the
-    shift to its bucket. A batch of no columns stands for none.
-    """
-    spans, counts = np.zeros((8, len(codes)), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
-    some = _find(spans, counts, 0, a, a_starts, places, codes, keys)
-    some += _find(spans, counts, 1, b, b_starts, places, codes, keys)
-    if c.shape[1]:
-        some += _find(spans, counts, 2, c, c_starts, places, codes, keys)
-    if d.shape[1]:
-        some += _find(spans, counts, 3, d, d_starts, places, codes, keys)
+@inline
+def _find_in_six(a, b, c, d, e, f, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    spans, counts = np.zeros((12, len(codes)), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+    some = _find(spans, counts, 0, a, starts[0], places, codes, keys)
+    some |= _find(spans, counts, 1, b, starts[1], places, codes, keys) << 1
+    some |= _find(spans, counts, 2, c, starts[2], places, codes, keys) << 2
+    some |= _find(spans, counts, 3, d, starts[3], places, codes, keys) << 3
+    some |= _find(spans, counts, 4, e, starts[4], places, codes, keys) << 4
+    some |= _find(spans, counts, 5, f, starts[5], places, codes, keys) << 5
     return spans, counts, some
 
 
-@kernel(VOID, OUT1, OUT2, IN2, IN2, IN2, IN2, IN2, INT)
-def copy_from_four(at, out, spans, a, b, c, d, skip):  # type: ignore[no-untyped-def]
-    """Copy the rows that :func:`find_in_four` says, without the first ``skip`` words, to the places of their keys,
-    which advance; missing loop coordinates become 0.
-    """
+@inline
+def _copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-untyped-def]
     _copy(at, out, spans, 0, a, skip)
     _copy(at, out, spans, 1, b, skip)
     _copy(at, out, spans, 2, c, skip)
     _copy(at, out, spans, 3, d, skip)
+    _copy(at, out, spans, 4, e, skip)
+    _copy(at, out, spans, 5, f, skip)
+
+
+@kernel(several(OUT2, OUT1, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2)
+def find_in_six(a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    """The rows of keys in up to six batches, one after another in memory: for each batch two rows of spans, how many
+    rows each key has in all, and a bit for each batch that has a row. ``places``: the least code of each batch, and the
+    shift to its bucket. A batch without rows stands for none.
+    """
+    starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
+    return _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+
+
+@kernel(VOID, OUT1, OUT2, IN2, IN2, IN2, IN2, IN2, IN2, IN2, INT)
+def copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-untyped-def]
+    """Copy the rows that :func:`find_in_six` says, without the first ``skip`` words, to the places of their keys,
+    which advance; missing loop coordinates become 0.
+    """
+    _copy_from_six(at, out, spans, a, b, c, d, e, f, skip)
+
+
+@kernel(several(OUT1, OUT2, INT, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2, INT)
+def rows_in_six(  # type: ignore[no-untyped-def]
+    a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys, columns
+):
+    """Both at once, where no other batch has rows: where the rows of each key begin, one after another, and one past
+    the end; these rows in so many columns; the bits of the batches; and the greatest number of rows of a key.
+    """
+    starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
+    spans, counts, some = _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+    offsets, most = np.zeros(len(codes) + 1, dtype=np.int64), np.int64(0)
+    for k in range(len(codes)):
+        offsets[k + 1] = offsets[k] + counts[k]
+        most = max(most, counts[k])
+    out = np.empty((columns, offsets[len(codes)]), dtype=np.int64)
+    _copy_from_six(offsets[:-1].copy(), out, spans, a, b, c, d, e, f, keys.shape[0])
+    return offsets, out, some, most
 
 
 @kernel(VOID, OUT1, IN2, IN1, IN1, IN2)

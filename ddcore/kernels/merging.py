@@ -9,30 +9,64 @@ from ddcore.kernels.sorting import add, same, sort_rows
 
 
 @inline
-def _comes_first(a, i, b, j):  # type: ignore[no-untyped-def]
-    """Whether row i of a table comes before row j of another or is equal to it, column by column but the last."""
+def _order(a, i, b, j):  # type: ignore[no-untyped-def]
+    """Negative, 0 or positive: row i of a table comes before row j of another, is equal to it, or comes after it; by
+    all columns but the last.
+    """
     for c in range(a.shape[0] - 1):
         if a[c, i] != b[c, j]:
-            return a[c, i] < b[c, j]
-    return True
+            return -1 if a[c, i] < b[c, j] else 1
+    return 0
 
 
 @inline
-def _merged(a, b):  # type: ignore[no-untyped-def]
-    """The rows of two sorted tables, sorted; none are added up."""
-    na, nb = a.shape[1], b.shape[1]
-    rows = np.empty((a.shape[0], na + nb), dtype=np.int64)
-    i, j = 0, 0
-    for at in range(na + nb):
-        if j == nb or (i < na and _comes_first(a, i, b, j)):
-            for c in range(rows.shape[0]):
-                rows[c, at] = a[c, i]
-            i += 1
+def _copy(target, at, source, first, last):  # type: ignore[no-untyped-def]
+    for c in range(target.shape[0]):
+        for i in range(last - first):
+            target[c, at + i] = source[c, first + i]
+    return at + last - first
+
+
+@inline
+def _not_before(a, i, b, j):  # type: ignore[no-untyped-def]
+    """The first row of a sorted table, from row i on, that does not come before row j of another: in a time that grows
+    with the logarithm of the rows between.
+    """
+    n, step = a.shape[1], 1
+    while i + step <= n and _order(a, i + step - 1, b, j) < 0:
+        i += step
+        step *= 2
+    last = min(i + step - 1, n)
+    while i < last:
+        middle = (i + last) >> 1
+        if _order(a, middle, b, j) < 0:
+            i = middle + 1
         else:
-            for c in range(rows.shape[0]):
-                rows[c, at] = b[c, j]
-            j += 1
-    return rows
+            last = middle
+    return i
+
+
+@inline
+def _merged(a, b, adds):  # type: ignore[no-untyped-def]
+    """The rows of two sorted tables, sorted; equal ones are added up if ``adds``, where int64 holds the sum."""
+    na, last = a.shape[1], a.shape[0] - 1
+    rows = np.empty((a.shape[0], na + b.shape[1]), dtype=np.int64)
+    i, m = 0, 0
+    for j in range(b.shape[1]):
+        stop = _not_before(a, i, b, j)
+        m = _copy(rows, m, a, i, stop)
+        i = stop
+        if adds and i < na and _order(a, i, b, j) == 0:
+            total, bad = add(a[last, i], b[last, j])
+            if not bad:
+                if total != 0:
+                    m = _copy(rows, m, a, i, i + 1)
+                    rows[last, m - 1] = total
+                i += 1
+                continue
+        m = _copy(rows, m, b, j, j + 1)
+    m = _copy(rows, m, a, i, na)
+    return rows if m == rows.shape[1] else rows[:, :m].copy()
 
 
 @inline
@@ -84,17 +118,19 @@ def united(a, b, first, frontier):  # type: ignore[no-untyped-def]
     int64 cannot hold a sum, they stay apart. Times, from column ``first`` on, become their representatives beyond the
     frontier (coordinates, elements), if it has elements.
     """
-    rows = _merged(a, b)
-    n = rows.shape[1]
-    order = np.arange(n)
-    if frontier.shape[1]:
-        _advance(rows, first, frontier)
-        columns, start = rows[: rows.shape[0] - 1], 0
-        for i in range(1, n + 1):  # only times have moved: rows of other words keep their order
-            if i == n or not same(rows[:first], i, start):
-                if i - start > 1:
-                    sort_rows(order, start, i, columns)
-                start = i
+    if a.shape[1] < b.shape[1]:
+        a, b = b, a
+    rows = _merged(a, b, frontier.shape[1] == 0)
+    if frontier.shape[1] == 0:
+        return rows
+    n, start = rows.shape[1], 0
+    order, columns = np.arange(n), rows[: rows.shape[0] - 1]
+    _advance(rows, first, frontier)
+    for i in range(1, n + 1):  # only times have moved: rows of other words keep their order
+        if i == n or not same(rows[:first], i, start):
+            if i - start > 1:
+                sort_rows(order, start, i, columns)
+            start = i
     return _summed(rows, order)[0]
 
 

@@ -6,7 +6,7 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -16,9 +16,9 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import merge, union
-from ddcore.traces.sorted_batch import Searched, SortedBatch, Spans
+from ddcore.traces.sorted_batch import ColumnBatch, Searched, SortedBatch, Spans
 
-_FOUR = 4
+_SIX = 6
 _SEVERAL = 2  # batches with rows of some keys, of which rows of one may cancel rows of another
 
 
@@ -172,24 +172,27 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    others, arrays = list[SortedBatch](), list[Searched]()
-    for batch in batches:
-        columns = batch.searched(budget) if len(arrays) < _FOUR else None
-        if columns is None:
-            others.append(batch)
-        else:
-            arrays.append(columns)
+    others, six = _divided(batches, len(keys), budget)
     found: list[tuple[_Source, Spans]] = [
         some for batch in others if (some := batch.find(keys.codes, keys.words, budget)) is not None
     ]
-    sources = len(found)
-    if arrays:
-        four = _Four(arrays)
-        spans, number = four.find(keys)
-        sources += number
-        if number:
-            found.append((four, spans))
     long = budget.tuning.long_history
+    if not found and six is not None:
+        rows, sources, most = six.rows(keys, values, depth)
+        if (
+            frontier is None
+            or sources < _SEVERAL
+            or most < long
+            or not _has_long_histories(np.diff(rows.offsets), long)
+        ):
+            return rows
+        return _compact(rows, frontier)
+    sources = len(found)
+    if six is not None:
+        spans, bits = six.find(keys)
+        sources += bits.bit_count()
+        if bits:
+            found.append((six, spans))
     counts = _counts(found, keys)
     if frontier is not None and not _has_long_histories(counts, long):
         frontier = None
@@ -205,7 +208,38 @@ def gather(
     rows = Rows(offsets, table[:values], table[values:-1], table[-1])
     if frontier is None or sources < _SEVERAL or not _has_long_histories(counts, long):
         return rows
+    return _compact(rows, frontier)
+
+
+def _compact(rows: Rows, frontier: np.ndarray) -> Rows:
+    """Long histories at the representatives of their times, added up."""
     return Rows(*kernels.look_up.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
+
+
+def located(
+    batches: Sequence[SortedBatch], keys: Keys, budget: Budget = ALONE
+) -> Iterator[tuple[ColumnBatch, np.ndarray, np.ndarray]]:
+    """Of each batch that has rows with the codes of the keys: at least these, as columns, and their spans there."""
+    others, six = _divided(batches, len(keys), budget)
+    for batch in others:
+        lo, hi = batch.locate(keys.codes, budget)
+        if np.count_nonzero(hi > lo):
+            yield batch.located(lo, hi)
+    if six is not None:
+        yield from six.located(keys)
+
+
+def _divided(batches: Sequence[SortedBatch], keys: int, budget: Budget) -> tuple[list[SortedBatch], _Six | None]:
+    """The batches that are searched one by one, for so many keys, and those that are searched together."""
+    others, arrays, searched = list[SortedBatch](), list[SortedBatch](), list[Searched]()
+    for batch in batches:
+        columns = batch.searched(keys, budget) if len(arrays) < _SIX else None
+        if columns is None:
+            others.append(batch)
+        else:
+            arrays.append(batch)
+            searched.append(columns)
+    return others, _Six(arrays, searched) if arrays else None
 
 
 class _Source(Protocol):
@@ -216,22 +250,37 @@ class _Source(Protocol):
     def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[SortedBatch, Spans] | None: ...
 
 
-class _Four:
-    """Up to four batches of arrays that are searched together, in one call for all of them."""
+class _Six:
+    """Up to six batches of arrays that are searched together, in one call for all of them."""
 
-    __slots__ = ("_counts", "_places", "_starts", "_tables")
+    __slots__ = ("_batches", "_counts", "_places", "_starts", "_tables")
 
-    def __init__(self, batches: Sequence[Searched]) -> None:
-        some = [*batches, *[_nothing()] * (_FOUR - len(batches))]
-        self._tables, self._starts = [each[0] for each in some], [each[1] for each in some]
-        self._places = np.array([each[2] for each in some], dtype=np.int64)
+    def __init__(self, batches: Sequence[SortedBatch], searched: list[Searched]) -> None:
+        self._batches = batches
+        searched += [_nothing()] * (_SIX - len(searched))
+        self._tables, self._starts = [each[0] for each in searched], [each[1] for each in searched]
+        self._places = np.array([each[2] for each in searched], dtype=np.int64)
+
+    def rows(self, keys: Keys, values: int, depth: int) -> tuple[Rows, int, int]:
+        """The rows of the keys, how many of the batches have some, and how many rows a key has at most."""
+        offsets, table, bits, most = kernels.look_up.rows_in_six(
+            *self._tables, *self._starts, self._places, keys.codes, keys.words, values + depth + 1
+        )
+        return Rows(offsets, table[:values], table[values:-1], table[-1]), bits.bit_count(), most
 
     def find(self, keys: Keys) -> tuple[Spans, int]:
-        """The spans of the keys, for the other methods, and how many of the batches have rows of them."""
-        spans, self._counts, some = kernels.look_up.find_in_four(
+        """The spans of the keys, for the other methods, and a bit for each batch that has rows of them."""
+        spans, self._counts, bits = kernels.look_up.find_in_six(
             *self._tables, *self._starts, self._places, keys.codes, keys.words
         )
-        return (spans, spans), some
+        return (spans, spans), bits
+
+    def located(self, keys: Keys) -> Iterator[tuple[ColumnBatch, np.ndarray, np.ndarray]]:
+        """Of each batch that has rows of the keys the spans of these."""
+        (spans, _), bits = self.find(keys)
+        for number, batch in enumerate(self._batches):
+            if bits >> number & 1:
+                yield batch.decompress(), spans[2 * number], spans[2 * number + 1]
 
     def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
         """Add to ``counts`` how many rows each key has."""
@@ -239,7 +288,7 @@ class _Four:
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key."""
-        kernels.look_up.copy_from_four(at, out, spans[0], *self._tables, len(keys))
+        kernels.look_up.copy_from_six(at, out, spans[0], *self._tables, len(keys))
 
     def collapsed(self, spans: Spans, since: np.ndarray) -> None:
         """None: it takes a sort."""
