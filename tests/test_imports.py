@@ -83,6 +83,16 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
 
 
+def test_an_upsert_and_empty_lines_of_json_import_no_compiler(folded: Path) -> None:
+    """Nor pandas, which PyArrow imports where it makes an array of Python's values, an empty one too."""
+    rows, lines = folded / "again.csv", folded / "none.jsonl"
+    rows.write_text("src,dst,minutes\nHarbour,Lighthouse,4\n")
+    lines.write_text('\n\n{"src": "Harbour", "dst": "Museum", "minutes": 4}\n')
+    for arguments in (f"--upsert --key src,dst {rows}", f"--append {lines}"):
+        command = ["ingest", "links", *arguments.split(), "--engine", "inline"]
+        assert sorted(loaded(command, folded) & {*COMPILER}) == [], arguments
+
+
 def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:
     """They are read from names of folders, and are part of the name of the folder of compiled kernels."""
     from importlib import metadata
