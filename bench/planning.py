@@ -6,11 +6,15 @@ checked, typed and lowered; and for their canonical text alone.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
+from bench.project import REPOSITORY
 from ddcore.expressions.expressions import canonical
-from tests.support.samples import ALL, evaluator
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
+from samples import ALL, evaluator
 
 TRIES = 5
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from decimal import Decimal
@@ -15,6 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from seeds import seeds
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Type, parse_schema
@@ -31,7 +31,7 @@ from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch
 from ddcore.traces.trace import Keys, gather
 
-SEEDS = int(os.environ.get("DDCORE_RUN_FILES", "40"))
+SEEDS = seeds(40, share=20)
 KINDS = [
     "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "string", "binary",
     "list[string]", "struct[a: string, b: list[int64], c: decimal(5,1)]",
@@ -91,7 +91,7 @@ def columns_of(run: ColumnBatch) -> np.ndarray:
     return run.table
 
 
-@pytest.mark.parametrize("number", range(SEEDS))
+@pytest.mark.parametrize("number", SEEDS)
 def test_random_runs(number: int, tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 from forks import forks
+from seeds import seeds
 from sequences import lived, ops_of, smallest
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300"))
+SEEDS = seeds(60, share=5)
 
 
 @pytest.mark.parametrize(
-    ("sequences", "length"), [(1, 10), pytest.param(SEEDS // 5, 14, marks=pytest.mark.long)], ids=["few", "many"]
+    ("sequences", "length"), [(1, 10), pytest.param(len(SEEDS), 14, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path) -> None:
     with forks(tmp_path) as processes:

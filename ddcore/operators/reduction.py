@@ -250,6 +250,8 @@ class ReductionStep(Step):
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
         size, memory = self._size(state.budget, len(keys)), state.budget.memory
+        if len(keys) <= size and not memory.is_limited:
+            return ((0, len(keys)),) if len(keys) else ()
         cuts = {*range(0, len(keys), size), len(keys)}
         if memory.is_limited:
             rows = np.zeros(len(keys), dtype=np.int64)

@@ -6,9 +6,8 @@ anything heavy: every command reads records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from typing import Any
 
 __all__ = ["NO_PROFILE", "HeatRecord", "LoopRecord", "OperatorRecord", "ProfileRecord", "profile_from_json"]
@@ -114,14 +113,14 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
     )
 
 
+_DEFAULTS: Mapping[type[Any], Sequence[tuple[str, Any]]] = {
+    kind: [(field.name, field.default) for field in fields(kind)] for kind in (OperatorRecord, LoopRecord)
+}
+
+
 def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
-    values = ((name, getattr(record, name), default) for name, default in _defaults(type(record)))
+    values = ((name, getattr(record, name), default) for name, default in _DEFAULTS[type(record)])
     return {name: value for name, value, default in values if value != default}
-
-
-@cache
-def _defaults(kind: type[OperatorRecord | LoopRecord]) -> tuple[tuple[str, Any], ...]:
-    return tuple((field.name, field.default) for field in fields(kind))
 
 
 def _tuples(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,7 +212,6 @@ class _Writer:
         bounds = (self._ends[0], self._ends[-1]) if self._ends else (0, 0)
         return Written(out.at, digest_of(footer), sum(rows for rows, _ in self._groups), *bounds)
 
-
     def _content(self, end: int) -> np.ndarray:
         """What was written, which ends at ``end``: uint8[n]."""
         if isinstance(self._file, io.BytesIO):

@@ -171,6 +171,10 @@ class Warehouse:
         """The table of an arrangement."""
         return self.table(f"state/{fingerprint}")
 
+    def published(self, name: str) -> Place:
+        """The table with the present contents of an output, unless the project names another place for it."""
+        return self.root / "tables" / self.output(name).name
+
     def table(self, relative: str) -> Place:
         """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
         the warehouse or that no file system allows.
