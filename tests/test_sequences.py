@@ -19,10 +19,11 @@ SEEDS = seeds(60, share=5)
 @pytest.mark.parametrize(
     ("sequences", "length"), [(1, 10), pytest.param(len(SEEDS), 14, marks=pytest.mark.long)], ids=["few", "many"]
 )
-def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path) -> None:
+def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
     with forks(tmp_path) as processes:
         for _ in range(sequences):
-            seed = random.randrange(10**6)
+            seed = rng.randrange(10**6)
             print(f"seed {seed}, length {length}")
             ops = ops_of(seed, length)
             _, error = lived(tmp_path / "life", processes, seed, ops)
