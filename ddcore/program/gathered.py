@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -24,8 +24,7 @@ from ddcore.operators.gathering import GATHERED
 from ddcore.operators.moments import Moment, digits, statistics
 from ddcore.operators.ordered import Part, ordered
 
-if TYPE_CHECKING:
-    from ddcore.program.collection import Collection
+Collection = Any  # the one of ddcore.program.collection, which imports this module
 
 __all__ = ["gathered"]
 
