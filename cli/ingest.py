@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import input_names, version_names
-from ddcore.cli.options import SKIP_CODE, Call, argument, command, flag, option, whole_number
+from ddcore.cli.options import LABEL, LATE, SKIP_CODE, Call, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
+from ddcore.io.project.project import FILE_NAME
 from ddcore.io.project.times import Frontier, named, shown_frontier, span
 from ddcore.jobs.report import spelled
-from ddcore.text.wording import meant
+from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
+    from ddcore.io.project.ingest_settings import IngestSettings
     from ddcore.io.project.project import Project
     from ddcore.jobs.ingest import IngestReport
     from ddcore.jobs.undo import UndoReport
 
-__all__ = ["ingest"]
+__all__ = ["ingest", "tell_ingest"]
+
+_FOR_ALL = ("version", "late", "allow_gap", "label", "new_warehouse")  # options that fit several inputs
 
 
 @command("engine master json quiet project")
 def ingest(
     call: Call,
-    input_name: str | None = argument("INPUT", "The input's name in dd.toml.", complete=input_names),
+    input_name: str | None = argument(
+        "INPUT", "The input's name in dd.toml. Default: each with a declared source.", complete=input_names
+    ),
     sources: list[str] | None = argument(
-        "SOURCE", "Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables."
+        "SOURCE",
+        "Parquet, CSV or JSON lines files, folders of them, quoted globs, or Delta tables. Default: what dd.toml "
+        "declares.",
     ),
     *,
     append: bool = flag("The sources hold rows to insert, at the next version if they have none."),
@@ -78,12 +86,7 @@ def ingest(
         "spark only.",
     ),
     option: list[str] | None = option("KEY=VALUE", "An option for --format. May be repeated."),
-    late: str = option(
-        "refuse|move|restate",
-        "Rows at folded versions: refuse all, move to the next version, or keep their own; the next run then "
-        "folds again from there. --undo N --late restate also undoes ingests that are folded.",
-        default="refuse",
-    ),
+    late: str | None = LATE,
     restate: str | None = option(
         "V|first",
         "Replace the input's history from version V on, or from the sources' first version on, by the "
@@ -92,11 +95,7 @@ def ingest(
         complete=version_names,
     ),
     allow_gap: bool = flag("Accept a version far beyond all others, which is usually a typo."),
-    label: list[str] | None = option(
-        "TEXT",
-        "What to call the version of the rows, which must be one: commands then take TEXT for it. With "
-        "several time dimensions: day=TEXT. May be repeated.",
-    ),
+    label: list[str] | None = LABEL,
     undo: int | None = option(
         "N",
         "Undo ingest N instead, if none of its versions is folded or it restated. For numbers: ddcore log.",
@@ -108,44 +107,75 @@ def ingest(
     """Append SOURCE's versions to the change log of INPUT: all of it or nothing.
 
     A source has the input's columns, a version column (or one for each time dimension) and a diff column (1 for an
-    inserted row, -1 for a deleted one). The same content again, under any name, changes nothing, and the command says
-    so. The last line of stdout is a JSON object with the result (on a terminal: with --json).
+    inserted row, -1 for a deleted one). Without SOURCE it is the one that dd.toml declares for INPUT, and without INPUT
+    each declared one in turn. The same content again, under any name, changes nothing, and the command says so. The
+    last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
     out = call.output
-    if undo is None and (input_name is None or not sources):
-        raise UsageError(
-            f"missing argument '{'INPUT' if input_name is None else 'SOURCE'}'",
-            "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
-        )
     opened = call.opened()
-    from ddcore.io.project.ingest_settings import IngestSettings
-
-    settings = IngestSettings.of(
-        {
-            "append": append, "snapshot": snapshot, "feed": feed, "upsert": upsert, "op": op, "debezium": debezium,
-            "op_values": op_values, "key": key, "order_by": order_by, "version": version, "diff": diff,
-            "column": column, "format": format, "option": option, "late": late, "restate": restate,
-            "allow_gap": allow_gap, "label": label, "new_warehouse": new_warehouse,
-        }
-    )  # fmt: skip
-    settings.check(opened.engine)
+    options = {
+        "append": append, "snapshot": snapshot, "feed": feed, "upsert": upsert, "op": op, "debezium": debezium,
+        "op_values": op_values, "key": key, "order_by": order_by, "version": version, "diff": diff,
+        "column": column, "format": format, "option": option, "late": late,
+        "restate": restate, "allow_gap": allow_gap, "label": label, "new_warehouse": new_warehouse,
+    }  # fmt: skip
     if undo is not None:
+        from ddcore.io.project.ingest_settings import IngestSettings
+
+        IngestSettings.of(options).check(opened.engine)
         if restate is not None:
             raise UsageError("--undo and --restate: only one of them", "to take a restatement back: --undo N")
         if label:
             raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
-    assert input_name is not None and sources
-    _check_input(opened, input_name, sources, debezium=debezium, op=op or "")
+    ingests = _ingests(opened, input_name, sources, options)
+    for name, places, settings in ingests:
+        settings.check(opened.engine)
+        _check_input(opened, name, places, debezium=settings.form == "debezium", op=settings.op or "")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
-    with out.claimed(), out.progress() as progress, notices(out, progress):
-        report = job.ingest(opened, input_name, sources, settings, engine=opened.engine, listener=progress)
-    _tell(out, report, opened.dims)
-    out.result("ingest", **spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
-    return skip_code if report.nothing_new and skip_code is not None else 0
+    results = []
+    for name, places, settings in ingests:
+        with out.claimed(), out.progress() as progress, notices(out, progress):
+            report = job.ingest(opened, name, places, settings, engine=opened.engine, listener=progress)
+        tell_ingest(out, report, opened.dims, of_several=len(ingests) > 1)
+        results.append(spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
+    nothing_new = all(result["nothing_new"] for result in results)
+    if input_name is None:
+        took = round(sum(result["took"] for result in results), 3)
+        out.result("ingest", ingests=results, nothing_new=nothing_new, took=took)
+    else:
+        out.result("ingest", **results[0])
+    return skip_code if nothing_new and skip_code is not None else 0
+
+
+def _ingests(
+    project: Project, name: str | None, sources: Sequence[str] | None, options: Mapping[str, Any]
+) -> list[tuple[str, Sequence[str], IngestSettings]]:
+    """What is to be ingested: an input, its sources, and how they are read; of declared ones if none is named."""
+    from ddcore.io.project.ingest_settings import IngestSettings
+
+    if name is not None and sources:
+        return [(name, sources, IngestSettings.of(options))]
+    if name is not None:
+        project.input_schema(name)
+    names = list(project.sources) if name is None else [name]
+    if not names or (name is not None and name not in project.sources):
+        raise UsageError(
+            f"missing argument '{'INPUT' if name is None else 'SOURCE'}': "
+            f"{FILE_NAME} declares no source{'' if name is None else f' for {name}'}",
+            f"say: ddcore ingest {name or 'INPUT'} SOURCE...; or declare it: "
+            f'[inputs.{name or "INPUT"}] source = {{ path = "..." }}',
+        )
+    said = [option for option, value in options.items() if value and option not in _FOR_ALL]
+    if len(names) > 1 and said:
+        raise UsageError(
+            f"--{said[0].replace('_', '-')}: says how one input is read",
+            f"say which: ddcore ingest INPUT; there are: {listed(names)}",
+        )
+    return [(each, project.sources[each].places, project.sources[each].settings(options)) for each in names]
 
 
 def _check_input(project: Project, name: str, sources: Sequence[str], *, debezium: bool, op: str) -> None:
@@ -184,15 +214,17 @@ def _undo(
     out.result("undo", **spelled({**vars(report), "took": round(report.took, 3)}, project.dims))
 
 
-def _tell(out: Output, report: IngestReport, dims: Sequence[str]) -> None:
+def tell_ingest(out: Output, report: IngestReport, dims: Sequence[str], *, of_several: bool = False) -> None:
+    """What an ingest did, for people; ``of_several``: the input is named where nothing was new, too."""
+    nothing_new = f"nothing new{f' for {report.input}' * of_several}"
     for note in report.notes:
-        out.say(("note: ", "yellow"), note)
+        out.say(("note: ", "yellow"), f"{report.input}: {note}" if of_several else note)
     if report.nothing_new and report.replaces is not None:
-        out.say(f"nothing new: the history from {named(report.replaces, dims)} on is the same already")
+        out.say(f"{nothing_new}: the history from {named(report.replaces, dims)} on is the same already")
         return
     if report.nothing_new:
         before = f"ingest {report.ingest} took in the same rows" if report.ingest else "the rows change nothing"
-        out.say(f"nothing new: {before}")
+        out.say(f"{nothing_new}: {before}")
         return
     out.say(
         f"ingest={report.ingest} input={report.input} {_times(report, dims)} "

@@ -36,6 +36,7 @@ from ddcore.cli.report import report
 from ddcore.cli.run import run
 from ddcore.cli.show import show
 from ddcore.cli.status import status
+from ddcore.cli.sync import sync
 from ddcore.cli.verify import verify
 from ddcore.text.redaction import masked
 from ddcore.text.wording import advice, one_line
@@ -61,6 +62,7 @@ app = typer.Typer(
 app.command(short_help="Make a project folder that runs at once.", cls=Command)(init)
 app.command(short_help="Append a source's versions to an input.", cls=Command)(ingest)
 app.command(short_help="Fold every version that is not folded yet.", cls=Command)(run)
+app.command(short_help="Take in what declared sources have that is new, and fold it.", cls=Command)(sync)
 app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
 app.command(short_help="Show an output as of a version.", cls=Command)(show)
 app.command(short_help="Show why a row is there, or what moved it.", cls=VersionCommand)(explain)

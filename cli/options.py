@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
 
 __all__ = [
+    "LABEL",
+    "LATE",
+    "MEMORY",
     "ON_TERMINAL",
     "SKIP_CODE",
+    "VERIFY_EVERY",
     "Call",
     "Command",
     "DebugOption",
@@ -38,6 +42,7 @@ __all__ = [
     "flag",
     "open_project",
     "option",
+    "positive",
     "whole_number",
 ]
 
@@ -57,6 +62,17 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
             span = f"from {least} up" if greatest > 2**32 else f"from {least} to {greatest}"
             raise typer.BadParameter(f"{text!r} is not a whole number {span}")
         return int(text)
+
+    return parse
+
+
+def positive(unit: str) -> Callable[[str], float]:
+    """A parser for numbers above 0; its error names the value."""
+
+    def parse(text: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) or not float(text):
+            raise typer.BadParameter(f"{text!r} is not a number of {unit} above 0")
+        return float(text)
 
     return parse
 
@@ -197,6 +213,29 @@ _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
 """The types and the defaults of the parameters, by the word for them."""
 SKIP_CODE: Any = option(
     "N", "Exit with N when there is nothing to do (Airflow's skip is 99). Default: 0.", whole_number(0, 255)
+)
+
+LATE: Any = option(
+    "refuse|move|restate",
+    "Rows at folded versions: refuse all, move to the next version, or keep their own; the next run then folds again "
+    "from there. --undo N --late restate also undoes ingests that are folded. Default: refuse.",
+    complete=one_of("refuse", "move", "restate"),
+)
+LABEL: Any = option(
+    "TEXT",
+    "What to call the version of the rows, which must be one: commands then take TEXT for it. With several time "
+    "dimensions: day=TEXT. May be repeated.",
+)
+MEMORY: Any = option(
+    "SIZE",
+    "What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, and the "
+    "rest is spilled to temporary files. Default: no limit.",
+)
+VERIFY_EVERY: Any = option(
+    "N",
+    "Then verify the outputs, as verify does, at each version folded that N divides; with several time dimensions, "
+    "where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
+    whole_number(0),
 )
 
 

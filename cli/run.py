@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import SKIP_CODE, Call, OrBeforeOption, command, flag, option, whole_number
+from ddcore.cli.options import MEMORY, SKIP_CODE, VERIFY_EVERY, Call, OrBeforeOption, command, flag, option
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.io.project.times import corners, json_time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.report import RunReport
 
-__all__ = ["run"]
+__all__ = ["run", "tell_run", "verified"]
 
 _ROWS = 20  # that are shown of those that differ; verify shows all
 ON_TERMINAL = 20  # more versions than these are summed up in one line, after a progress bar
@@ -50,17 +50,8 @@ def run(
         "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
     ),
     dry_run: bool = flag("Print what would be folded; write nothing."),
-    verify_every: int | None = option(
-        "N",
-        "Then verify the outputs, as verify does, at each version folded that N divides; with several time "
-        "dimensions, where N divides the run's number. 0: not at all. Default: dd.toml's, else 0.",
-        whole_number(0),
-    ),
-    memory: str | None = option(
-        "SIZE",
-        "What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, "
-        "and the rest is spilled to temporary files. Default: no limit.",
-    ),
+    verify_every: int | None = VERIFY_EVERY,
+    memory: str | None = MEMORY,
     skip_code: int | None = SKIP_CODE,
 ) -> int:
     """Fold every version that was ingested and not yet folded; write state, output logs and the ledger.
@@ -91,17 +82,9 @@ def run(
             parallelism=opened.parallelism,
             listener=listener(out, progress, opened.engine),
         )
-    _tell(out, report, dry_run)
-    _tell_corrections(out, report)
-    for name in report.without_rows:
-        out.say(
-            ("note: ", "yellow"),
-            f"input {name} has no rows yet, and folded versions accept no new rows: ddcore ingest {name} SOURCE",
-        )
-    for warning in report.warnings:
-        out.warn(warning)
+    tell_run(out, report, dry_run=dry_run)
     try:
-        error = _verified(out, opened, report) if opened.verify_every and not dry_run else None
+        error = verified(out, opened, report) if opened.verify_every and not dry_run else None
     finally:
         out.result("run", **result(report, dry_run=dry_run))
     if error is not None:
@@ -109,7 +92,7 @@ def run(
     return skip_code if report.nothing_new and skip_code is not None else 0
 
 
-def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | None:
+def verified(out: Output, project: Project, report: RunReport) -> Mismatch | None:
     """Verify what was folded, if a version of it is due; the error where rows differ. The run is recorded already."""
     from ddcore.cli.notices import listener, notices
     from ddcore.cli.verify import tell_verdicts
@@ -121,7 +104,23 @@ def _verified(out: Output, project: Project, report: RunReport) -> Mismatch | No
     return mismatch(verdicts, project.dims)
 
 
-def _tell(out: Output, report: RunReport, dry_run: bool) -> None:
+def tell_run(out: Output, report: RunReport, *, dry_run: bool = False) -> None:
+    """What a run did, for people."""
+    _tell_versions(out, report, dry_run)
+    _tell_corrections(out, report)
+    for table in report.published:
+        if table.plus or table.minus or table.made:
+            out.say(table.sentence)
+    for name in report.without_rows:
+        out.say(
+            ("note: ", "yellow"),
+            f"input {name} has no rows yet, and folded versions accept no new rows: ddcore ingest {name} SOURCE",
+        )
+    for warning in report.warnings:
+        out.warn(warning)
+
+
+def _tell_versions(out: Output, report: RunReport, dry_run: bool) -> None:
     if report.nothing_new:
         out.say(f"nothing new: {_folded(report)}")
     for note in report.notes:

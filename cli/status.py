@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,12 @@ from ddcore.io.project.times import (
     shown_frontier,
     span,
 )
+from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
+    from ddcore.io.ledger.freshness import Freshness
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
@@ -81,6 +84,7 @@ def status(
 
 
 def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
+    from ddcore.io.ledger.freshness import freshness
     from ddcore.io.ledger.left_out import left_out
 
     run, intent, holder = ledger.current_run(), ledger.open_intent(), ledger.warehouse.holder()
@@ -97,6 +101,11 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "corrections": [] if run is None else run.waiting_corrections,
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
+        "sources": freshness(project, ledger),
+        "published": [
+            {"output": name, "path": str(place), "run": None if there is None else there.run}
+            for name, place, there in tables_of(project, ledger)
+        ],
         "holder": None if holder is None else str(holder),
     }
 
@@ -122,7 +131,8 @@ def _spelled(summary: dict[str, Any], names: VersionNames) -> dict[str, Any]:
         times |= {name: next(iter(times[name]), None) for name in ("folded", "since") if name in times}
         labels = fields[0] if fields else names.fields(None)
     unfinished = summary["unfinished"] and spelled(summary["unfinished"], dims)
-    return {**summary, **times, **labels, "unfinished": unfinished}
+    sources = [source.record for source in summary["sources"]]
+    return {**summary, **times, **labels, "sources": sources, "unfinished": unfinished}
 
 
 def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
@@ -213,6 +223,8 @@ def _tell(
         lines.append(["no rows", ", ".join(rowless) + command])
     for name, columns in summary["left_out"].items():
         lines.append(["left out", f"{name}: {', '.join(columns)}  (in dd.toml: declare them, or ignore = [...])"])
+    lines += _of_sources(summary["sources"], ledger, project)
+    lines += [["table", text] for text in _published(ledger, project)]
     if summary["corrections"]:
         following = summary["folded"][0].version + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
@@ -240,6 +252,27 @@ def _tell(
         out.data(
             f"state   {many}, {count(rows)} updates in {count(files)} files, {size(bytes_)}  (ddcore status --state)"
         )
+
+
+def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) -> list[list[str]]:
+    """A line for each declared source, and one where their inputs end at different versions."""
+    lines = [["source", f"{one.input}: {one.source.shown}: {one.sentence}{'  (late)' * one.is_late}"] for one in fresh]
+    ends = {one.input: ledger.latest_ingested([one.input]) for one in fresh}
+    if len(project.dims) == 1 and len({*ends.values()}) > 1:
+        told = (f"{name} {'-' if end is None else shown(end, project.dims)}" for name, end in ends.items())
+        lines.append(["ends", f"inputs end at different versions: {', '.join(told)}"])
+    return lines
+
+
+def _published(ledger: Ledger, project: Project) -> list[str]:
+    """Where each published table is, and of which run."""
+    run = ledger.current_run()
+    lines = []
+    for name, place, there in tables_of(project, ledger):
+        waits = run is not None and (there is None or there.run != run.run or not there.is_newest)
+        what = "not written yet" if there is None else f"of run {there.run}"
+        lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
+    return lines
 
 
 def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> None:

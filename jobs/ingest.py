@@ -59,15 +59,16 @@ def ingest(
     engine: str = "spark",
     labels: Labels = (),
     listener: Listener | None = None,
+    held: predecessor.Held | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. ``labels`` are what the
     sources call their versions, which need not have rows, and when they were made. An unfinished run that committed
-    nothing is given up: its versions are open again. ``listener(stage, done, total, note)`` is called with the
-    progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over the log if rows
-    are retracted, or if rows may now count more than once and the log is not much larger than the source; plus one over
-    what is replaced.
+    nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock, and the
+    ledger. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over the sources, two if
+    a part of them was ingested before; plus one over the log if rows are retracted, or if rows may now count more than
+    once and the log is not much larger than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -84,12 +85,14 @@ def ingest(
     tell("reading columns")
     warehouse = Warehouse(project.warehouse)
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
-        reader, found = _reader(project, input_name, sources, settings, rules), cache(partial(found_ledger, project))
+        reader = _reader(project, input_name, sources, settings, rules)
+        found = cache(partial(found_ledger, project) if held is None else lambda: held[1])
         reader.look(found)
         if version == NEXT:
             reader.refuse_times()
-        warehouse.begin(project.root, new=settings.new_warehouse)
-        with predecessor.writing(warehouse, "ddcore ingest", project.tuning) as (lock, ledger):
+        if held is None:
+            warehouse.begin(project.root, new=settings.new_warehouse)
+        with predecessor.writing(warehouse, "ddcore ingest", project.tuning, held=held) as (lock, ledger):
             ledger.check_dims(project.dims)
             finished = unrecorded.finish(ledger)
             intent = ledger.open_intent()

@@ -21,19 +21,25 @@ from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
 
-__all__ = ["finished", "given_up", "note_unfinished", "tell", "writing"]
+__all__ = ["Held", "finished", "given_up", "note_unfinished", "tell", "writing"]
+
+Held = tuple["Lock | Lease", Ledger]  # the lock of a warehouse, and its ledger, whose writer has the lock
 
 _logger = logging.getLogger("ddcore")
 
 
 @contextmanager
 def writing(
-    warehouse: Warehouse, command: str, tuning: Tuning = DEFAULT, *, refresh: bool = False
-) -> Iterator[tuple[Lock | Lease, Ledger]]:
+    warehouse: Warehouse, command: str, tuning: Tuning = DEFAULT, *, refresh: bool = False, held: Held | None = None
+) -> Iterator[Held]:
     """Hold the lock, with the ledger, which has the warehouse's writer. A command that fails before it called
     :func:`tell` still tells of a dead holder: the name is in the file only once. Removes what killed processes left on
     this machine, and once a day caches of other releases. ``refresh``: as for :meth:`Ledger.load`.
+    ``held``: what the command holds already, which stays held.
     """
+    if held is not None:
+        yield held
+        return
     scratch.remove_left()
     remove_unused_daily()
     with warehouse.lock(command) as lock:

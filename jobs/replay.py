@@ -34,6 +34,7 @@ from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
+from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
@@ -61,16 +62,17 @@ def run(
     engine: str | None = None,
     parallelism: int | None = None,
     listener: Listener | None = None,
+    held: predecessor.Held | None = None,
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``; with several time dimensions, at every time at or before it.
 
     From ``first`` on everything is folded again; it may also be the next unfolded version. ``full_refresh`` folds
     everything again, from nothing. ``corrections`` says what becomes of outputs whose contents are then others:
     ``rewrite`` replaces them, ``append`` adds the difference at the version after the last one. The default is to
-    append after the program has changed, else to rewrite. ``parallelism`` forces the number of Spark workers. Raises
-    UsageError, LockHeld, ProgramError, ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a
-    missing warehouse); then nothing of the run is visible, and its versions are open unless tables were being
-    committed.
+    append after the program has changed, else to rewrite. ``parallelism`` forces the number of Spark workers. ``held``
+    is what the command holds already: the lock, and the ledger. Raises UsageError, LockHeld, ProgramError,
+    ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
+    the run is visible, and its versions are open unless tables were being committed.
     """
     if full_refresh and first is not None:
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
@@ -82,11 +84,13 @@ def run(
     options = _Options(project, request, engine or project.engine, parallelism, listener)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
-    with predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh) as (lock, ledger):
+    writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
+    with writing as (lock, ledger):
         finished = unrecorded.finish(ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
+        report.published = publish(project, ledger)
         after_run(
             project, ledger, ran=not report.nothing_new
         )  # also if nothing is new: the command before may have been killed here
@@ -128,6 +132,7 @@ class _Replay:
         self.program: PlannedProgram | None = None  # it is not needed where nothing is to be folded
         if kept is None or not self._is_idle(kept):
             self.program = planned(project, kept)
+            check_tables(project, ledger, self.plan.outputs)
 
     @property
     def plan(self) -> Plan:

@@ -61,6 +61,14 @@ def _test_broken(project: Path, dd: Any) -> int:
     return int(dd("run")[0])
 
 
+@code("5")
+def _late(project: Path, dd: Any) -> int:
+    text = (project / "dd.toml").read_text()
+    source = 'source = { path = "data/links.csv", expect = "0.001 seconds" }'
+    (project / "dd.toml").write_text(text.replace("[inputs.links]", f"[inputs.links]\n{source}"))
+    return int(dd("sync")[0])
+
+
 @code("75")
 def _locked(project: Path, dd: Any) -> int:
     with Warehouse(project / "warehouse").lock("ddcore run"):

@@ -98,12 +98,6 @@ def test_version_begins_with_the_name(capsys: pytest.CaptureFixture[str]) -> Non
         (["run", "x"], "unexpected extra argument", "see: ddcore run --help"),
         (["run", "--parallelism", "two"], "'two' is not a whole number from 1 up", "see: ddcore run --help"),
         (["run", "--skip-code", "300"], "'300' is not a whole number from 0 to 255", "see: ddcore run --help"),
-        (["ingest"], "missing argument 'INPUT'", "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help"),
-        (
-            ["ingest", "links"],
-            "missing argument 'SOURCE'",
-            "usage: ddcore ingest INPUT SOURCE...; see: ddcore ingest --help",
-        ),
         (["diff"], "missing argument 'OUTPUT'", "usage: ddcore diff OUTPUT A [B]; see: ddcore diff --help"),
     ],
 )

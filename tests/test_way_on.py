@@ -143,6 +143,12 @@ def a_program_that_cannot_be_built(patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@walk("sync", errors.LateSource, 5)
+def a_source_that_is_late(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    with changed("dd.toml", Path("dd.toml").read_text().replace("1 week", "0.001 seconds")):
+        yield
+
+
 @walk("run", errors.BrokenTest, 4)
 def a_data_test_that_is_broken(patch: pytest.MonkeyPatch) -> Iterator[None]:
     with changed("dd.toml", Path("dd.toml").read_text() + '[tests.small]\nempty = "doubled"\nwhere = "m > 2"\n'):
@@ -342,7 +348,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "dd.toml").write_text(
         '[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n'
-        '[inputs.numbers]\nschema = { n = "int64" }\n'
+        '[inputs.numbers]\nschema = { n = "int64" }\nsource = { path = "first.csv", expect = "1 week" }\n'
     )
     (folder / "first.csv").write_text(HEAD + ROWS)
     (folder / "more.csv").write_text(HEAD + "70,4,1\n3,4,-1\n")
@@ -399,7 +405,7 @@ def test_the_same_command_works_as_soon_as_the_cause_is_removed(
             assert code == one.code, err
             told = [line for line in err if not line.startswith(("version=", "run=", "law", "doubled", "looped"))]
             check_lines(told, one)
-            assert out == [] or one.error is Mismatch, out
+            assert out == [] or one.error in (Mismatch, errors.LateSource), out
     assert set(ended) <= {one.error} and (ended or one.error is KeyboardInterrupt)
     assert dd(*one.command)[0] == 0
     if one.command[0] == "ingest":

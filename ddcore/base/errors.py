@@ -5,6 +5,7 @@
     ├── LockHeld                 exit 75  another process works on the warehouse
     ├── Mismatch                 exit 3   two collections differ that must be equal
     ├── BrokenTest               exit 4   a data test does not hold: the run is not committed
+    ├── LateSource               exit 5   the newest rows of a source are older than expected
     ├── ProgramError             the program cannot be built: unknown column, types that do not meet
     │   └── ProgramChanged       stored state belongs to another program
     ├── DataError                rows that cannot be ingested
@@ -35,6 +36,7 @@ __all__ = [
     "Diverged",
     "ExpressionError",
     "FoldError",
+    "LateSource",
     "LateUpdate",
     "LockHeld",
     "Mismatch",
@@ -99,6 +101,12 @@ class BrokenTest(DdError):
     """
 
     exit_code = 4
+
+
+class LateSource(DdError):
+    """The newest rows of an input are older than its declared source expects. All that is there was taken in."""
+
+    exit_code = 5
 
 
 class ProgramError(DdError):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep", "argument_name", "argument_of",
+    "check_names", "checked_at",
 ]  # fmt: skip
 
 Named = tuple[str, str, str | None]
@@ -63,13 +64,9 @@ class Needed:
         Equal arguments are one column, and plain columns keep their name so that an arrangement can be shared. Raises
         ProgramError.
         """
-        _check_names(keys, unnamed, aggregates)
+        check_names(keys, unnamed, aggregates)
         exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
         for name, spec in aggregates.items():
-            if spec.frame is not None:
-                raise ProgramError(
-                    f"{caller()}: agg({name}=...): frames are of rows in an order", "use group_by(...).over(...)"
-                )
             kind, expr = argument_of(source, f"agg({name}=...)", spec)
             if expr is None:
                 named.append((name, kind, None))
@@ -82,7 +79,8 @@ class Needed:
         return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
 
 
-def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+def check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+    """Raise ProgramError for results without a name or with that of a key, and for what is no aggregate."""
     if unnamed:
         what = f"the aggregate {unnamed[0].kind}" if isinstance(unnamed[0], Aggregate) else type(unnamed[0]).__name__
         raise ProgramError(f"{caller()}: agg: {what} has no name", "name each result: agg(n=dd.count())")
@@ -96,6 +94,10 @@ def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mappin
             )
         if name in keys:
             raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
+        if spec.frame is not None:
+            raise ProgramError(
+                f"{caller()}: agg({name}=...): frames are of rows in an order", "use group_by(...).over(...)"
+            )
 
 
 def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Expr | None]:
@@ -111,7 +113,7 @@ def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Ex
         return spec.kind, expr
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
+    arguments.checked(checked_at, f"{where}, where=", Predicate, [condition], source)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
     kind = arguments.checked(Projection, {"_": expr}, source).schema["_"]
@@ -123,7 +125,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
     rule, argument = (
         AGGREGATES[kind],
-        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+        arguments.checked(checked_at, where, Projection, {"_": expr}, source).schema["_"],
     )
     if argument.name not in rule.takes:
         hint = f"cast to {rule.takes[0]} first"
@@ -137,7 +139,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     return expr
 
 
-def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+def checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
     """Run a check and put ``where`` in front of its message."""
     try:
         return check(*given)

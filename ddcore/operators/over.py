@@ -140,6 +140,10 @@ class Needed:
 def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, pl.Expr | None]:
     """The kind of a function, its argument and its default. Raises ProgramError."""
     where = f"over({name}=...)"
+    if isinstance(spec, Aggregate) and spec.kind not in AGGREGATES:
+        raise ProgramError(
+            f"{caller()}: {where}: {spec.kind} is no aggregate of a frame", f"there are {listed(AGGREGATES)}"
+        )
     if isinstance(spec, Aggregate):
         return (*argument_of(source, where, spec), None)
     if not isinstance(spec, WindowFunction):

@@ -30,6 +30,7 @@ __all__ = ["bounds", "windowed"]
 
 _PLACES = exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist
 _FUNCTIONS = (*_PLACES, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
+_AGGREGATES = [kind.sql_name().lower() for kind in grouping.PLAIN]
 _NAMES = [kind.sql_name().lower() for kind in _FUNCTIONS]
 _LONGEST = 10_000  # rows of a group that top_k keeps: beyond, all rows are numbered
 
@@ -99,6 +100,10 @@ def _window(
     if not is_aggregate and not isinstance(function, _FUNCTIONS):
         source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
     frame = frame_of(values, window)
+    if is_aggregate and order is not None and not isinstance(function, grouping.PLAIN):
+        source.refuse(window, f"{called(function)} with ORDER BY in OVER", f"there are {listed(_AGGREGATES)}")
+    if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
+        source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
     if order is None:
         if not is_aggregate or (frame and (frame.start, frame.end, frame.exclude) != (None, None, "nothing")):
             source.refuse(window, f"{called(function)} without ORDER BY", "the order decides the result: add ORDER BY")
