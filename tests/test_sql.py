@@ -205,7 +205,8 @@ CASES = {
         (None, None, 0.0, 9.0, 9),
     ],
     "SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY sum) AS a,"
-    " percentile_cont(0.25) WITHIN GROUP (ORDER BY sum DESC) AS b, percentile_disc(0.5) WITHIN GROUP (ORDER BY who) AS c,"
+    " percentile_cont(0.25) WITHIN GROUP (ORDER BY sum DESC) AS b,"
+    " percentile_disc(0.5) WITHIN GROUP (ORDER BY who) AS c,"
     " percentile_disc(0.5) WITHIN GROUP (ORDER BY sum DESC) AS d FROM orders": [(4.25, 7.5, "ann", 7)],
     "SELECT string_agg(who, ',' ORDER BY id DESC) AS a, string_agg(DISTINCT who, '') AS b, min_by(who, sum) AS c,"
     " max_by(id, sum) AS d, bit_or(id) AS e, every(id > 1) AS f FROM orders": [
