@@ -225,6 +225,10 @@ class ReductionStep(Step):
         if new is None and pending is None:
             return []
         budget = state.budget
+        rows = sum(len(batch) for batch in (new, pending) if batch is not None)
+        if rows < budget.tuning.part_rows and not budget.memory.is_limited:  # one part, in fewer calls
+            part = self._seeds(state, rounds, new, pending)
+            return [self._evaluated(state, rounds, part)] if len(part.keys) else []
         if budget.free_threads > 1:
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
                 batch.index(budget)
@@ -250,6 +254,8 @@ class ReductionStep(Step):
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
         size, memory = self._size(state.budget, len(keys)), state.budget.memory
+        if len(keys) <= size and not memory.is_limited:
+            return ((0, len(keys)),) if len(keys) else ()
         cuts = {*range(0, len(keys), size), len(keys)}
         if memory.is_limited:
             rows = np.zeros(len(keys), dtype=np.int64)

@@ -198,7 +198,8 @@ class GroupBy(Symbol):
         """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
         base = self._collection
         if any(isinstance(each, Aggregate) and each.fields for each in aggregates.values()):
-            return gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)
+            rows: Collection = gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)
+            return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
         return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))

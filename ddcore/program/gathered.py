@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -24,8 +24,7 @@ from ddcore.operators.gathering import GATHERED
 from ddcore.operators.moments import Moment, digits, statistics
 from ddcore.operators.ordered import Part, ordered
 
-if TYPE_CHECKING:
-    from ddcore.program.collection import Collection
+Collection = Any  # the one of ddcore.program.collection, which imports this module
 
 __all__ = ["gathered"]
 
@@ -60,7 +59,7 @@ def gathered(
         parts.append(writer.by_sums(by_sums))
     if not parts:  # which groups there are
         number = next(name for place in count() if (name := f"rows {place}") not in {*aggregates, *keys})
-        parts.append(base.group_by(*keys).agg(**{number: plain_aggregates.count()}))  # type: ignore[arg-type]
+        parts.append(base.group_by(*keys).agg(**{number: plain_aggregates.count()}))
     result = parts[0]
     for part in parts[1:]:
         result = writer.beside(result, part, "inner")

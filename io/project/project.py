@@ -24,6 +24,7 @@ from ddcore.base.errors import DdError, ProgramError, UsageError
 from ddcore.base.schema import Schema, Type, check_pattern, parse_type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource, declared_source
+from ddcore.io.project.output_tables import TableSettings, output_table
 from ddcore.io.project.section import Section, quoted
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage.address import Place, address_of, is_url
@@ -77,9 +78,12 @@ _LONGEST_RETENTION = 2**40
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
+    """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert;
+    ``table`` says where its present contents are published.
+    """
 
     key: tuple[str, ...] = ()
+    table: TableSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -426,8 +430,8 @@ def _outputs(section: Section) -> dict[str, OutputSettings]:
     for name, table in section.table.items():
         _check_name(section, name)
         one = Section(section.file, f"outputs.{name}", table)
-        one.only(("key",))
-        outputs[name] = OutputSettings(key=one.names("key") or ())
+        one.only(("key", "table"))
+        outputs[name] = OutputSettings(one.names("key") or (), output_table(one, section.file.parent))
     _check_case(section, outputs)
     return outputs
 
