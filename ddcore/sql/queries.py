@@ -12,6 +12,7 @@ from sqlglot import exp
 from ddcore.base.source_line import planning
 from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.env import Env, Queries
+from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
@@ -79,9 +80,10 @@ class QueryPlanner(Queries):
         columns = self.expanded(node, relation)
         before: dict[int, Value] = {}
         if grouping.is_grouped(node):
-            keys = grouping.keys_of(self, node, relation, columns)
-            relation, before = subqueries.attached(self, relation, [*grouping.aggregates_in(node), *keys], env)
-            relation, replaced = grouping.grouped(self, node, relation, env, before, keys=keys)
+            group = grouping_of(self, node, relation, columns, grouping.has_aggregate)
+            parts_before = [*grouping.aggregates_in(node), *(group.keys if group else ())]
+            relation, before = subqueries.attached(self, relation, parts_before, env)
+            relation, replaced = grouping.grouped(self, node, relation, env, before, grouping=group)
             for condition in conjuncts(node.args.get("having")):
                 relation = self._having(relation, condition, replaced, env, before)
         else:
