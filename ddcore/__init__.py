@@ -26,6 +26,21 @@ if TYPE_CHECKING:
     from ddcore.operators.aggregates import mean as mean
     from ddcore.operators.aggregates import min as min
     from ddcore.operators.aggregates import sum as sum
+    from ddcore.operators.gathering import array_agg as array_agg
+    from ddcore.operators.gathering import bit_and as bit_and
+    from ddcore.operators.gathering import bit_or as bit_or
+    from ddcore.operators.gathering import bit_xor as bit_xor
+    from ddcore.operators.gathering import corr as corr
+    from ddcore.operators.gathering import covariance as covariance
+    from ddcore.operators.gathering import max_by as max_by
+    from ddcore.operators.gathering import median as median
+    from ddcore.operators.gathering import min_by as min_by
+    from ddcore.operators.gathering import mode as mode
+    from ddcore.operators.gathering import quantile as quantile
+    from ddcore.operators.gathering import regression as regression
+    from ddcore.operators.gathering import stddev as stddev
+    from ddcore.operators.gathering import string_agg as string_agg
+    from ddcore.operators.gathering import variance as variance
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
@@ -39,38 +54,68 @@ _HOMES = {
     "algorithms": "ddcore.algorithms",
     "all": "ddcore.operators.aggregates",
     "any": "ddcore.operators.aggregates",
+    "array_agg": "ddcore.operators.gathering",
+    "bit_and": "ddcore.operators.gathering",
+    "bit_or": "ddcore.operators.gathering",
+    "bit_xor": "ddcore.operators.gathering",
     "col": "polars",
     "constant": "ddcore.program.constants",
+    "corr": "ddcore.operators.gathering",
     "count": "ddcore.operators.aggregates",
     "count_distinct": "ddcore.operators.aggregates",
+    "covariance": "ddcore.operators.gathering",
     "delta_join": "ddcore.program.several",
     "errors": "ddcore.base.errors",
     "iterate": "ddcore.program.several",
     "max": "ddcore.operators.aggregates",
+    "max_by": "ddcore.operators.gathering",
     "mean": "ddcore.operators.aggregates",
+    "median": "ddcore.operators.gathering",
     "min": "ddcore.operators.aggregates",
+    "min_by": "ddcore.operators.gathering",
+    "mode": "ddcore.operators.gathering",
     "open": "ddcore.io.reading.opened",
+    "quantile": "ddcore.operators.gathering",
+    "regression": "ddcore.operators.gathering",
     "replay": "ddcore.engine.session",
     "rows": "ddcore.program.several",
+    "stddev": "ddcore.operators.gathering",
+    "string_agg": "ddcore.operators.gathering",
     "sum": "ddcore.operators.aggregates",
     "test": "ddcore.program.data_tests",
+    "variance": "ddcore.operators.gathering",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
 __all__ = [
     "Collection",
     "Session",
     "algorithms",
+    "array_agg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "col",
     "constant",
+    "corr",
     "count",
     "count_distinct",
+    "covariance",
     "delta_join",
     "errors",
     "iterate",
+    "max_by",
     "mean",
+    "median",
+    "min_by",
+    "mode",
+    "quantile",
+    "regression",
     "replay",
     "rows",
+    "stddev",
+    "string_agg",
     "test",
+    "variance",
 ]
 
 

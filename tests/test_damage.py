@@ -160,9 +160,7 @@ def outcome(work: Callable[[], Any], warehouse: Path) -> Any:
         return "error"
 
 
-def test_one_flipped_bit_never_changes_a_result(shop: Shop) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_one_flipped_bit_never_changes_a_result(shop: Shop, seed: int) -> None:
     rng = random.Random(seed)
     files = sorted(path.relative_to(shop.kept) for path in shop.kept.rglob("*") if path.is_file())
     files = [path for path in files if (shop.kept / path).stat().st_size]
@@ -533,9 +531,7 @@ def check_harm(figures: Figures, kind: str, part: str, how: str, seed: int) -> N
     assert all(figures.outputs()[name].equals(frame) for name, frame in figures.anew.items())
 
 
-def test_a_sample_of_harmed_files(figures: Figures) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_a_sample_of_harmed_files(figures: Figures, seed: int) -> None:
     rng = random.Random(seed)
     for kind in KINDS:
         for how in HARMS:

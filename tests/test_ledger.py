@@ -408,10 +408,8 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     assert [record.number for record in ledger.waiting()] == [3]
 
 
-def test_the_summary_says_what_all_records_say(tmp_path: Path) -> None:
+def test_the_summary_says_what_all_records_say(tmp_path: Path, seed: int) -> None:
     """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng = random.Random(seed)
     ledger, records = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=3))), list[Record]()
     for _ in range(60):

@@ -92,9 +92,7 @@ def columns_of(run: ColumnBatch) -> np.ndarray:
 
 
 @pytest.mark.parametrize("number", SEEDS)
-def test_random_runs(number: int, tmp_path: Path) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
+def test_random_runs(number: int, tmp_path: Path, seed: int) -> None:
     layout, run = drawn(seed)
     rng = np.random.default_rng(seed)
     budget = Budget(tuning=Tuning(run_group_rows=int(rng.choice([50, 600, 1 << 20]))))
@@ -165,7 +163,7 @@ def test_numbers_take_the_bytes_that_they_need(tmp_path: Path) -> None:
     assert file.size < rows * (8 + 1 + 2 + 4 + 8) * 1.05 + 8 * 50_000, "a key that is its own code takes no space"
 
 
-def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path, seed: int) -> None:
     """And only then: a look-up that does not touch the block gives its rows."""
     schema = parse_schema({"k": "int64", "s": "string", "n": "int64"})
     layout = Layout(schema, ("k",), ("version",))
@@ -176,8 +174,6 @@ def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path) -> None:
     run = arrange(np.arange(rows) * 3, words, [np.zeros(rows, np.int64)], np.ones(rows, np.int64))
     path = tmp_path / arrangements.write_run(tmp_path, 1, 0, run, layout).path
     content, wanted = path.read_bytes(), columns_of(run)[:, 20_000]
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
     places, noticed = random.Random(seed), 0
 
     def look_up() -> np.ndarray:

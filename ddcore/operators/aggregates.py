@@ -7,7 +7,7 @@ An aggregate is a :class:`Rule` in the table and a function of its name. ``refer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -81,11 +81,15 @@ AGGREGATES: Mapping[str, Rule] = {
 class Aggregate:
     """One aggregate: ``kind`` is its name in :data:`AGGREGATES`, ``expr`` its argument (None for count), ``where`` the
     condition on its rows (None: all rows).
+
+    One of :mod:`ddcore.operators.gathering` has ``fields``, of which its argument is the struct, and ``options``.
     """
 
     kind: str
     expr: pl.Expr | None = None
     where: pl.Expr | None = None
+    fields: Mapping[str, pl.Expr] = field(default_factory=dict)
+    options: tuple[Any, ...] = ()
 
     def __bool__(self) -> bool:
         """No value yet: ``dd.min("a") or dd.min("b")`` would be the first of them in silence."""

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.traces.sorted_batch import ColumnBatch
 
-__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
+__all__ = [
+    "Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep", "check_names", "checked_at",
+]  # fmt: skip
 
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
@@ -61,7 +63,7 @@ class Needed:
         Equal arguments are one column, and plain columns keep their name so that an arrangement can be shared. Raises
         ProgramError.
         """
-        _check_names(keys, unnamed, aggregates)
+        check_names(keys, unnamed, aggregates)
         exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
         for name, spec in aggregates.items():
             kind, expr = _argument(source, name, spec)
@@ -76,7 +78,8 @@ class Needed:
         return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
 
 
-def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+def check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+    """Raise ProgramError for results without a name or with that of a key, and for what is no aggregate."""
     if unnamed:
         what = f"the aggregate {unnamed[0].kind}" if isinstance(unnamed[0], Aggregate) else type(unnamed[0]).__name__
         raise ProgramError(f"{caller()}: agg: {what} has no name", "name each result: agg(n=dd.count())")
@@ -105,7 +108,7 @@ def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr 
         return spec.kind, expr
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
+    arguments.checked(checked_at, f"{where}, where=", Predicate, [condition], source)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
     kind = arguments.checked(Projection, {name: expr}, source).schema[name]
@@ -117,7 +120,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
     rule, argument = (
         AGGREGATES[kind],
-        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+        arguments.checked(checked_at, where, Projection, {"_": expr}, source).schema["_"],
     )
     if argument.name not in rule.takes:
         hint = f"cast to {rule.takes[0]} first"
@@ -131,7 +134,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     return expr
 
 
-def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+def checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
     """Run a check and put ``where`` in front of its message."""
     try:
         return check(*given)

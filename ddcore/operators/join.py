@@ -142,6 +142,9 @@ class _JoinStep(Step):
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
+        if len(new) < budget.tuning.part_rows and not new.is_encoded:  # one part, in fewer calls
+            state.deliver(arrivals((new, None)))
+            return
         for batch in others if budget.free_threads > 1 else ():
             batch.index(budget)
         for arrived in budget.each(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):

@@ -225,6 +225,10 @@ class ReductionStep(Step):
         if new is None and pending is None:
             return []
         budget = state.budget
+        rows = sum(len(batch) for batch in (new, pending) if batch is not None)
+        if rows < budget.tuning.part_rows and not budget.memory.is_limited:  # one part, in fewer calls
+            part = self._seeds(state, rounds, new, pending)
+            return [self._evaluated(state, rounds, part)] if len(part.keys) else []
         if budget.free_threads > 1:
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
                 batch.index(budget)

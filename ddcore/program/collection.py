@@ -23,6 +23,7 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.program import joins, loops, sets
+from ddcore.program.gathered import gathered
 from ddcore.program.joins import How
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
@@ -196,6 +197,9 @@ class GroupBy(Symbol):
     def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
         """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
         base = self._collection
+        if any(isinstance(each, Aggregate) and each.fields for each in aggregates.values()):
+            rows: Collection = gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)
+            return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
         return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))

@@ -8,8 +8,9 @@ from typing import Any, Generic
 
 import polars as pl
 
-from ddcore.reference.aggregates import MEANINGS, is_absent
+from ddcore.reference.aggregates import MEANINGS, Meaning, is_absent
 from ddcore.reference.expressions import expression_of, names_of
+from ddcore.reference.gathered import DEFINITIONS, Definition
 from ddcore.reference.multiset import C, Multiset, with_loops_of_arguments
 from ddcore.reference.records import recorders
 from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative
@@ -32,7 +33,7 @@ class NaiveGroups(Generic[C]):
         """
         arguments = self._arguments(aggregates)
         recorders[-1].keep(arguments.rows)
-        meanings = {name: MEANINGS[aggregate.kind] for name, aggregate in aggregates.items()}
+        meanings = {name: _meaning(aggregate) for name, aggregate in aggregates.items()}
         columns = {name: arguments.columns[name] for name in self.keys}
         for name, meaning in meanings.items():
             columns[name] = meaning.dtype(arguments.columns[f"{name} of"])
@@ -46,7 +47,10 @@ class NaiveGroups(Generic[C]):
             results = []
             for number, (name, meaning) in enumerate(meanings.items()):
                 values = [(row[number], count) for row, count in members if row[number] is not None]
-                results.append(meaning.value(values, columns[name]))
+                if isinstance(meaning, Definition):
+                    results.append(meaning.value(values, aggregates[name].options))
+                else:
+                    results.append(meaning.value(values, columns[name]))
             rows.append(((*key, *results), 1))
         return self.collection.of(columns, rows)
 
@@ -133,6 +137,10 @@ class NaiveGroups(Generic[C]):
         result = self.collection.of({name: source.columns[name] for name in self.keys} | columns, result_rows)
         recorders[-1].keep(result.rows)
         return result
+
+
+def _meaning(aggregate: Any) -> Meaning | Definition:
+    return DEFINITIONS[aggregate.kind] if aggregate.fields else MEANINGS[aggregate.kind]
 
 
 def _by_key(collection: Multiset, width: int) -> dict[Row, list[tuple[Row, int]]]:

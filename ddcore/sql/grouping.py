@@ -15,6 +15,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
+from ddcore.sql import gathered
 from ddcore.sql.grouping_sets import Grouping
 from ddcore.sql.names import Relation, types
 from ddcore.sql.pairs import paired
@@ -36,14 +37,18 @@ __all__ = [
 ]
 
 _GROUPING = exp.Grouping, exp.GroupingId
-_AGGREGATES = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
+_AGGREGATES: tuple[type[exp.Expr], ...] = (
+    exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue, exp.RegrCount,
+    exp.RegrAvgx, exp.RegrAvgy, *gathered.KINDS,
+)  # fmt: skip
+_AGGREGATE = exp.Filter | exp.AggFunc | exp.WithinGroup
 
 
 def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
     """The aggregates of a SELECT itself, with their FILTER, not those of its subqueries and windows."""
 
     def inside(node: exp.Expr) -> Iterable[exp.Expr]:
-        if isinstance(node, exp.Query | exp.Filter | exp.AggFunc):
+        if isinstance(node, exp.Query | _AGGREGATE):
             return ()
         if isinstance(node, exp.Window):
             return [
@@ -59,7 +64,7 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, _GROUPING)
+    return isinstance(node, _AGGREGATE) and not isinstance(node, _GROUPING)
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -96,7 +101,7 @@ class Computed:
 
     def known(self, node: exp.Expr) -> Value | None:
         """The value of an aggregate, if this part is one."""
-        make = self.values.get(node.sql()) if isinstance(node, exp.AggFunc | exp.Filter) else None
+        make = self.values.get(node.sql()) if isinstance(node, _AGGREGATE) else None
         return make(node) if make else None
 
     def filled(self, rows: Any) -> Any:
@@ -176,13 +181,23 @@ class _Aggregates:
             inner = node.this
             where = self.values.truth(node.expression.this, "FILTER")
         if not isinstance(inner, _AGGREGATES):
-            source.refuse(node, f"the aggregate {called(inner)}", "count, sum, avg, min, max, bool_and and bool_or are")
-        self.values.require_arguments(inner, type(inner))
-        if not self.nested and _nested(inner):
+            source.refuse(node, f"the aggregate {called(inner)}", "docs/sql.md lists those that are")
+        if not isinstance(inner, gathered.KINDS):
+            self.values.require_arguments(inner, type(inner))
+        if not self.nested and _nested(inner.this if isinstance(inner, exp.WithinGroup) else inner):
             raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
         self.known[node.sql()] = self._result(inner, where)
 
     def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        one = gathered.of_one(node)
+        if isinstance(node, gathered.KINDS) and (one is None or not isinstance(node.this, exp.Distinct)):
+            return self._gathered(gathered.found(self.values, node, where))
+        if isinstance(node, exp.RegrCount | exp.RegrAvgx | exp.RegrAvgy):
+            return self._of_pairs(node, where)
+        return self._of_values(node, one, where)
+
+    def _of_values(self, node: exp.Expr, one: Any, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        """An aggregate whose argument may be DISTINCT: ``one`` is the statistic that it then is."""
         argument, distinct = node.this, False
         if isinstance(argument, exp.Distinct):
             distinct = True
@@ -206,12 +221,26 @@ class _Aggregates:
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
         if distinct:
-            return self._of_distinct(aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum, value, where)
+            make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
+            return self._of_distinct(called(node), make, value, where)
         if isinstance(node, exp.Avg):
             return self._plain(aggregates.mean, value, where)
         return self._sum(value, where)
 
-    def _of_distinct(self, make: Any, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _gathered(self, found: gathered.Found) -> Callable[[exp.Expr], Value]:
+        name = self._names.setdefault(found.text, f"{self.prefix}aggregate {len(self._names)}")
+        self.aggregates[name] = found.aggregate
+        return lambda node: Value(found.after(pl.col(name)), found.type, node)
+
+    def _of_pairs(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        """Of the rows in which neither value is null, how many there are, or the mean of one."""
+        y, x = (self.values.number(self.values.of(part)) for part in (node.this, node.expression))
+        both = _both(y.expr.is_not_null() & x.expr.is_not_null(), where)
+        if isinstance(node, exp.RegrCount):
+            return self._plain(aggregates.count, None, both)
+        return self._plain(aggregates.mean, y if isinstance(node, exp.RegrAvgy) else x, both)
+
+    def _of_distinct(self, what: str, make: Any, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         """An aggregate of the distinct values, null where there are none."""
         kind = value.type
         assert kind is not None
@@ -220,11 +249,11 @@ class _Aggregates:
             argument = argument.cast(kind.polars)  # choosing widens decimals
         part = self.distinct.setdefault(canonical(argument), _Distinct(argument, {}))
         name = self._names.setdefault(
-            f"distinct {make.__name__} {canonical(argument)}", f"{self.prefix}aggregate {len(self._names)}"
+            f"distinct {what} {canonical(argument)}", f"{self.prefix}aggregate {len(self._names)}"
         )
         part.aggregates[name] = make("value")
         wide = Type("decimal", 18, kind.scale) if kind.name == "decimal" else kind
-        result = Type("float64") if make is aggregates.mean else wide
+        result = wide if make is aggregates.sum else Type("float64")
         return lambda node: Value(pl.col(name), result, node)
 
     def _count(

@@ -95,11 +95,19 @@ def _tree(source: Source, head: Head) -> exp.Create:
             trees = Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return trees[0]
+                return _with_every(trees[0])
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:
         raise source.error_at(first, "this statement is nested too deeply", "use several views") from None
+
+
+def _with_every(tree: exp.Create) -> exp.Create:
+    """``every(x)`` is bool_and, which sqlglot does not know."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        if node.name.lower() == "every" and len(node.expressions) == 1:
+            node.replace(exp.LogicalAnd(this=node.expressions[0]))
+    return tree
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def arrange_all(
     rows, fits = sum([piece.rows for piece in pieces]), all([piece.high is None for piece in pieces])
     if rows == 0:
         return _nothing(pieces[0].count + (1 if key else 0), width)
-    if key and rows <= _COMPARED and fits:
+    if key and rows <= min(_COMPARED, few_rows) and fits:
         table = _one(pieces).table()
         done, few = kernels.merging.arranged(key_codes(list(table[: len(key)]), key, rows), table)
         if done:
@@ -131,14 +131,14 @@ def _united(
             return _sorted(some, fields, width, budget)
         if fields is not None:
             return _batch(packing.consolidated(advanced, fields, budget), width, budget)
-    elif len(some) > _PAIR and (few := _few(some, 1 + width, frontier)) is not None:
+    elif len(some) > _PAIR and frontier is None and (few := _few(some)) is not None:
         return ColumnBatch.of(few, width)
+    if len(some) == 1 and frontier is None:
+        return _batch_of(some[0], width)
     tables = sorted([piece.table() for piece in some], key=_rows, reverse=True)
     while len(tables) > _PAIR:  # the two smallest first
         tables.append(kernels.merging.united(tables.pop(), tables.pop(), 0, _none()))
         tables.sort(key=_rows, reverse=True)
-    if len(tables) == 1 and frontier is None:
-        return ColumnBatch.of(tables[0], width)
     other, limit = tables[1] if len(tables) == _PAIR else _none(), _none() if frontier is None else frontier
     return ColumnBatch.of(kernels.merging.united(tables[0], other, 1 + width, limit), width)
 
@@ -193,20 +193,16 @@ def _batch(summed: Summed, width: int, budget: Budget) -> SortedBatch:
     return ColumnBatch.of(summed.table(), width) if packed is None else PackedBatch(packed, width)
 
 
-def _few(pieces: Sequence[Columns], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+def _few(pieces: Sequence[Columns]) -> np.ndarray | None:
     """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
     and no :func:`packing.layout` either.
-
-    Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
     """
-    tables, nothing = [piece.table() for piece in pieces], _none()
+    tables = [piece.table() for piece in pieces]
     if len(tables) > 2:
         tables = [np.concatenate(tables, axis=1)]
-    columns, others = tables if len(tables) == 2 else (tables[0], nothing)
+    columns, others = tables if len(tables) == _PAIR else (tables[0], _none())
     summed: np.ndarray
-    done, summed, packed, table = kernels.small_batches.consolidate(
-        columns, others, first, nothing if frontier is None else frontier
-    )
+    done, summed, packed, table = kernels.small_batches.consolidate(columns, others)
     if done:
         return summed
     if len(packed) == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
@@ -22,10 +23,6 @@ _FEWER = 4  # bits of a bucket's number that are left out where memory is limite
 
 Spans = tuple["np.ndarray", "np.ndarray"]
 """Ranges of rows, one per probe: the first row of each, and the first after it. int64[m] each."""
-Searched = tuple["np.ndarray", "np.ndarray", tuple[int, int]]
-"""What a kernel searches: the columns in one array, where each bucket starts, and the least code and the shift that
-tell the bucket of a code.
-"""
 
 
 class SortedBatch(ABC):
@@ -98,11 +95,9 @@ class SortedBatch(ABC):
         some, lo, hi = self.located(lo, hi)
         return some, (lo, hi)
 
-    def searched(self, probes: int, budget: Budget) -> Searched | None:
-        """The arrays, for kernels that search several batches at once for so many codes. None where columns are not
-        arrays.
-        """
-        return None
+    def searched(self, probes: int, budget: Budget) -> Searched:
+        """What kernels need that search several batches at once for so many codes."""
+        return self.decompress().searched(probes, budget)
 
     # -- reading rows --------------------------------------------------------------------------------------------------
 
@@ -268,7 +263,7 @@ class ColumnBatch(SortedBatch):
 
     def searched(self, probes: int, budget: Budget) -> Searched:
         """The arrays."""
-        return self._table if self._table is not None else self.table, *self._buckets(probes, budget)
+        return Searched(self, self.table if self._table is None else self._table, *self._buckets(probes, budget))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key."""
@@ -363,3 +358,14 @@ def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int, budget: 
         pass
     starts[-1] = len(rows)
     return starts
+
+
+class Searched(NamedTuple):
+    """A batch as kernels search it: its columns in one array, where each bucket of codes starts, and its place: the
+    least code and the shift that tell the bucket of a code.
+    """
+
+    batch: ColumnBatch
+    table: np.ndarray
+    starts: np.ndarray
+    place: tuple[int, int]

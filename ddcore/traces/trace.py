@@ -18,7 +18,8 @@ from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import merge, union
 from ddcore.traces.sorted_batch import ColumnBatch, Searched, SortedBatch, Spans
 
-_SIX = 6
+_SIX = 6  # batches that are searched together, at most
+_WORTH = 3  # and at least, beside others
 _SEVERAL = 2  # batches with rows of some keys, of which rows of one may cancel rows of another
 
 
@@ -76,6 +77,11 @@ class Trace:
     def batches(self) -> list[SortedBatch]:
         """All batches, oldest first: those stored and the working index."""
         return self.stored + self._index
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there are updates of this fold."""
+        return bool(self._index)
 
     def append(self, batch: SortedBatch, frontier: np.ndarray | None = None) -> None:
         """Add the newest batch, and merge batches of similar sizes.
@@ -229,17 +235,15 @@ def located(
         yield from six.located(keys)
 
 
-def _divided(batches: Sequence[SortedBatch], keys: int, budget: Budget) -> tuple[list[SortedBatch], _Six | None]:
-    """The batches that are searched one by one, for so many keys, and those that are searched together."""
-    others, arrays, searched = list[SortedBatch](), list[SortedBatch](), list[Searched]()
-    for batch in batches:
-        columns = batch.searched(keys, budget) if len(arrays) < _SIX else None
-        if columns is None:
-            others.append(batch)
-        else:
-            arrays.append(batch)
-            searched.append(columns)
-    return others, _Six(arrays, searched) if arrays else None
+def _divided(batches: Sequence[SortedBatch], keys: int, budget: Budget) -> tuple[Sequence[SortedBatch], _Six | None]:
+    """The batches that are searched one by one, for so many keys, and those that are searched together: all that lie
+    in arrays, unless they are so few beside others that this takes no fewer calls.
+    """
+    arrays = [batch for batch in batches if not batch.is_encoded and not batch.is_stored]
+    if not arrays or (len(arrays) < min(len(batches), _WORTH)):
+        return batches, None
+    others = [batch for batch in batches if batch.is_encoded or batch.is_stored] if len(arrays) < len(batches) else []
+    return [*others, *arrays[_SIX:]], _Six([batch.searched(keys, budget) for batch in arrays[:_SIX]])
 
 
 class _Source(Protocol):
@@ -255,11 +259,10 @@ class _Six:
 
     __slots__ = ("_batches", "_counts", "_places", "_starts", "_tables")
 
-    def __init__(self, batches: Sequence[SortedBatch], searched: list[Searched]) -> None:
-        self._batches = batches
-        searched += [_nothing()] * (_SIX - len(searched))
-        self._tables, self._starts = [each[0] for each in searched], [each[1] for each in searched]
-        self._places = np.array([each[2] for each in searched], dtype=np.int64)
+    def __init__(self, batches: Sequence[Searched]) -> None:
+        self._batches, filled = batches, [*batches, *[_nothing()] * (_SIX - len(batches))]
+        self._tables, self._starts = [each.table for each in filled], [each.starts for each in filled]
+        self._places = np.array([each.place for each in filled], dtype=np.int64)
 
     def rows(self, keys: Keys, values: int, depth: int) -> tuple[Rows, int, int]:
         """The rows of the keys, how many of the batches have some, and how many rows a key has at most."""
@@ -280,7 +283,7 @@ class _Six:
         (spans, _), bits = self.find(keys)
         for number, batch in enumerate(self._batches):
             if bits >> number & 1:
-                yield batch.decompress(), spans[2 * number], spans[2 * number + 1]
+                yield batch.batch, spans[2 * number], spans[2 * number + 1]
 
     def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
         """Add to ``counts`` how many rows each key has."""
@@ -297,7 +300,8 @@ class _Six:
 @cache
 def _nothing() -> Searched:
     """In the place of a batch."""
-    return np.empty((1, 0), dtype=np.int64), np.zeros(2, dtype=np.int64), (0, 0)
+    batch = ColumnBatch.of(np.empty((2, 0), dtype=np.int64), 0)
+    return Searched(batch, batch.table, np.zeros(2, dtype=np.int64), (0, 0))
 
 
 def _counts(found: Sequence[tuple[_Source, Spans]], keys: Keys) -> np.ndarray:

@@ -30,6 +30,7 @@ from folding import grid, type_name
 from notation import DIMS
 
 from ddcore import reference
+from ddcore.operators.gathering import GATHERED
 
 MODULUS = 4
 MAX_ROUNDS = 20
@@ -570,8 +571,8 @@ class Writer:
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        picking = [name for name in AGGREGATES if name not in ADDING]
-        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
+        picking = [name for name in AGGREGATES if name not in ADDING and name not in GATHERED]
+        names = self.rng.choice([[*ADDING, *picking], [*AGGREGATES]] if of.positive else [ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
         for _ in range(self.rng.randint(1, 3)):
             name = self.rng.choice(names)
@@ -965,6 +966,56 @@ def _truth(of: Named) -> dict[str, str]:
     return pool | {f"col({q(name)}) > 1": "bool" for name in of.having("int", "num", "float")}
 
 
+def _numbers(of: Named) -> list[str]:
+    return [q(name) for name in of.having("int", "num", "huge", "float", *DECIMALS)]
+
+
+def _spread(of: Named) -> dict[str, str]:
+    return {f"{name}{option}": "float" for name in _numbers(of) for option in ("", ", population=True")}
+
+
+def _pairs(*options: str) -> Callable[[Named], dict[str, str]]:
+    def pool(of: Named) -> dict[str, str]:
+        names = _numbers(of)
+        both = [*zip(names, [*names[1:], *names[:1]], strict=True)]
+        return {f"{one}, {other}{option}": "float" for one, other in both for option in options}
+
+    return pool
+
+
+def _quantile(of: Named) -> dict[str, str]:
+    between = {f"{name}, 0.3, between=True": "float" for name in _numbers(of)}
+    return {f"{text}, {part}": kind for text, kind in _value(of).items() for part in (0, 0.3, 1)} | between
+
+
+def _end(of: Named) -> dict[str, str]:
+    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in NESTED else ""
+    return {f"{text}, {by}": kind for text, kind in _value(of).items() if by}
+
+
+def _bits(of: Named) -> dict[str, str]:
+    return {q(name): "num" for name in of.having("int", "num")}
+
+
+def _texts(of: Named) -> dict[str, str]:
+    """Cut, so that a loop does not make them ever longer."""
+    return {
+        f'col({q(name)}).str.slice(0, 3), "{separator}"{option}': "str"
+        for name in of.having("str")
+        for separator, option in (("", ""), (", ", ", distinct=True"), ("-", _order(of)))
+    }
+
+
+def _lists(of: Named) -> dict[str, str]:
+    return {f"{q(name)}{option}": "list" for name in of.having("str") for option in ("", ", distinct=True", _order(of))}
+
+
+def _order(of: Named) -> str:
+    names = [q(name) for name, kind in of.columns.items() if kind not in NESTED][:2]
+    downs = [True, False][: len(names)]
+    return f", order_by=[{', '.join(names)}], descending={downs}, nulls_first={downs[::-1]}" if names else ""
+
+
 AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the arguments there may be, and what they give
     "count": _count,
     "count_distinct": _number,
@@ -974,6 +1025,21 @@ AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the ar
     "max": _value,
     "any": _truth,
     "all": _truth,
+    "variance": _spread,
+    "stddev": _spread,
+    "covariance": _pairs("", ", population=True"),
+    "corr": _pairs(""),
+    "regression": _pairs(*(f', "{of}"' for of in ("slope", "intercept", "r2", "sxx", "syy", "sxy"))),
+    "median": _mean,
+    "quantile": _quantile,
+    "mode": _value,
+    "min_by": _end,
+    "max_by": _end,
+    "bit_and": _bits,
+    "bit_or": _bits,
+    "bit_xor": _bits,
+    "string_agg": _texts,
+    "array_agg": _lists,
 }
 ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
 

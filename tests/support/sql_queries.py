@@ -250,9 +250,20 @@ class RandomQuery:
                 choices += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
                 choices += [f"{name}(DISTINCT {column})" for name in ("count", "sum")]
                 choices.append(f"count(DISTINCT ({column}, {self.value('text', scope, 0)}))")
+                choices += [f"bit_{name}({column})" for name in ("and", "or", "xor")]
+                choices.append(f"percentile_disc({self.rng.choice((0, 0.3, 0.5))}) WITHIN GROUP (ORDER BY {column})")
+                choices.append(f"regr_count({column}, {self.value('decimal', scope, 0)})")
             return self.rng.choice(choices) + where
         if kind == "decimal":
             return f"{self.rng.choice(('sum', 'min', 'max'))}({self.value('decimal', scope, 0)}){where}"
+        if kind == "bool" and self.rng.random() < 0.4:
+            names = ("stddev", "var_pop", "variance", "stddev_pop", "median", "avg(DISTINCT")
+            name, value = self.rng.choice(names), self.value(self.rng.choice(("int", "decimal")), scope, 0)
+            return f"({name}({value}{')' * name.count('(')}){where} > 0.437)"
+        text, other = self._some("text", scope), self._some("int", scope)
+        if kind == "text" and text and other and self.rng.random() < 0.3:
+            order = self.rng.choice((f"{text} DESC NULLS LAST", f"{other}, {text}", f"{other} DESC NULLS LAST, {text}"))
+            return f"string_agg({text}, '+' ORDER BY {order}){where}"
         if kind == "bool":
             return f"{self.rng.choice(('bool_and', 'bool_or'))}({self.value('bool', scope, 0)}){where}"
         return f"{self.rng.choice(('min', 'max'))}({self.value(kind, scope, 0)}){where}"
