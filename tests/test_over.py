@@ -144,7 +144,7 @@ def test_large_groups_are_searched_around_the_changes(seed: int, first: int, mon
     monkeypatch.setattr(nearby, "_FIRST", first)
     rng = random.Random(f"near {seed}")
     numbers = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
-    keys = rng.choice([["a"], ["a", "b"], [1, 2]])
+    keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
     there: list[tuple[Any, ...]] = []
     updates = []
     for version in range(5):
@@ -152,7 +152,7 @@ def test_large_groups_are_searched_around_the_changes(seed: int, first: int, mon
             if there and rng.random() < 0.4:
                 updates.append((*there.pop(rng.randrange(len(there))), version, -1))
                 continue
-            row = (
+            row: tuple[Any, ...] = (
                 rng.choice(keys),
                 rng.choice([7, 8]),
                 rng.choice(numbers),

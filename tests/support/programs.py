@@ -568,7 +568,7 @@ class Writer:
             n = f", {self.rng.randint(1, 3)}" * (name == "nth_value")
             return f"dd.{name}({q(argument)}{n}{nulls}){frame}", of.columns[argument]
         while True:
-            name = self.rng.choice([*AGGREGATES])
+            name = self.rng.choice([name for name in AGGREGATES if name not in GATHERED])
             if pool := AGGREGATES[name](of):
                 break
         argument, condition = self.rng.choice([*pool]), self.predicate(of) if self.rng.chance(30) else ""
