@@ -22,11 +22,13 @@ from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = (
     "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "bank",
-    "where", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism", "interning",
+    "where", "published", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism",
+    "interning",
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
     "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
+    "windows",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from ddcore.base.errors import UsageError
+from ddcore.cli.beginnings import sample_of
 from ddcore.cli.completion import one_of
 from ddcore.cli.options import Call, argument, command, option
 from ddcore.cli.samples import SAMPLES, Sample
@@ -28,13 +29,20 @@ def init(
         default="trams",
         complete=one_of(*SAMPLES),
     ),
+    sources: list[str] | None = option(
+        "PATH",
+        "A file, a folder, a quoted glob or a Delta table: the project has an input for it, with its schema, and "
+        "ddcore sync takes it in. May be repeated.",
+        names=("--from",),
+    ),
 ) -> int:
-    """Make a project folder that runs at once: dd.toml, program.py and a little data.
+    """Make a project folder that runs at once: dd.toml, program.py and a little data; or, with --from, over your own
+    files and tables.
 
     No existing file is overwritten.
     """
     out = call.output
-    sample = _sample(example)
+    sample = sample_of(sources, folder) if sources else _sample(example)
     _refuse_to_overwrite(folder, sample)
     names = [name for name in sample.files if name not in _OPTIONAL or not (folder / name).exists()]
     for name in names:

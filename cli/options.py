@@ -42,6 +42,7 @@ __all__ = [
     "flag",
     "open_project",
     "option",
+    "positive",
     "whole_number",
 ]
 
@@ -61,6 +62,17 @@ def whole_number(least: int, greatest: int = 2**63 - 2) -> Callable[[str], int]:
             span = f"from {least} up" if greatest > 2**32 else f"from {least} to {greatest}"
             raise typer.BadParameter(f"{text!r} is not a whole number {span}")
         return int(text)
+
+    return parse
+
+
+def positive(unit: str) -> Callable[[str], float]:
+    """A parser for numbers above 0; its error names the value."""
+
+    def parse(text: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) or not float(text):
+            raise typer.BadParameter(f"{text!r} is not a number of {unit} above 0")
+        return float(text)
 
     return parse
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +54,18 @@ def plan(
     out = Output(json=form == "json")
     settings = call.opened()
     from ddcore.drawing.diagram import diagram
-    from ddcore.io.project.program import load_plan
+    from ddcore.io.project.program import load, plan_of
 
     with out.claimed():
-        built = load_plan(settings)
-    drawing = diagram(built)
+        program = load(settings)
+        built = plan_of(program, settings)
+    for note in program.notes:
+        out.say(f"note: {note}")
+    sheet = _Sheet(settings, built, diagram(built), program.comments)
     if form == "json" and file is None:
-        out.record(**_record(settings, built, drawing, _extents(settings, drawing)))
+        out.record(**_record(sheet))
         return 0
-    lines = _rendered(form, settings, built, drawing, (out.width or WIDTH) if file is None else WIDTH)
+    lines = _rendered(form, sheet, (out.width or WIDTH) if file is None else WIDTH)
     if file is not None:
         write_file(file, "".join(f"{line}\n" for line in lines))
         return 0
@@ -69,19 +74,33 @@ def plan(
     return 0
 
 
-def _rendered(form: str, project: Project, built: Plan, drawing: Diagram, width: int) -> Iterable[str]:
+@dataclass(frozen=True)
+class _Sheet:
+    """A plan to show: ``comments`` are those of the program's text, by view."""
+
+    project: Project
+    built: Plan
+    drawing: Diagram
+    comments: Mapping[str, str]
+
+    @cached_property
+    def sizes(self) -> dict[str, Extent]:
+        """The extents of stored arrangements by table."""
+        return _extents(self.project, self.drawing)
+
+
+def _rendered(form: str, sheet: _Sheet, width: int) -> Iterable[str]:
     if form == "mermaid":
         from ddcore.drawing.mermaid import mermaid
 
-        return mermaid(drawing).splitlines()
+        return mermaid(sheet.drawing).splitlines()
     if form == "svg":
         from ddcore.drawing.svg import svg
 
-        return svg(drawing, project.program).splitlines()
-    sizes = _extents(project, drawing)
+        return svg(sheet.drawing, sheet.project.program).splitlines()
     if form == "json":
-        return [json_text(_record(project, built, drawing, sizes))]
-    return _listing(project, built, drawing, sizes, width)
+        return [json_text(_record(sheet))]
+    return _listing(sheet, width)
 
 
 def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
@@ -101,7 +120,8 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, Extent], width: int) -> Iterator[str]:
+def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
+    project, built, drawing, sizes = sheet.project, sheet.built, sheet.drawing, sheet.sizes
     counts = {
         "input": built.inputs, "output": built.outputs, "operator": built.operators, "loop": built.loops,
         "stored arrangement": drawing.indexes,
@@ -122,6 +142,11 @@ def _listing(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, E
         reads = ", ".join(map(_read, drawing.reads(box)))
         rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.place, ", ".join(box.columns)])
     yield from aligned(rows, [0], width, header=True)
+    if sheet.comments:
+        yield ""
+        rows = [["view", "comment in the program"]]
+        rows += [[name, " ".join(comment.split())] for name, comment in sheet.comments.items()]
+        yield from aligned(rows, [], width, header=True)
     if not drawing.indexes:
         return
     yield ""
@@ -144,12 +169,14 @@ def _read(edge: Edge) -> str:
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _record(project: Project, built: Plan, drawing: Diagram, sizes: dict[str, Extent]) -> dict[str, Any]:
+def _record(sheet: _Sheet) -> dict[str, Any]:
     """All that the listing has, uncut."""
+    project, built, drawing, sizes = sheet.project, sheet.built, sheet.drawing, sheet.sizes
     return {
         "schema_version": SCHEMA_VERSION,
         "program": project.program,
         "fingerprint": built.fingerprint,
+        "comments": dict(sheet.comments),
         "operators": [_operator(drawing, box) for box in drawing.boxes],
         "loops": [
             {

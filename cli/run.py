@@ -108,6 +108,9 @@ def tell_run(out: Output, report: RunReport, *, dry_run: bool = False) -> None:
     """What a run did, for people."""
     _tell_versions(out, report, dry_run)
     _tell_corrections(out, report)
+    for table in report.published:
+        if table.plus or table.minus or table.made:
+            out.say(table.sentence)
     for name in report.without_rows:
         out.say(
             ("note: ", "yellow"),

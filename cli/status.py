@@ -25,6 +25,7 @@ from ddcore.io.project.times import (
     shown_frontier,
     span,
 )
+from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "sources": freshness(project, ledger),
+        "published": [
+            {"output": name, "path": str(place), "run": None if there is None else there.run}
+            for name, place, there in tables_of(project, ledger)
+        ],
         "holder": None if holder is None else str(holder),
     }
 
@@ -219,6 +224,7 @@ def _tell(
     for name, columns in summary["left_out"].items():
         lines.append(["left out", f"{name}: {', '.join(columns)}  (in dd.toml: declare them, or ignore = [...])"])
     lines += _of_sources(summary["sources"], ledger, project)
+    lines += [["table", text] for text in _published(ledger, project)]
     if summary["corrections"]:
         following = summary["folded"][0].version + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
@@ -255,6 +261,17 @@ def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) ->
     if len(project.dims) == 1 and len({*ends.values()}) > 1:
         told = (f"{name} {'-' if end is None else shown(end, project.dims)}" for name, end in ends.items())
         lines.append(["ends", f"inputs end at different versions: {', '.join(told)}"])
+    return lines
+
+
+def _published(ledger: Ledger, project: Project) -> list[str]:
+    """Where each published table is, and of which run."""
+    run = ledger.current_run()
+    lines = []
+    for name, place, there in tables_of(project, ledger):
+        waits = run is not None and (there is None or there.run != run.run or not there.is_newest)
+        what = "not written yet" if there is None else f"of run {there.run}"
+        lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
     return lines
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ddcore.base.errors import UsageError
 from ddcore.cli.ingest import tell_ingest
-from ddcore.cli.options import LABEL, LATE, MEMORY, SKIP_CODE, VERIFY_EVERY, Call, command
+from ddcore.cli.options import LABEL, LATE, MEMORY, SKIP_CODE, VERIFY_EVERY, Call, command, flag, option, positive
 from ddcore.cli.run import tell_run, verified
-from ddcore.jobs.report import result, spelled
 
 if TYPE_CHECKING:
     from ddcore.base.errors import DdError
     from ddcore.jobs.ingest import IngestReport
-    from ddcore.jobs.sync import SyncReport
 
 __all__ = ["sync"]
 
@@ -26,6 +26,16 @@ def sync(
     verify_every: int | None = VERIFY_EVERY,
     memory: str | None = MEMORY,
     skip_code: int | None = SKIP_CODE,
+    follow: bool = flag(
+        "Stay, and do it again whenever a source has something new; SIGTERM ends it between two syncs."
+    ),
+    every: float | None = option(
+        "SECONDS", "With --follow: how often to look at the sources. Default: 1.", parser=positive("seconds")
+    ),
+    metrics: str | None = option(
+        "HOST:PORT", "With --follow: answer GET /metrics (Prometheus) and /health there, such as 127.0.0.1:9464."
+    ),
+    health: Path | None = option("FILE", "With --follow: write this file after each look at the sources."),
 ) -> int:
     """Take in what the declared sources have that is new, then fold it: ingest and run in one process.
 
@@ -36,6 +46,17 @@ def sync(
     """
     out = call.output
     opened = call.opened(memory=memory, verify_every=verify_every)
+    options = {"late": late, "label": label}
+    if follow:
+        if label or verify_every:
+            word = "--label" if label else "--verify-every"
+            raise UsageError(f"--follow and {word}: only one of them", "each version that is folded would get it")
+        from ddcore.cli.following import follow_sources
+
+        return follow_sources(call, opened, options, every=every or 1.0, metrics=metrics, health=health)
+    for name, value in (("every", every), ("metrics", metrics), ("health", health)):
+        if value is not None:
+            raise UsageError(f"--{name}: only with --follow", "say: ddcore sync --follow")
     from ddcore.cli.notices import listener, notices
     from ddcore.io.ledger.freshness import late_source
     from ddcore.jobs import sync as job
@@ -48,7 +69,7 @@ def sync(
 
         report = job.sync(
             opened,
-            {"late": late, "label": label},
+            options,
             engine=opened.engine,
             parallelism=opened.parallelism,
             listener=listener(out, progress, opened.engine),
@@ -62,17 +83,7 @@ def sync(
     try:
         error = (verified(out, opened, report.run) if opened.verify_every else None) or error
     finally:
-        out.result("sync", **_result(report, opened.dims))
+        out.result("sync", **report.fields(opened.dims))
     if error is not None:
         raise error
     return skip_code if report.nothing_new and skip_code is not None else 0
-
-
-def _result(report: SyncReport, dims: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "ingests": [spelled({**vars(one), "took": round(one.took, 3)}, dims) for one in report.ingests],
-        "run": result(report.run),
-        "sources": [one.record for one in report.fresh],
-        "nothing_new": report.nothing_new,
-        "took": round(report.took, 3),
-    }

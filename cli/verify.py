@@ -27,6 +27,7 @@ from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
+    from ddcore.jobs.publishing import TableVerdict
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
 __all__ = ["tell_verdicts", "verify"]
@@ -75,6 +76,7 @@ def verify(
     if scratch_folder is not None and not scratch_folder.is_dir():
         raise UsageError(f"--scratch-folder: {scratch_folder} is not a folder", "name one that exists")
     from ddcore.cli.notices import listener, notices
+    from ddcore.jobs import publishing
     from ddcore.jobs.verify import Verification, mismatch
 
     with out.claimed(), out.progress() as progress, notices(out, progress):
@@ -87,11 +89,26 @@ def verify(
             out.say(note)
         found = verification.verdicts(times, names)
         verdicts = tell_verdicts(out, progress, settings, found, out.data, limit=limit, vertical=vertical)
+        tables = [*publishing.verdicts(settings, verification.ledger, names)]
+    for table in tables:
+        _tell_table(out, table)
     if not verdicts:
         out.say("nothing to verify: no such version has changed anything")
-    if error := mismatch(verdicts, settings.dims):
+    if error := mismatch(verdicts, settings.dims) or publishing.mismatch(tables):
         raise error
     return 0
+
+
+def _tell_table(out: Output, verdict: TableVerdict) -> None:
+    """One line, or one JSON record, for a published table."""
+    many = 0 if verdict.differing is None else len(verdict.differing)
+    if out.json:
+        fields = {"table": verdict.output, "path": verdict.path, "holds": verdict.holds, "differing": many}
+        out.record(schema_version=SCHEMA_VERSION, **fields, problem=verdict.problem or None)
+    elif not (out.quiet and verdict.holds):
+        word, color = ("holds", "green") if verdict.holds else ("differs", "red")
+        what = "" if verdict.holds else f": {verdict.problem or f'{count(many)} differ'}"
+        out.data((word, color), f"{' ' * (9 - len(word))}the table of {verdict.output}{what}")
 
 
 def _way(text: str | None) -> Way | None:

@@ -26,6 +26,32 @@ if TYPE_CHECKING:
     from ddcore.operators.aggregates import mean as mean
     from ddcore.operators.aggregates import min as min
     from ddcore.operators.aggregates import sum as sum
+    from ddcore.operators.gathering import array_agg as array_agg
+    from ddcore.operators.gathering import bit_and as bit_and
+    from ddcore.operators.gathering import bit_or as bit_or
+    from ddcore.operators.gathering import bit_xor as bit_xor
+    from ddcore.operators.gathering import corr as corr
+    from ddcore.operators.gathering import covariance as covariance
+    from ddcore.operators.gathering import max_by as max_by
+    from ddcore.operators.gathering import median as median
+    from ddcore.operators.gathering import min_by as min_by
+    from ddcore.operators.gathering import mode as mode
+    from ddcore.operators.gathering import quantile as quantile
+    from ddcore.operators.gathering import regression as regression
+    from ddcore.operators.gathering import stddev as stddev
+    from ddcore.operators.gathering import string_agg as string_agg
+    from ddcore.operators.gathering import variance as variance
+    from ddcore.operators.window_functions import cume_dist as cume_dist
+    from ddcore.operators.window_functions import dense_rank as dense_rank
+    from ddcore.operators.window_functions import first_value as first_value
+    from ddcore.operators.window_functions import lag as lag
+    from ddcore.operators.window_functions import last_value as last_value
+    from ddcore.operators.window_functions import lead as lead
+    from ddcore.operators.window_functions import nth_value as nth_value
+    from ddcore.operators.window_functions import ntile as ntile
+    from ddcore.operators.window_functions import percent_rank as percent_rank
+    from ddcore.operators.window_functions import rank as rank
+    from ddcore.operators.window_functions import row_number as row_number
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
     from ddcore.program.data_tests import test as test
@@ -39,38 +65,90 @@ _HOMES = {
     "algorithms": "ddcore.algorithms",
     "all": "ddcore.operators.aggregates",
     "any": "ddcore.operators.aggregates",
+    "array_agg": "ddcore.operators.gathering",
+    "bit_and": "ddcore.operators.gathering",
+    "bit_or": "ddcore.operators.gathering",
+    "bit_xor": "ddcore.operators.gathering",
     "col": "polars",
     "constant": "ddcore.program.constants",
+    "corr": "ddcore.operators.gathering",
     "count": "ddcore.operators.aggregates",
     "count_distinct": "ddcore.operators.aggregates",
+    "covariance": "ddcore.operators.gathering",
+    "cume_dist": "ddcore.operators.window_functions",
     "delta_join": "ddcore.program.several",
+    "dense_rank": "ddcore.operators.window_functions",
     "errors": "ddcore.base.errors",
+    "first_value": "ddcore.operators.window_functions",
     "iterate": "ddcore.program.several",
+    "lag": "ddcore.operators.window_functions",
+    "last_value": "ddcore.operators.window_functions",
+    "lead": "ddcore.operators.window_functions",
     "max": "ddcore.operators.aggregates",
+    "max_by": "ddcore.operators.gathering",
     "mean": "ddcore.operators.aggregates",
+    "median": "ddcore.operators.gathering",
     "min": "ddcore.operators.aggregates",
+    "min_by": "ddcore.operators.gathering",
+    "mode": "ddcore.operators.gathering",
+    "nth_value": "ddcore.operators.window_functions",
+    "ntile": "ddcore.operators.window_functions",
     "open": "ddcore.io.reading.opened",
+    "percent_rank": "ddcore.operators.window_functions",
+    "quantile": "ddcore.operators.gathering",
+    "rank": "ddcore.operators.window_functions",
+    "regression": "ddcore.operators.gathering",
     "replay": "ddcore.engine.session",
+    "row_number": "ddcore.operators.window_functions",
     "rows": "ddcore.program.several",
+    "stddev": "ddcore.operators.gathering",
+    "string_agg": "ddcore.operators.gathering",
     "sum": "ddcore.operators.aggregates",
     "test": "ddcore.program.data_tests",
+    "variance": "ddcore.operators.gathering",
 }
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
 __all__ = [
     "Collection",
     "Session",
     "algorithms",
+    "array_agg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "col",
     "constant",
+    "corr",
     "count",
     "count_distinct",
+    "covariance",
+    "cume_dist",
     "delta_join",
+    "dense_rank",
     "errors",
+    "first_value",
     "iterate",
+    "lag",
+    "last_value",
+    "lead",
+    "max_by",
     "mean",
+    "median",
+    "min_by",
+    "mode",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "quantile",
+    "rank",
+    "regression",
     "replay",
+    "row_number",
     "rows",
+    "stddev",
+    "string_agg",
     "test",
+    "variance",
 ]
 
 

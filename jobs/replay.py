@@ -34,6 +34,7 @@ from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
+from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
@@ -89,6 +90,7 @@ def run(
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
+        report.published = publish(project, ledger)
         after_run(
             project, ledger, ran=not report.nothing_new
         )  # also if nothing is new: the command before may have been killed here
@@ -130,6 +132,7 @@ class _Replay:
         self.program: PlannedProgram | None = None  # it is not needed where nothing is to be folded
         if kept is None or not self._is_idle(kept):
             self.program = planned(project, kept)
+            check_tables(project, ledger, self.plan.outputs)
 
     @property
     def plan(self) -> Plan:

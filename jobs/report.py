@@ -12,6 +12,7 @@ from typing import Any
 
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
+from ddcore.io.publishing.published import Published
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
@@ -34,6 +35,7 @@ class RunReport:
     without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
     after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
+    ``published``: what became of the tables of outputs.
     ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
     input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
@@ -60,6 +62,7 @@ class RunReport:
     windows: list[tuple[int, Time, Time]] = field(default_factory=list)
     verified: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
     names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
@@ -93,6 +96,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "parallelism": report.parallelism,
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
+        "published": [vars(table) for table in report.published],
         "stale_lock": report.stale_lock,
         "verified": report.verified,
     }

@@ -6,7 +6,7 @@ Killed anywhere, it leaves what a killed ingest or a killed run leaves, and the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor, replay
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.ingest import IngestReport, ingest
-from ddcore.jobs.report import RunReport
+from ddcore.jobs.report import RunReport, result, spelled
 
 __all__ = ["SyncReport", "sync"]
 
@@ -38,6 +38,16 @@ class SyncReport:
     def nothing_new(self) -> bool:
         """Whether no source had anything new, and nothing was left to fold."""
         return self.run.nothing_new and all(report.nothing_new for report in self.ingests)
+
+    def fields(self, dims: Sequence[str]) -> dict[str, Any]:
+        """The fields of the JSON object."""
+        return {
+            "ingests": [spelled({**vars(one), "took": round(one.took, 3)}, dims) for one in self.ingests],
+            "run": result(self.run),
+            "sources": [one.record for one in self.fresh],
+            "nothing_new": self.nothing_new,
+            "took": round(self.took, 3),
+        }
 
 
 def sync(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import seeds
 from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
@@ -32,6 +34,41 @@ DOCS = {
 }  # fmt: skip
 
 
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
+def pytest_configure(config: pytest.Config) -> None:
+    """All that is random in this run comes from one seed, and a seed or a range that is none ends it here."""
+    base = seeds.base()
+    seeds.seeds(1)
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(base)
+
+
+def pytest_report_header() -> str:
+    """How this run is repeated."""
+    chosen = f" DDCORE_SEEDS={os.environ['DDCORE_SEEDS']}" if os.environ.get("DDCORE_SEEDS") else ""
+    return f"to draw the same random tests again: DDCORE_SEED={seeds.base()}{chosen}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed and whose seed is new in each run says how to repeat it."""
+    report = yield
+    drawn = any(name == "seed" for name, _ in item.user_properties)
+    if report.failed and (drawn or item.get_closest_marker("hypothesis")):
+        again = f"DDCORE_SEED={seeds.base()} .venv/bin/python -m pytest -m '' '{item.nodeid}'"
+        report.sections.append(("the same test with the same seed", again))
+    return report
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of this test alone, new in each run; :mod:`seeds` says how a run is repeated."""
+    number = seeds.of_test(request.node.nodeid)
+    request.node.user_properties.append(("seed", number))  # junit.xml has it, too
+    print(f"seed {number}")
+    return number
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``."""
     for item in items:
@@ -46,6 +83,19 @@ def fold(request: pytest.FixtureRequest) -> Any:
     import folding
 
     return getattr(folding, request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """In this process nothing waits for the disk: only a loss of power would show the difference, and no test is one.
+
+    ``test_durability`` records what is synced, and when; commands in processes of their own sync as always, and so does
+    everything with ``DDCORE_FSYNC``, as at night.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("DDCORE_FSYNC"):
+            patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

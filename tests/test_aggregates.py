@@ -20,8 +20,8 @@ import programs
 import pytest
 import registry
 from notation import frame, log
+from seeds import seeds
 from test_floats import COUNTS, GREATEST, LEAST, draw, merged, same
-from test_random_programs import seeds
 
 import ddcore as dd
 from ddcore import reference
@@ -30,6 +30,8 @@ from ddcore.base.schema import Type
 from ddcore.data import encoding
 from ddcore.kernels import means
 from ddcore.operators.aggregates import AGGREGATES
+from ddcore.operators.gathering import GATHERED
+from ddcore.reference.gathered import DEFINITIONS
 
 col = pl.col
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each]
@@ -40,19 +42,20 @@ Part = tuple[Any, int]
 
 
 def test_each_aggregate_has_a_meaning_a_generator_and_a_name() -> None:
-    assert reference.MEANINGS.keys() == AGGREGATES.keys()
-    assert programs.AGGREGATES.keys() == AGGREGATES.keys()
-    assert all(name in dir(dd) and getattr(dd, name).__doc__ for name in AGGREGATES)
+    assert reference.MEANINGS.keys() == AGGREGATES.keys() and DEFINITIONS.keys() == GATHERED.keys()
+    assert programs.AGGREGATES.keys() == AGGREGATES.keys() | GATHERED.keys()
+    assert all(name in dir(dd) and getattr(dd, name).__doc__ for name in (*AGGREGATES, *GATHERED))
 
 
 def test_the_table_is_the_registry() -> None:
     """Whose tests require each aggregate in random programs and in the documentation."""
-    assert {*registry.aggregates()} == {f"dd.{name}" for name in AGGREGATES}
+    assert {*registry.aggregates()} == {f"dd.{name}" for name in (*AGGREGATES, *GATHERED)}
 
 
 def test_random_programs_have_conditions_of_each_aggregate() -> None:
-    used = {name for seed in range(300) for name in re.findall(r"=dd\.(\w+)\([^=]*where=", programs.case(seed).source)}
-    assert used == {*AGGREGATES}
+    found = (re.findall(r"=dd\.(\w+)\((?:(?!=dd\.).)*?where=", programs.case(seed).source) for seed in range(900))
+    used = {name for names in found for name in names}
+    assert used == {*AGGREGATES, *GATHERED}
 
 
 # Literal cases: updates and the log of the aggregate of v by k, in one, two and three coordinates
@@ -138,6 +141,85 @@ CASES: dict[str, tuple[Any, dict[int, tuple[str, str]]]] = {
             ),
         },
     ),
+    "bit_or": (
+        lambda: dd.bit_or("v"),
+        {
+            1: (
+                "(k,1):+1@0 (k,6),(k,null):+1@1 (k,1):-1@2 (k,6):-1@3",
+                "(k,1):+1@0 (k,1):-1,(k,7):+1@1 (k,7):-1,(k,6):+1@2 (k,6):-1,(k,null):+1@3",
+            ),
+            2: (
+                "(k,1):+1@(0,1) (k,6):+1@(1,0)",
+                "(k,1):+1@(0,1) (k,6):+1@(1,0) (k,1),(k,6):-1,(k,7):+1@(1,1)",
+            ),
+            3: (
+                "(k,1):+1@(1,0,0) (k,2):+1@(0,1,0) (k,4):+1@(0,0,1)",
+                "(k,1):+1@(1,0,0) (k,2):+1@(0,1,0) (k,4):+1@(0,0,1)"
+                "(k,1),(k,2):-1,(k,3):+1@(1,1,0) (k,1),(k,4):-1,(k,5):+1@(1,0,1)"
+                "(k,2),(k,4):-1,(k,6):+1@(0,1,1)"
+                "(k,1),(k,2),(k,4):+1,(k,3),(k,5),(k,6):-1,(k,7):+1@(1,1,1)",
+            ),
+        },
+    ),
+    "variance": (
+        lambda: dd.variance("v", population=True),
+        {
+            1: (
+                "(k,1):+1@0 (k,3):+1@1 (k,null):+1@2 (k,1):-1@3",
+                "(k,0.0):+1@0 (k,0.0):-1,(k,1.0):+1@1 (k,1.0):-1,(k,0.0):+1@3",
+            ),
+            2: (
+                "(k,1):+1@(0,1) (k,5):+1@(1,0)",
+                "(k,0.0):+1@(0,1) (k,0.0):+1@(1,0) (k,0.0):-2,(k,4.0):+1@(1,1)",
+            ),
+            3: (
+                "(k,0):+1@(1,0,0) (k,6):+1@(0,1,0) (k,3):+1@(0,0,1)",
+                "(k,0.0):+1@(1,0,0) (k,0.0):+1@(0,1,0) (k,0.0):+1@(0,0,1) (k,0.0):-2,(k,9.0):+1@(1,1,0)"
+                "(k,0.0):-2,(k,2.25):+1@(1,0,1) (k,0.0):-2,(k,2.25):+1@(0,1,1)"
+                "(k,0.0):+3,(k,9.0):-1,(k,2.25):-2,(k,6.0):+1@(1,1,1)",
+            ),
+        },
+    ),
+    "median": (
+        lambda: dd.median("v"),
+        {
+            1: (
+                "(k,1),(k,4):+1@0 (k,7):+2@1 (k,1):-1@2",
+                "(k,2.5):+1@0 (k,2.5):-1,(k,5.5):+1@1 (k,5.5):-1,(k,7.0):+1@2",
+            ),
+            2: (
+                "(k,1):+1@(0,1) (k,4):+1@(1,0)",
+                "(k,1.0):+1@(0,1) (k,4.0):+1@(1,0) (k,1.0),(k,4.0):-1,(k,2.5):+1@(1,1)",
+            ),
+            3: (
+                "(k,1):+1@(1,0,0) (k,2):+1@(0,1,0) (k,6):+1@(0,0,1)",
+                "(k,1.0):+1@(1,0,0) (k,2.0):+1@(0,1,0) (k,6.0):+1@(0,0,1)"
+                "(k,1.0),(k,2.0):-1,(k,1.5):+1@(1,1,0) (k,1.0),(k,6.0):-1,(k,3.5):+1@(1,0,1)"
+                "(k,2.0),(k,6.0):-1,(k,4.0):+1@(0,1,1)"
+                "(k,1.0),(k,2.0),(k,6.0):+1,(k,1.5),(k,3.5),(k,4.0):-1,(k,2.0):+1@(1,1,1)",
+            ),
+        },
+    ),
+    "string_agg": (
+        lambda: dd.string_agg("v", ""),
+        {
+            1: (
+                "(k,b):+2@0 (k,a):+1@1 (k,b):-1,(k,null):+1@2 (k,a),(k,b):-1@3",
+                "(k,bb):+1@0 (k,bb):-1,(k,abb):+1@1 (k,abb):-1,(k,ab):+1@2 (k,ab):-1,(k,null):+1@3",
+            ),
+            2: (
+                "(k,a):+1@(0,1) (k,b):+1@(1,0)",
+                "(k,a):+1@(0,1) (k,b):+1@(1,0) (k,a),(k,b):-1,(k,ab):+1@(1,1)",
+            ),
+            3: (
+                "(k,a):+1@(1,0,0) (k,b):+1@(0,1,0) (k,c):+1@(0,0,1)",
+                "(k,a):+1@(1,0,0) (k,b):+1@(0,1,0) (k,c):+1@(0,0,1)"
+                "(k,a),(k,b):-1,(k,ab):+1@(1,1,0) (k,a),(k,c):-1,(k,ac):+1@(1,0,1)"
+                "(k,b),(k,c):-1,(k,bc):+1@(0,1,1)"
+                "(k,a),(k,b),(k,c):+1,(k,ab),(k,ac),(k,bc):-1,(k,abc):+1@(1,1,1)",
+            ),
+        },
+    ),
 }
 
 
@@ -153,6 +235,87 @@ def test_literal_cases(name: str, coordinates: int, fold: folding.Fold) -> None:
         return {"out": out.with_columns(x=col("x").cast(pl.Int64)) if name in ("any", "all") else out}
 
     assert fold(program, rows=frame("k v", updates))["out"] == log(expected)
+
+
+# Statistics and orders: one table, and what each gives of its groups
+
+GATHERED_CASES: dict[str, tuple[Any, ...]] = {
+    'dd.variance("n")': (7 / 3, None),
+    'dd.stddev("m", population=True)': (math.sqrt(1.5), 0.0),
+    'dd.variance("huge", population=True)': ((2**62 - 1) ** 2 / 4, 0.0),
+    'dd.variance("x")': (math.nan, None),
+    'dd.variance("x", where="n < 3")': (0.125, None),
+    'dd.covariance("n", "m")': (0.75, None),
+    'dd.corr("n", "m")': (1.0, None),
+    'dd.corr("n", "n")': (1.0, None),
+    'dd.regression("m", "n")': (1.5, None),
+    'dd.regression("m", "n", "intercept")': (-1.0, None),
+    'dd.regression("m", "n", "r2")': (1.0, None),
+    'dd.regression("m", "n", "sxy")': (0.75, 0.0),
+    'dd.median("n")': (2.0, 9.0),
+    'dd.quantile("s", 0.6)': ("b", None),
+    'dd.quantile("n", 0.75, between=True)': (3.0, 9.0),
+    'dd.mode("s")': ("b", None),
+    'dd.mode("n")': (1, 9),
+    'dd.min_by("s", "n")': ("b", None),
+    'dd.max_by("n", "s")': (4, None),
+    'dd.bit_and("n")': (0, 9),
+    'dd.bit_xor("n")': (7, 9),
+    'dd.string_agg("s", "+", order_by="n", descending=True)': ("c+b+b", None),
+    'dd.string_agg("s", "+", distinct=True)': ("b+c", None),
+    'dd.array_agg("n", order_by=["s", "n"], descending=[False, True], nulls_first=True)': ((None, 2, 1, 4), (9,)),
+    'dd.array_agg("s", distinct=True)': (("b", "c", None), (None,)),
+    'dd.array_agg("n", where="n > 3")': ((4,), (9,)),
+}
+"""By its call, the result for the group a and for the group null."""
+
+
+@pytest.mark.parametrize("fold", FOLDS[:2], ids=lambda fold: fold.__name__)
+def test_statistics_and_orders(fold: folding.Fold) -> None:
+    """All of them at once, beside a plain one; the two groups meet by a key that is null."""
+    rows = pl.DataFrame(
+        [
+            ("a", 1, Decimal("0.50"), 0.5, "b", 1), ("a", 2, Decimal("2.00"), 1.0, "b", 2**62),
+            ("a", 4, None, math.inf, "c", None), ("a", None, Decimal("3.50"), None, None, None),
+            (None, 9, Decimal("1.00"), 2.0, None, 3),
+        ],
+        schema={
+            "k": pl.String, "n": pl.Int64, "m": pl.Decimal(10, 2), "x": pl.Float64, "s": pl.String, "huge": pl.Int64,
+        },
+        orient="row",
+    ).with_columns(version=pl.lit(0, dtype=pl.Int64), diff=pl.lit(1, dtype=pl.Int64))  # fmt: skip
+    calls = {f"r{number}": eval(call) for number, call in enumerate(GATHERED_CASES)}
+    log = fold(lambda rows: {"out": rows.group_by("k").agg(rows=dd.count(), **calls)}, rows=rows)["out"]
+    found = {row[0]: row[1:] for row, _ in log}
+    assert found["a"][0] == 4 and found[None][0] == 1
+    for place, (call, (one, other)) in enumerate(GATHERED_CASES.items(), 1):
+        for key, wanted in (("a", one), (None, other)):
+            actual = found[key][place]
+            close = pytest.approx(wanted, rel=1e-15, nan_ok=True) if isinstance(wanted, float) else wanted
+            assert actual == close, f"{call} of {key}: {actual}, not {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('dd.variance("s")', "there is no variance of string, only of int64, float64, decimal"),
+        ('dd.corr("n", "s")', "there is no corr of string, only of int64, float64, decimal"),
+        ('dd.bit_or(col("n") * 0.5)', "there is no bit_or of float64, only of int64"),
+        ('dd.string_agg("n", ",")', "there is no string_agg of int64, only of string"),
+        ('dd.quantile("n", 2)', "quantile: the fraction is 2"),
+        ('dd.string_agg("s", 1)', "string_agg: the separator is 1"),
+        ('dd.array_agg("s", order_by="n", descending=[True, False])', "array_agg: descending has 2 values, order_by 1"),
+        ('dd.regression("n", "n", "slop")', "regression: of"),
+        ('dd.median("n", where="n + 1")', "agg(x=...), where=: the condition n + 1"),
+        ('dd.median("n", population=True)', "unexpected keyword"),
+    ],
+)
+def test_mistakes_of_statistics_and_orders(call: str, message: str) -> None:
+    rows = pl.DataFrame({"s": ["a"], "n": [1], "version": 0, "diff": 1})
+    with pytest.raises((ProgramError, TypeError), match=re.escape(message)):
+        dd.replay(lambda rows: {"out": rows.group_by().agg(x=eval(call))}, rows=rows)
+    with pytest.raises(ProgramError, match="there is no median with allow_negative"):
+        dd.replay(lambda rows: {"out": rows.group_by().agg(x=dd.median("n"), allow_negative=True)}, rows=rows)
 
 
 NAN = float("nan")
@@ -272,7 +435,7 @@ def counted(parts: Iterable[Part]) -> list[Part]:
 def test_means_are_those_of_fractions(kind: str, program: Any) -> None:
     dtype, value = DRAWN[kind]
     groups: dict[int, list[Part]] = {}
-    for seed in (10 * seed + more for seed in seeds() for more in range(10)):
+    for seed in (10 * seed + more for seed in seeds(64) for more in range(10)):
         rng = random.Random(f"{kind} {seed}")
         parts = [(value(rng), rng.choice([*COUNTS, 3, 7, 10**6])) for _ in range(rng.randint(1, 6))]
         counts = [count for _, count in counted(parts)]
@@ -280,7 +443,7 @@ def test_means_are_those_of_fractions(kind: str, program: Any) -> None:
             groups[seed] = parts
     rows = frame_of(dtype, ((seed, value, 0, count) for seed, parts in groups.items() for value, count in parts))
     actual = at(folding.whole(program, rows=rows)["out"])
-    assert len(actual) == len(groups) > 5 * len(seeds())
+    assert len(actual) == len(groups) > 5 * len(seeds(64))
     wrong = [seed for seed, parts in groups.items() if not same(actual[seed], exact_mean(counted(parts)))]
     assert not wrong, (
         f"seeds {wrong[:5]}: {[(groups[s], actual[s], exact_mean(counted(groups[s]))) for s in wrong[:3]]}"

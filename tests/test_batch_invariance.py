@@ -81,10 +81,8 @@ def stored(project: Project) -> Digests:
     return digests({name: log_of(project, name, schema) for name, schema in outputs.items()})
 
 
-def random_ends(runs: int) -> list[int]:
+def random_ends(runs: int, seed: int) -> list[int]:
     """The last versions of so many runs."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     return [*sorted(random.Random(seed).sample(range(LAST), runs - 1)), LAST]
 
 
@@ -106,8 +104,10 @@ def test_T24_version_by_version(ends: list[int], dependencies: pl.DataFrame, at_
 
 
 @pytest.mark.parametrize("runs", [4, pytest.param(40, marks=pytest.mark.long)])
-def test_T24_random_cuts_and_a_new_process_for_each_run(runs: int, project: Project, at_once: Digests) -> None:
-    for end in random_ends(runs):
+def test_T24_random_cuts_and_a_new_process_for_each_run(
+    runs: int, project: Project, at_once: Digests, seed: int
+) -> None:
+    for end in random_ends(runs, seed):
         words = ["run", "-q", "--engine", "inline", "--project", str(project.root), "--to-version", str(end)]
         assert command(*words) == 0
     assert stored(project) == at_once
@@ -144,8 +144,8 @@ SPARK = [pytest.mark.spark, pytest.mark.long]
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_T24_on_spark(parallelism: int, cuts: str, project: Project, at_once: Digests) -> None:
-    ways = {"all at once": [LAST], "random cuts": random_ends(5), "the first ten one by one": [*range(10), LAST]}
+def test_T24_on_spark(parallelism: int, cuts: str, project: Project, at_once: Digests, seed: int) -> None:
+    ways = {"all at once": [LAST], "random cuts": random_ends(5, seed), "the first ten one by one": [*range(10), LAST]}
     for end in ways[cuts]:
         report = replay.run(project, last=time_of(end), engine="spark", parallelism=parallelism)
         assert (report.engine, report.parallelism, report.last) == ("spark", parallelism, time_of(end))

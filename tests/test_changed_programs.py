@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from notation import dims_of
 from places import local
 from programs import Case, case
+from seeds import seeds
 from warehouses import log_of, project_of, take_in
 
 from ddcore import reference
@@ -42,7 +43,7 @@ from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 from ddcore.planning.rebuilding import rebuilding
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "100")) // 25
+SEEDS = seeds(4, share=25)
 
 VERSION = ("version",)
 Contents = dict[Any, int]
@@ -99,7 +100,7 @@ def usable(seed: int) -> Case:
     raise AssertionError(f"no usable case for seed {seed}")
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path) -> None:
     # Groups as small as these get trees of partial results.
     tuning = Tuning(large_group=2) if seed // 2 % 2 else DEFAULT

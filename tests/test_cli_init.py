@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ddcore.cli.main import run_command
@@ -67,3 +69,68 @@ def test_init_where_nothing_may_be_written(capsys: pytest.CaptureFixture[str]) -
     err = capsys.readouterr().err
     assert err.startswith("error: /proc/no_such_place")
     assert "Traceback" not in err
+
+
+# --- over files and tables that are there -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "shop" / "exports"
+    folder.mkdir(parents=True)
+    (folder / "sales-1.csv").write_text("item,unit price,n\nnut,1.50,3\n")
+    (folder / "stock.csv").write_text("item,n\nnut,10\n")
+    (folder / "log.csv").write_text("item,version,diff\nnut,0,1\n")
+    pl.DataFrame({"id": [1, 2], "_odd": ["a", "b"]}).write_delta(str(tmp_path / "9 orders"))
+    event = {"op": "c", "before": None, "after": {"id": 1, "name": "a"}}
+    (folder / "events.jsonl").write_text(json.dumps({"key": {"id": 1}, "value": event}) + "\n")
+    return folder
+
+
+def test_a_project_over_what_is_there_runs_at_once(exports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["shop/exports/sales-*.csv", "shop/exports/stock.csv", "shop/exports/log.csv", "9 orders"]
+    assert run_command(["init", "shop", *(word for path in paths for word in ("--from", path))]) == 0
+    assert "ddcore sync" in capsys.readouterr().err
+    project = find_project(exports.parent, {})
+    sources = {
+        name: (source.paths, source.form, source.options.get("column")) for name, source in project.sources.items()
+    }
+    assert sources == {
+        "sales": (("exports/sales-*.csv",), "append", {"unit_price": "unit price"}),
+        "stock": (("exports/stock.csv",), "snapshot", None),
+        "log": (("exports/log.csv",), "log", None),
+        "input_9_orders": ((str(exports.parent.parent / "9 orders"),), "snapshot", {"odd": "_odd"}),
+    }
+    assert run_command(["sync", "-q", "--project", "shop"]) == 0
+    tables = exports.parent / "warehouse" / "tables"
+    assert pl.read_delta(str(tables / "sales_now")).rows() == [("nut", 1.5, 3)]
+    assert sorted(pl.read_delta(str(tables / "input_9_orders_now")).rows()) == [(1, "a"), (2, "b")]
+    (exports / "sales-2.csv").write_text("item,unit price,n\nbolt,2.50,1\n")
+    (exports / "stock.csv").write_text("item,n\nnut,7\n")
+    assert run_command(["sync", "-q", "--project", "shop"]) == 0
+    assert len(pl.read_delta(str(tables / "sales_now"))) == 2
+    assert pl.read_delta(str(tables / "stock_now")).rows() == [("nut", 7)]
+
+
+def test_events_have_a_key(exports: Path) -> None:
+    assert run_command(["init", "new", "-q", "--from", str(exports / "events.jsonl")]) == 0
+    project = find_project(Path("new"), {})
+    assert project.keys["events"] == ("id",) and project.sources["events"].form == "debezium"
+    assert run_command(["sync", "-q", "--project", "new"]) == 0
+
+
+def test_equal_names_are_numbered(exports: Path) -> None:
+    stock = str(exports / "stock.csv")
+    assert run_command(["init", "new", "-q", "--from", stock, "--from", stock, "--from", f"{exports}/*.csv"]) == 0
+    assert list(find_project(Path("new"), {}).sources) == ["stock", "stock_2", "exports"]
+
+
+@pytest.mark.parametrize(("path", "says"), [("none.csv", "there is no such file"), ("empty.csv", "empty.csv")])
+def test_what_cannot_be_read_makes_no_project(
+    path: str, says: str, exports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty.csv").write_text("")
+    assert run_command(["init", "new", "--from", path]) in (1, 2)
+    assert says in capsys.readouterr().err
+    assert not Path("new").exists()

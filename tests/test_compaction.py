@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from notation import frame, log
 from places import local
 from programs import Case, case
+from seeds import seeds
 from tailing import Tailer
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
@@ -43,7 +44,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction, retention
 from ddcore.jobs import compact, replay
 
-SEEDS = range(int(os.environ.get("DDCORE_COMPACTIONS", "5")))
+SEEDS = seeds(5, share=100)
 
 
 def with_retention(project: Project, **settings: Any) -> Project:

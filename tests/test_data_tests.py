@@ -22,6 +22,7 @@ import pages
 import polars as pl
 import pytest
 import sparkless
+from seeds import seeds
 from trams import Command, records
 from warehouses import log_of, logs_of, take_in
 
@@ -36,7 +37,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.report import RunReport, result
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300").rpartition("-")[2]) // 50
+SEEDS = seeds(6, share=50)
 
 PROGRAM = """
 import ddcore as dd
@@ -186,7 +187,7 @@ def history(rng: random.Random, times: Sequence[tuple[int, ...]]) -> Updates:
 # -- the property ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +244,7 @@ def test_histories_of_both_kinds_are_drawn() -> None:
     assert seen["held"] >= 20
 
 
-@pytest.mark.parametrize("seed", range(SEEDS // 2))
+@pytest.mark.parametrize("seed", seeds(3, share=100))
 def test_two_dimensions(seed: int, tmp_path: Path) -> None:
     """A row may be wrong only at a join of times, at which no input has a row."""
     rng = random.Random(1_000 + seed)

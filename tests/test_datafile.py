@@ -63,13 +63,11 @@ def test_the_list_of_digests_may_have_any_length(tmp_path: Path) -> None:
     assert ord("[") in lengths and {length > 127 for length in lengths} == {True, False}, sorted(lengths)
 
 
-def test_any_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_any_flipped_bit_is_noticed(tmp_path: Path, seed: int) -> None:
     """By whoever reads the whole file; and by whoever reads the footer, where the bit is in it."""
     whole = store(tmp_path)
     content = whole.read_bytes()
     ends = [int(end) for end in (block.partition(":")[0] for block in _list(content))]
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng = random.Random(seed)
     for place in [0, 3, *(end - 1 for end in ends), *ends, len(content) - 1, *rng.sample(range(len(content)), 200)]:
         flip(whole, place, rng.randrange(8))
@@ -113,9 +111,7 @@ def test_files_of_other_programs_are_read_as_they_are(tmp_path: Path) -> None:
     assert datafile.rows_of(path, "") == 2
 
 
-def test_notes_are_those_that_parquet_has(tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_notes_are_those_that_parquet_has(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(40):
         length = rng.choice([0, 1, 127, 128, 16_383, 16_384, 200_000])

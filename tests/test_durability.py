@@ -174,9 +174,9 @@ def after_a_kill(shop: Workshop, name: str, place: str, n: int, patch: pytest.Mo
     shutil.rmtree(folder)
 
 
-def test_a_sample_of_what_a_killed_process_left_is_synced(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_a_sample_of_what_a_killed_process_left_is_synced(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):
         name = rng.choice(list(COMMANDS))

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddcore.data import pools
+from ddcore.base.schema import Type
+from ddcore.data import encoding, pools
 from ddcore.data.pools import Strings as Pool
 
 
@@ -36,3 +37,22 @@ def test_a_large_pool_is_not_copied_for_a_few_strings() -> None:
         assert pool.strings(ids).to_list() == [f"t{i}", "s5"]
     assert pool._chunks[0] is first
     assert len(pool._chunks) < 12
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50, 5_000])
+def test_columns_of_strings_become_words_together_as_one_by_one(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    text = [[f"{name}{number}" for number in rng.integers(0, 60, rows)] for name in ("a", "a", "b", "c")]
+    frame = pl.DataFrame(
+        {"first": text[0], "number": range(rows), "second": text[1], "gaps": text[2], "bytes": text[3]},
+        schema={"first": pl.String, "number": pl.Int64, "second": pl.String, "gaps": pl.String, "bytes": pl.String},
+    ).with_columns(
+        gaps=pl.when(pl.col("number") % 3 == 0).then(None).otherwise("gaps"), bytes=pl.col("bytes").cast(pl.Binary)
+    )
+    kinds = {"first": "string", "number": "int64", "second": "string", "gaps": "string", "bytes": "binary"}
+    schema = {name: Type(kind) for name, kind in kinds.items()}
+    words = encoding.encode_columns({name: frame[name] for name in schema}, schema)
+    assert list(words) == list(schema)
+    for name, kind in schema.items():
+        assert words[name].tolist() == encoding.encode(frame[name], kind).tolist()
+    assert encoding.decode_frame(list(words.values()), schema).equals(frame)

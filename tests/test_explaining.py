@@ -1,12 +1,11 @@
 """Explanations: the rows that are named suffice for the row, and without any one of them it is not there.
 
-The reference checks it, which shares no code with the engine. A few random programs always run; of the long tests
-``DDCORE_EXPLAIN_SEEDS=2000`` runs that many, ``DDCORE_EXPLAIN_SEEDS=731-732`` a range. A failure prints its program.
+The reference checks it, which shares no code with the engine. A few random programs always run; ``DDCORE_SEEDS``
+chooses those of the long tests, as :mod:`seeds` says. A failure prints its program.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ import polars as pl
 import pytest
 from notation import dims_of
 from programs import Case, case
+from seeds import seeds
 
 import ddcore as dd
 from ddcore import col, reference
@@ -25,11 +25,6 @@ from ddcore.base.schema import Schema, type_of
 from ddcore.explaining import Causes, Explanation, Question, held, rows_with, trials
 from ddcore.explaining.derivation import Derivation
 from ddcore.planning.planner import build
-
-
-def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_EXPLAIN_SEEDS", "200").rpartition("-")
-    return range(int(first or 0), int(last))
 
 
 class Subject:
@@ -125,7 +120,7 @@ def check_random(seed: int) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(200, share=10))
 def test_rows_of_random_programs(seed: int) -> None:
     check_random(seed)
 
@@ -184,7 +179,7 @@ def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(200, share=10))
 def test_changes_of_random_programs(seed: int) -> None:
     check_random_change(seed)
 

@@ -1,8 +1,8 @@
 """What ``explain`` leaves out of the inputs makes no difference: on what is needed of them, the rows of a key are those
 that the program gives on everything.
 
-Checked for keys of random programs, some of which always run; ``DDCORE_EXPLAIN_SEEDS`` chooses more, as for
-``test_explaining.py``. Then operator by operator.
+Checked for keys of random programs, some of which always run; ``DDCORE_SEEDS`` chooses those of the long
+tests. Then operator by operator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 import pytest
 from programs import case
-from test_explaining import EDGES, Subject, at_the_end, frame, named, reach, row_of, seeds
+from seeds import seeds
+from test_explaining import EDGES, Subject, at_the_end, frame, named, reach, row_of
 
 import ddcore as dd
 from ddcore import col
@@ -122,7 +123,7 @@ def test_restricted_inputs_give_the_same_rows_of_a_key() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(200, share=10))
 def test_restricted_inputs_of_random_programs_give_the_same_rows_of_a_key(seed: int) -> None:
     check_law(seed)
 

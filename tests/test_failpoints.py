@@ -87,9 +87,7 @@ def test_a_command_that_ends_before_its_number_is_read_is_seen_to_end(
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_of_all_places(workshop: Workshop) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_a_sample_of_all_places(workshop: Workshop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):
         name, action = rng.choice(list(COMMANDS)), rng.choice(list(CODES))

@@ -201,8 +201,7 @@ def random_step(rng: random.Random, table: Table) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_random_histories_hold_what_the_table_holds_at_every_commit(tmp_path: Path, engine: str) -> None:
-    seed = random.randrange(1 << 32)
+def test_random_histories_hold_what_the_table_holds_at_every_commit(tmp_path: Path, engine: str, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(4 if engine == "inline" else 1):
         (tmp_path / str(number)).mkdir()
@@ -296,9 +295,9 @@ def test_partitions_whose_values_are_escaped_are_read_by_spark_only(tmp_path: Pa
 
 
 @pytest.mark.spark
-def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.long  # with deletion vectors, above, is for every change
+def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     """Spark and delta-rs write one table in turns, without deletion vectors."""
-    seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     path = tmp_path / "t"
     name = f"delta.`{path}`"

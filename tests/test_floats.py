@@ -15,7 +15,7 @@ from typing import Any
 import folding
 import polars as pl
 import pytest
-from test_random_programs import seeds
+from seeds import seeds
 
 import ddcore as dd
 
@@ -108,7 +108,7 @@ def is_there(parts: Iterable[Part]) -> bool:
 
 
 def test_sums_are_those_of_fractions() -> None:
-    groups = {seed: parts_of(random.Random(seed)) for seed in seeds() for seed in range(20 * seed, 20 * seed + 20)}
+    groups = {seed: parts_of(random.Random(seed)) for seed in seeds(64) for seed in range(20 * seed, 20 * seed + 20)}
     groups = {seed: parts for seed, parts in groups.items() if is_there(parts)}
     actual = by_group(folding.whole(alone, rows=frame_of(groups.items()))["out"])
     assert len(actual) == len(groups)

@@ -6,7 +6,6 @@ beginning; with ``append`` what was published stays, and the next version has th
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from folding import Logs, grid
 from notation import dims_of
 from programs import Case, case
+from seeds import seeds
 from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
@@ -28,7 +28,7 @@ from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "100")) // 25
+SEEDS = seeds(4, share=25)
 Frames = dict[str, pl.DataFrame]
 
 
@@ -87,7 +87,7 @@ def actual(project: Project) -> Logs:
     return logs_of(project, load_plan(project).outputs)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_late_updates_change_history(seed: int, tmp_path: Path) -> None:
     one, early, late = drawn(seed)
     dims = dims_of(one.frames)
@@ -103,7 +103,7 @@ def test_late_updates_change_history(seed: int, tmp_path: Path) -> None:
     assert replay.run(project, engine="inline").nothing_new
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_late_updates_are_published_at_the_next_version(seed: int, tmp_path: Path) -> None:
     one, early, late = drawn(seed, dims=1)
     print(one)

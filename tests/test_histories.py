@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from histories import History
+from seeds import nightly, seeds
 
-SEEDS = int(os.environ.get("DDCORE_SEEDS", "300"))
 ENTRIES = 210
 
 
@@ -20,9 +20,7 @@ ENTRIES = 210
 @pytest.mark.parametrize(
     "dimensions", [pytest.param(1, marks=pytest.mark.long), 2], ids=["one dimension", "two dimensions"]
 )
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, max(2, SEEDS // 20)))]
-)
+@pytest.mark.parametrize("seed", nightly(seeds(15, share=20), 1))
 def test_every_read_agrees_after_each_of_many_commands(
     seed: int, dimensions: int, entries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

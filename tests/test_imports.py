@@ -72,7 +72,7 @@ def test_a_command_imports_only_what_it_needs(folded: Path, arguments: str, unwa
 
 def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     rows = folded / "more.csv"
-    rows.write_text("src,dst,minutes,version,diff\nHarbour,Lighthouse,3,90,1\n")
+    rows.write_text("src,dst,minutes,version,diff\nMuseum,Lighthouse,3,90,1\n")
     assert sorted(loaded(["ingest", "links", str(rows), "--engine", "inline"], folded) & {*COMPILER}) == []
     modules = loaded(["run", "--engine", "inline"], folded)
     assert {"ddcore.engine.worker", "ddcore.kernels.look_up", "numba._dynfunc"} <= modules, (
@@ -81,6 +81,16 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     has_image = (file := image_file()) is not None and file.exists()
     assert sorted(modules & {*COMPILER}) == ([] if has_image else ["llvmlite"]), "kernels that are linked need no LLVM"
     assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
+
+
+def test_an_upsert_and_empty_lines_of_json_import_no_compiler(folded: Path) -> None:
+    """Nor pandas, which PyArrow imports where it makes an array of Python's values, an empty one too."""
+    rows, lines = folded / "again.csv", folded / "none.jsonl"
+    rows.write_text("src,dst,minutes\nMuseum,Gallery,4\n")
+    lines.write_text('\n\n{"src": "Harbour", "dst": "Museum", "minutes": 4}\n')
+    for arguments in (f"--upsert --key src,dst {rows}", f"--append {lines}"):
+        command = ["ingest", "links", *arguments.split(), "--engine", "inline"]
+        assert sorted(loaded(command, folded) & {*COMPILER}) == [], arguments
 
 
 def test_the_versions_of_compilers_are_those_of_their_metadata() -> None:

@@ -422,7 +422,7 @@ def test_the_programs_of_this_repository_are_kept(tmp_path: Path) -> None:
 
     programs = [*REPOSITORY.glob("examples/*/program.py"), *REPOSITORY.glob("bench/*_program.py")]
     assert len(programs) >= 6
-    assert [file for file in programs if self_contained(file) is None] == []
+    assert [file for file in programs if self_contained([file]) is None] == []
 
 
 def test_a_user_s_function_stays_out_of_the_cache(home: Path, built: list[str], folder: Path) -> None:

@@ -130,9 +130,7 @@ def judgement(earlier: IngestHistory, sources: Sequence[SourceIdentity], number:
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_the_index_finds_what_all_records_say(dims: int, tmp_path: Path, seed: int) -> None:
     history, recognised = History(seed, tmp_path, dims), 0
     for _ in range(25):
         for _ in range(3):

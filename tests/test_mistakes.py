@@ -276,6 +276,7 @@ COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside wh
     "iterate": lambda t: (lambda w: w,),
     "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
     "group_by.top_k": lambda t: (1, "w"),
+    "group_by.over": lambda t: ("w",),
     "group_by.reduce": lambda t: (lambda frame: frame, {"x": "int64"}),
     "flat_map": lambda t: (lambda frame: frame,),
     "union": lambda t: (t,),

@@ -15,11 +15,13 @@ import ddcore
 from ddcore.base import errors
 from ddcore.io.reading.opened import Logs, OpenedProject
 from ddcore.io.reading.opened_log import Log
+from ddcore.operators.aggregates import Aggregate
+from ddcore.operators.window_functions import WindowFunction
 from ddcore.program.collection import GroupBy
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 OURS = "ddcore"
-RETURNED = (GroupBy, Log, Logs, OpenedProject)
+RETURNED = (Aggregate, GroupBy, Log, Logs, OpenedProject, WindowFunction)
 """Classes that nobody imports: functions of the package give them."""
 
 

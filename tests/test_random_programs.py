@@ -7,7 +7,6 @@ first failure also prints the smallest one that hypothesis finds from it.
 from __future__ import annotations
 
 import inspect
-import os
 import random
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ import polars as pl
 import pytest
 from notation import DIMS, spell
 from programs import Case, case
+from seeds import seeds
 from shrinking import smallest
 
 import ddcore as dd
@@ -24,11 +24,6 @@ from ddcore import reference
 from ddcore.base.errors import DdError, DiffOverflow, Diverged
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.operators import aggregation
-
-
-def seeds() -> range:
-    first, _, last = os.environ.get("DDCORE_SEEDS", "64").rpartition("-")
-    return range(int(first or 0), int(last))
 
 
 def tuning_of(seed: int) -> Tuning:
@@ -52,14 +47,14 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(48))
 def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed // 16 % 2:  # keys with short histories are evaluated as all others are
         monkeypatch.setattr(aggregation.AggregationStep, "short", False)
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.parametrize("seed", seeds() if "DDCORE_SEEDS" in os.environ else range(40))
+@pytest.mark.parametrize("seed", seeds(28))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())
 
@@ -76,7 +71,7 @@ def checked(seed: int, tuning: Tuning) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(64))
 def test_same_logs_with_a_run_for_every_time(seed: int) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import textwrap
 from collections import Counter
@@ -128,10 +127,8 @@ def test_the_page_reads_and_streams_with_spark(mine: Path, dd: Command, query: s
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_T23_spark_streams_see_each_difference_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_T23_spark_streams_see_each_difference_once(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     """A stream of the table and one of its feed, each with a checkpoint, go on after every death and every run."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     edges, project = history(seed), project_in(tmp_path / "p")
     table = str(project.warehouse / "outputs" / "reach")
     for source in parts(project, edges, [6, 11]):

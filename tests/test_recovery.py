@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -33,9 +32,7 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("engine", "kills"), KILLS)
-def test_killed_at_random_moments(engine: str, kills: int, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_killed_at_random_moments(engine: str, kills: int, tmp_path: Path, seed: int) -> None:
     with forks(tmp_path) as processes:
         tally = Soak(tmp_path, seed, processes, {engine: 1.0}).run(kills)
     print(tally.table(seed, 0.0))

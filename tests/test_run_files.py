@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from decimal import Decimal
@@ -15,6 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from seeds import seeds
 
 from ddcore.base.errors import StorageError
 from ddcore.base.schema import Type, parse_schema
@@ -31,7 +31,7 @@ from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch
 from ddcore.traces.trace import Keys, gather
 
-SEEDS = int(os.environ.get("DDCORE_RUN_FILES", "40"))
+SEEDS = seeds(40, share=20)
 KINDS = [
     "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "string", "binary",
     "list[string]", "struct[a: string, b: list[int64], c: decimal(5,1)]",
@@ -91,10 +91,8 @@ def columns_of(run: ColumnBatch) -> np.ndarray:
     return run.table
 
 
-@pytest.mark.parametrize("number", range(SEEDS))
-def test_random_runs(number: int, tmp_path: Path) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
+@pytest.mark.parametrize("number", SEEDS)
+def test_random_runs(number: int, tmp_path: Path, seed: int) -> None:
     layout, run = drawn(seed)
     rng = np.random.default_rng(seed)
     budget = Budget(tuning=Tuning(run_group_rows=int(rng.choice([50, 600, 1 << 20]))))
@@ -165,7 +163,7 @@ def test_numbers_take_the_bytes_that_they_need(tmp_path: Path) -> None:
     assert file.size < rows * (8 + 1 + 2 + 4 + 8) * 1.05 + 8 * 50_000, "a key that is its own code takes no space"
 
 
-def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path, seed: int) -> None:
     """And only then: a look-up that does not touch the block gives its rows."""
     schema = parse_schema({"k": "int64", "s": "string", "n": "int64"})
     layout = Layout(schema, ("k",), ("version",))
@@ -176,8 +174,6 @@ def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path) -> None:
     run = arrange(np.arange(rows) * 3, words, [np.zeros(rows, np.int64)], np.ones(rows, np.int64))
     path = tmp_path / arrangements.write_run(tmp_path, 1, 0, run, layout).path
     content, wanted = path.read_bytes(), columns_of(run)[:, 20_000]
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
     places, noticed = random.Random(seed), 0
 
     def look_up() -> np.ndarray:

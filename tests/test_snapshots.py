@@ -80,14 +80,13 @@ def assert_holds(desk: Desk, contents: Sequence[Sequence[Row]], where: object = 
 
 @pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=pytest.mark.spark)])
 def test_every_version_holds_its_snapshot(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, seed: int
 ) -> None:
     """In one command or in several, and read in windows of any size."""
     if engine == "spark":
         request.getfixturevalue("spark")
-    for _ in range(1 if engine == "spark" else 25):
-        seed = random.randrange(10**6)
-        print(f"seed {seed}")
+    seeds = random.Random(seed).sample(range(10**6), 1 if engine == "spark" else 25)
+    for seed in seeds:  # noqa: PLR1704 - each has its own
         rng = random.Random(seed)
         contents = random_contents(rng, rng.randint(1, 9))
         folder = tmp_path / str(seed)

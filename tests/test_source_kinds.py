@@ -313,12 +313,10 @@ SAMPLE = ("op-values", "Debezium in JSON lines", "change data feed")
 
 @pytest.mark.parametrize(("name", "engine"), cells(lambda name, engine: engine == "spark" and name not in SAMPLE))
 def test_twice_and_with_a_bad_row_it_is_what_the_table_held(
-    name: str, engine: str, tmp_path: Path, dd: Command, request: pytest.FixtureRequest
+    name: str, engine: str, tmp_path: Path, dd: Command, request: pytest.FixtureRequest, *, seed: int
 ) -> None:
     if engine == "spark":
         request.getfixturevalue("spark")
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     kind, desk, sources = KINDS[name], Desk(tmp_path, SCHEMA), tmp_path / "sources"
     first, second = history(random.Random(seed), sources)
 
@@ -355,11 +353,9 @@ def test_twice_and_with_a_bad_row_it_is_what_the_table_held(
 @pytest.mark.parametrize("place", ["after-file", "after-table"])
 @pytest.mark.parametrize(("name", "engine"), cells(lambda name, engine: engine == "spark" or name not in SAMPLE))
 def test_killed_while_it_is_taken_in_it_is_taken_in_once(
-    name: str, engine: str, place: str, tmp_path: Path, workshop: Workshop
+    name: str, engine: str, place: str, tmp_path: Path, workshop: Workshop, *, seed: int
 ) -> None:
     """A real process, killed when its files are written, and when they are committed and not yet recorded."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     kind, desk = KINDS[name], Desk(tmp_path, SCHEMA)
     first, second = history(random.Random(seed), tmp_path / "sources")
     start = "spark" if kind.only_spark else "inline"

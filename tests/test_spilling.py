@@ -65,9 +65,7 @@ TINY, SMALL = many(3), many(200)
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     spill = spilling.Spilling(2**30, tmp_path, TINY)
     sizes = [int(size) for size in rng.integers(0, 2000, 300)] + [3 * 10**6]
@@ -139,9 +137,7 @@ def test_without_a_limit_nothing_goes_to_a_file(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     spread = int(rng.choice([3, 50, 2**40]))
     batches = [random_batch(rng, int(rng.integers(0, 60)), spread) for _ in range(int(rng.integers(1, 6)))]
@@ -168,9 +164,7 @@ def same_rows(a: SortedBatch, b: SortedBatch) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 19])
-def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_the_pairs_of_one_heavy_key_come_in_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     sizes: list[int] = []
     matches = join.matches
@@ -216,24 +210,18 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_random_programs_with_little_memory(number: int) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
+def test_random_programs_with_little_memory(number: int, seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(400))
-def test_many_random_programs_with_little_memory(number: int) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
+def test_many_random_programs_with_little_memory(number: int, seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_session_of_many_folds_with_little_memory(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
+def test_a_session_of_many_folds_with_little_memory(number: int, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     session = dd.Session
     monkeypatch.setattr(
         dd, "Session", lambda *given, **named: session(*given, **{**named, "memory": LITTLE, "tuning": TINY})
@@ -270,12 +258,10 @@ def folded(project: Project) -> tuple[folding.Logs, int]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_runs_with_little_memory(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_little_memory(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
     trees. In two of six, several workers exchange messages, without Spark.
     """
-    seed = random.randrange(10**9)
-    print(f"seed {seed}")
     how: dict[str, Any] = {"engine": "inline"}
     if number % 3 == 2:
         sparkless.install(monkeypatch, seed=seed)

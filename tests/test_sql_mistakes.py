@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from real_data import REPOSITORY
+from seeds import seeds
 from sqlglot import parse as parse_sql
 from sqlglot.dialects.dialect import Dialect
 
@@ -399,8 +399,8 @@ def test_an_error_of_a_broken_program_names_a_line_of_its_statement() -> None:
 
 @pytest.mark.long
 def test_errors_of_many_broken_programs_name_a_line_of_their_statement() -> None:
-    seeds = int(os.environ.get("DDCORE_SEEDS", "1000"))
-    assert require_places(range(300, 300 + seeds)) > seeds // 2
+    chosen = seeds(1000, start=300)
+    assert require_places(chosen) > len(chosen) // 2 or len(chosen) < 60
 
 
 @pytest.mark.long
@@ -408,5 +408,5 @@ def test_errors_of_the_broken_queries_of_tpc_h_name_a_line_of_their_statement() 
     text = (REPOSITORY / "examples" / "tpch_sql" / "queries.sql").read_text(encoding="utf-8")
     statements = re.findall(r"^CREATE.*?(?=;$)", text, re.DOTALL | re.MULTILINE)
     assert len(statements) >= 22
-    seeds = int(os.environ.get("DDCORE_SEEDS", "100"))
-    assert require_places(range(seeds), statements) > seeds // 2
+    chosen = seeds(100)
+    assert require_places(chosen, statements) > len(chosen) // 2 or len(chosen) < 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +10,7 @@ import duckdb
 import polars as pl
 import pytest
 import sql_stars
+from seeds import seeds
 from sql_queries import accumulated, bag, database, random_logs
 from sql_stars import StarQuery
 
@@ -18,18 +18,10 @@ import ddcore
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.sql import program
 
-SEEDS = os.environ.get("DDCORE_SEEDS", "400")
-"""A number of seeds, or a range of them: DDCORE_SEEDS=731-732."""
 
-
-def chosen() -> range:
-    first, _, last = SEEDS.rpartition("-")
-    return range(int(first), int(last) + 1) if first else range(40, int(last))
-
-
-def require_equal(seeds: Iterable[int]) -> None:
+def require_equal(chosen: Iterable[int]) -> None:
     """That ddcore's rows are DuckDB's, column by column, at every version, and that it refuses each fifth query."""
-    for seed in seeds:
+    for seed in chosen:
         rng = random.Random(f"stars {seed}")
         logs = random_logs(rng, rows=4, schemas=sql_stars.SCHEMAS)
         query = StarQuery(rng, wrong=seed % 5 == 0)
@@ -65,7 +57,7 @@ def test_random_stars_equal_duckdb_at_every_version() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(4))
 def test_many_random_stars_equal_duckdb_at_every_version(block: int) -> None:
-    require_equal(chosen()[block::4])
+    require_equal(seeds(360, start=40)[block::4])
 
 
 # -- single queries ---------------------------------------------------------------------------------------------------

@@ -458,9 +458,7 @@ def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytes
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_of_all_places(shop: StoreShop) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):
         name, action = rng.choice(SAMPLED), rng.choice(list(CODES))
@@ -471,7 +469,7 @@ def test_a_sample_of_all_places(shop: StoreShop) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
-def test_places_of_a_command(name: str, shop: StoreShop) -> None:
+def test_places_of_a_command(name: str, shop: StoreShop, seed: int) -> None:
     """A kill at every kind of place, and another action at one of them.
 
     What the next command does about a place does not depend on the store: :mod:`test_failpoints` goes through each of
@@ -479,8 +477,6 @@ def test_places_of_a_command(name: str, shop: StoreShop) -> None:
     many times lies between the same two functions of the store each time, so the first, the last and a drawn one
     suffice; ``after-write`` has changed nothing in the store.
     """
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng, points = random.Random(seed), []
     for place, reached in shop.scenario(name).places.items():
         times = 1 if place == "after-write" else reached
@@ -552,9 +548,7 @@ def test_a_command_whose_lock_expired_loses(name: str, place: str, n: int, shop:
 
 
 @pytest.mark.long
-def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(12):
         name = rng.choice(COMMANDS[:8])

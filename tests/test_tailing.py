@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from places import local
 from polars.testing import assert_frame_equal
+from seeds import nightly
 from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
 import ddcore as dd
@@ -89,11 +90,9 @@ def assert_equal_logs(actual: dict[str, pl.DataFrame], edges: pl.DataFrame) -> N
 # -- killed runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cycle", range(CYCLES))
-def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cycle", nightly(range(CYCLES), 1))
+def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, tmp_path: Path, seed: int) -> None:
     """Commands die at random places, also several times in a row; tailers read after each of them."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng, edges = random.Random(seed), history(seed)
     project = project_in(tmp_path / "p")
     tailers = {name: Tailer(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}
@@ -176,12 +175,10 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
     ],
 )
 def test_T23_another_engine_keeps_what_was_committed(
-    first: str, second: str, commits: int, tmp_path: Path, request: pytest.FixtureRequest
+    first: str, second: str, commits: int, tmp_path: Path, request: pytest.FixtureRequest, *, seed: int
 ) -> None:
     if (first, second) != ("inline", "inline"):
         request.getfixturevalue("spark")
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     edges, project = history(seed), project_in(tmp_path / "p")
     tailers = {name: Tailer(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}
     for source in parts(project, edges, [VERSIONS // 2]):
@@ -203,14 +200,12 @@ def test_T23_another_engine_keeps_what_was_committed(
 
 
 @pytest.mark.parametrize("versions", [8, pytest.param(120, marks=pytest.mark.long)])
-def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp_path: Path) -> None:
+def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp_path: Path, seed: int) -> None:
     """Runs of one version each: the ledger's files are merged, and checkpoints are written, while two processes read.
 
     Every ``show`` and ``diff`` is right and none fails; a foreign reader's newest version of a table holds the log up
     to some run.
     """
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng, edges, project = random.Random(seed), history(seed, versions), project_in(tmp_path / "p")
     sources = parts(project, edges, [*range(1, versions)], versions)
     assert write_all(project.root, "edges", sources[:1]) == 0
@@ -227,10 +222,8 @@ def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp
     assert_equal_logs({name: head(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}, edges)
 
 
-def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path, seed: int) -> None:
     """With the same engine and parallelism every file of state and outputs is the one of an undisturbed run."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     edges, rng, projects = history(seed), random.Random(seed), []
     for folder, deaths in (("undisturbed", 0), ("killed", 3)):
         project = project_in(tmp_path / folder)

@@ -8,6 +8,7 @@ import folding
 import numpy as np
 import pytest
 from programs import case
+from seeds import nightly
 from test_random_programs import compare, outcome
 
 from ddcore.base.errors import DiffOverflow
@@ -18,7 +19,7 @@ from ddcore.operators import delta_join
 from ddcore.traces import consolidation, packing
 from ddcore.traces.budget import Budget
 from ddcore.traces.columns import Plain
-from ddcore.traces.consolidation import arrange, merge
+from ddcore.traces.consolidation import arrange, arrange_all, merge
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, Trace, distinct_keys, gather
 
@@ -43,7 +44,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", nightly(range(40), 20))
 def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
@@ -99,6 +100,40 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
         mine, theirs = (slice(r.offsets[k], r.offsets[k + 1]) for r in (rows, merged))
         actual = summed(rows.words[0, mine], rows.times[:, mine], [], rows.diffs[mine])
         assert actual == summed(merged.words[0, theirs], merged.times[:, theirs], [], merged.diffs[theirs])
+
+
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("packed", [0, 1])
+def test_rows_of_any_number_of_batches_are_gathered(number: int, direct: bool, packed: int) -> None:
+    rng, key_words = np.random.default_rng(number), 0 if direct else 1
+    codes = [-(2**63), -5, 0, 3, 2**63 - 1] if packed == 0 else list(range(300))
+    batches: list[Any] = []
+    naive: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for at in range(number):
+        n = int(rng.choice([0, 1, 40, 700]))
+        key = rng.choice(codes, n), rng.integers(0, 1 if direct else 3, n)
+        columns = [
+            key[0],
+            *([] if direct else [key[1]]),
+            rng.integers(0, 4, n),
+            rng.integers(0, 3, n),
+            rng.integers(1, 3, n),
+        ]
+        tuning = Tuning(packed_rows=1 if at < packed else 1 << 12, few_rows=0)
+        batch = arrange_all([Plain(columns)], key_words + 1, budget=Budget(tuning=tuning))
+        assert batch.is_encoded == (at < packed and n > 0)
+        batches.append(batch)
+        for code, *word, value, time, diff in batch.decompress().table.T.tolist():
+            naive.setdefault((code, word[0] if word else 0), []).append((value, time, 0, diff))
+    probes = sorted({*naive, (-7, 0), (2**62, 0)})
+    keys = Keys(np.array([code for code, _ in probes]), np.array([[word for _, word in probes]])[:key_words])
+    for tuning in (DEFAULT, Tuning(unindexed_rows=0)):
+        rows = gather(batches, keys, 1, 2, budget=Budget(tuning=tuning))
+        for k, probe in enumerate(probes):
+            part = slice(rows.offsets[k], rows.offsets[k + 1])
+            columns = [rows.words[0, part], *rows.times[:, part], rows.diffs[part]]
+            assert sorted(zip(*map(np.ndarray.tolist, columns), strict=True)) == sorted(naive.get(probe, []))
 
 
 @pytest.mark.parametrize("codes", [[5] * 9, [-(2**63), -(2**63), 0, 2**63 - 1], [1, 2, 4, 2**62], list(range(100))])

@@ -118,9 +118,7 @@ def test_texts_that_are_no_labels(text: str, why: str) -> None:
     assert why in labels.unusable(text)
 
 
-def test_texts_of_instants_are_in_the_order_of_the_instants() -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_texts_of_instants_are_in_the_order_of_the_instants(seed: int) -> None:
     rng, zones = random.Random(seed), [UTC, None]
     steps = [rng.choice([1, 1000, 10**6, 10**10]) * rng.randrange(50) for _ in range(200)]
     moments = sorted(day(1) + timedelta(microseconds=step) for step in steps)
@@ -374,10 +372,8 @@ def random_ingest(rng: random.Random, number: int, dims: tuple[str, ...]) -> Ing
 
 
 @pytest.mark.parametrize("dims", [DIMS, ("day", "revision")])
-def test_names_are_those_that_the_ingests_gave(dims: tuple[str, ...]) -> None:
+def test_names_are_those_that_the_ingests_gave(dims: tuple[str, ...], seed: int) -> None:
     """Random ingests, restatements and undos, cut into random files, of which some occur twice."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(40):
         rows: list[Row] = []
@@ -409,9 +405,7 @@ def test_records_with_labels_come_back_as_they_were() -> None:
 # --- in the ledger ----------------------------------------------------------------------------------------------------
 
 
-def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_the_ledger_gives_the_names_of_random_ingests(tmp_path: Path, seed: int) -> None:
     writer = Writer(tuning=Tuning(ledger_files=3))
     rng, ledger, live = random.Random(seed), Ledger.load(Warehouse(tmp_path), writer), dict[int, Given]()
     for number in range(1, 30):

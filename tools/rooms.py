@@ -21,7 +21,8 @@ ROOMS = (
     "ddcore.traces", "ddcore.operators", "ddcore.program", "ddcore.reference", "ddcore.algorithms", "ddcore.sql",
     "ddcore.planning", "ddcore.engine", "ddcore.explaining", "ddcore.drawing",
     "ddcore.io.storage", "ddcore.io.parquet", "ddcore.io.project", "ddcore.io.delta", "ddcore.io.ledger",
-    "ddcore.io.logs", "ddcore.io.sources", "ddcore.io.state", "ddcore.io.reading", "ddcore.io.upkeep",
+    "ddcore.io.logs", "ddcore.io.sources", "ddcore.io.state", "ddcore.io.reading", "ddcore.io.publishing",
+    "ddcore.io.upkeep",
     "ddcore.jobs", "ddcore.cli",
 )  # fmt: skip
 """From the lowest to the highest. Inside of ``jobs`` and ``cli`` only circles are refused."""

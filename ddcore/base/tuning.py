@@ -110,6 +110,9 @@ class Tuning:
     paired_events: int = _setting(
         1 << 12, "events", "from so many on, an upsert leaves events that change nothing out, before it sorts", least=0
     )
+    published_rows: int = _setting(
+        1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"
+    )
     group_rows: int = _setting(
         1 << 18, "updates", "row group of a log's file that is sorted: a condition reads few of them"
     )

@@ -12,7 +12,7 @@ workers, is the same in all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from ddcore.data.pools import Pool, Sequences, Strings, Words
 
 NULL = -(2**63)
 _NAN_WORD = 0x7FF8000000000000
+_FEW, _SEVERAL = 4096, 2  # rows and columns of strings that are looked up together
 _NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 
 POOL = Strings()
@@ -93,9 +94,24 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     return series if series.name == name else series.alias(name)
 
 
+def encode_columns(columns: Mapping[str, pl.Series], schema: Schema) -> dict[str, np.ndarray]:
+    """Words of these columns of ``schema``. Raises DataError as :func:`encode` does."""
+    texts = [name for name, column in columns.items() if _is_short_text(column, schema[name])]
+    if len(texts) < _SEVERAL:
+        return {name: encode(column, schema[name]) for name, column in columns.items()}
+    ids = POOL.intern(pl.concat([columns[name].alias("") for name in texts]))
+    cut = dict(zip(texts, np.split(ids, np.cumsum([len(columns[name]) for name in texts[:-1]])), strict=True))
+    return {name: cut[name] if name in cut else encode(column, schema[name]) for name, column in columns.items()}
+
+
+def _is_short_text(column: pl.Series, kind: Type) -> bool:
+    """Whether a column is of so few strings that the calls cost more than they do: several become words at once."""
+    return kind.name == "string" and column.dtype == pl.String and len(column) <= _FEW and not column.null_count()
+
+
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
     """Words of the columns of ``schema``, in its order."""
-    return [encode(frame[name], kind) for name, kind in schema.items()]
+    return list(encode_columns({name: frame[name] for name in schema}, schema).values())
 
 
 def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
@@ -105,7 +121,16 @@ def decode_frame(words: Sequence[np.ndarray], schema: Schema) -> pl.DataFrame:
 
 def decode_columns(words: Sequence[np.ndarray], schema: Schema) -> list[pl.Series]:
     """The columns of that frame."""
-    return [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
+    texts = [number for number, kind in enumerate(schema.values()) if kind.name == "string"]
+    rows = len(words[0]) if words else 0
+    if len(texts) < _SEVERAL or not 0 < rows <= _FEW:
+        return [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
+    together = decode(np.concatenate([words[number] for number in texts]), Type("string"))
+    places = {number: place * rows for place, number in enumerate(texts)}
+    return [
+        together[places[n] : places[n] + rows].alias(name) if n in places else decode(words[n], kind, name)
+        for n, (name, kind) in enumerate(schema.items())
+    ]
 
 
 def key_codes(words: Sequence[np.ndarray], kinds: Sequence[Type], rows: int) -> np.ndarray:

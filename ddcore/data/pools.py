@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
@@ -66,10 +66,7 @@ class Pool(ABC, Generic[V]):
         ids: np.ndarray = kernels.hashing.probe(hashes, self._slots, self._hashes)
         missing = np.flatnonzero(ids < 0)
         if len(missing):
-            firsts = pl.DataFrame({"row": missing, "hash": hashes[missing]}).unique(
-                "hash", keep="first", maintain_order=True
-            )
-            rows = firsts["row"].to_numpy()
+            rows = kernels.hashing.firsts(hashes, missing)
             self._add(self._take(values, rows), hashes[rows])
             ids[missing] = kernels.hashing.probe(hashes[missing], self._slots, self._hashes)
         for row in np.flatnonzero(self._differ(ids, values)):  # two values with the same 64-bit hash: rare
@@ -133,13 +130,13 @@ class Strings(Pool[pl.Series]):
             if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
                 self._chunks = [pl.concat(self._chunks, rechunk=True)]
             strings = pl.concat(self._chunks, rechunk=False)
-        return strings.gather(ids)
+        return strings[ids]  # Series.gather plans a query
 
     def _hash(self, values: pl.Series) -> np.ndarray:
         return _string_hashes(values)
 
     def _take(self, values: pl.Series, rows: np.ndarray) -> pl.Series:
-        return values.gather(rows)
+        return values[rows]
 
     def _differ(self, ids: np.ndarray, values: pl.Series) -> np.ndarray:
         return (self.strings(ids) != values).to_numpy()
@@ -236,6 +233,11 @@ def _scramble(words: np.ndarray) -> np.ndarray:
 
 
 def _string_hashes(values: pl.Series) -> np.ndarray:
-    hashed = pl.DataFrame({"value": values}).select(plh.col("value").nchash.xxh3_64())
-    hashes: np.ndarray = hashed["value"].to_numpy().view(np.int64)
+    hashes: np.ndarray = values.to_frame("value").select(_hash_of_value())["value"].to_numpy().view(np.int64)
     return hashes
+
+
+@cache
+def _hash_of_value() -> Any:
+    """An expression for the hash of the column ``value``."""
+    return plh.col("value").nchash.xxh3_64()

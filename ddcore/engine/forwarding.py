@@ -150,7 +150,7 @@ class Forwarding:
 
     def deliveries(self, arrangement: Arrangement, batch: Batch) -> Iterator[Delivery]:
         """Updates for an arrangement by round; those at or beyond the fold's upper apart."""
-        if arrangement.index in self._complete:
+        if arrangement.index in self._complete or len(batch) == 0:
             return
         if self._upper.shape[1]:
             late = beyond(np.stack(batch.times[: len(self._plan.dims)]), self._upper)

@@ -23,6 +23,12 @@ def groups(columns: Sequence[np.ndarray], n: int) -> Iterator[tuple[Rounds, np.n
     """
     if n == 0:
         return
+    if not columns:
+        yield (), None
+        return
+    if len(columns) == 1 and not np.count_nonzero(columns[0] != columns[0][0]):
+        yield (int(columns[0][0]),), None
+        return
     if n == 1 or all(column[0] == column[-1] and not np.count_nonzero(column != column[0]) for column in columns):
         yield tuple(int(column[0]) for column in columns), None
         return

@@ -106,7 +106,6 @@ class FoldState:
         """Add new updates of an arrangement at ``rounds``, and notify the other blocks that read it."""
         self.traces[arrangement.index].append(updates, self.frontier(rounds))
         self._latest[arrangement.index] = (rounds, updates)
-        self.count(rounds)
         for index in arrangement.listeners:
             block = self.plan.blocks[index]
             self.agenda.at(block, rounds + (0,) * (block.depth - len(rounds))).notified = True

@@ -159,7 +159,8 @@ class Worker:
     def settle(self) -> None:
         """The updates of this fold count as stored, in memory."""
         for arrangement in self.plan.arrangements:
-            self.state.settle(arrangement)
+            if self.state.traces[arrangement.index].has_new:
+                self.state.settle(arrangement)
 
     def new_updates(self) -> Iterator[tuple[Arrangement, SortedBatch]]:
         """Each kept arrangement's updates of this fold; afterwards they count as stored."""

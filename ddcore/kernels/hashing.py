@@ -48,6 +48,23 @@ def insert(ids, slots, id_hashes):  # type: ignore[no-untyped-def]
         slots[slot] = ids[i]
 
 
+@kernel(OUT1, IN1, IN1)
+def firsts(hashes, rows):  # type: ignore[no-untyped-def]
+    """Of some rows, which ascend, those whose hash no row before them has."""
+    size = 2
+    while size < 2 * len(rows):
+        size *= 2
+    slots, chosen, m = np.full(size, -1, dtype=np.int64), np.empty(len(rows), dtype=np.int64), 0
+    for row in rows:
+        slot = np.int64(_scramble(hashes[row])) & (size - 1)
+        while slots[slot] >= 0 and hashes[slots[slot]] != hashes[row]:
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = chosen[m] = row
+            m += 1
+    return chosen[:m].copy()
+
+
 @kernel(VOID, OUT1, IN1)
 def mix(codes, words):  # type: ignore[no-untyped-def]
     """Fold one fixed-width column into the codes, in place."""

@@ -1,10 +1,10 @@
-"""Sorted batches: look-up by key code, merging, and gathering the rows of many keys."""
+"""Sorted batches: look-up by key code, and gathering the rows of many keys."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, inline, kernel, several
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, apart, inline, kernel, several
 from ddcore.kernels.sorting import add, same, sort_rows
 
 _PAIR = several(OUT1, OUT1)
@@ -113,62 +113,105 @@ def spread(order, starts, codes):  # type: ignore[no-untyped-def]
     return rows, row_codes
 
 
-@inline
-def _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j):  # type: ignore[no-untyped-def]
-    if a_codes[i] != b_codes[j]:
-        return -1 if a_codes[i] < b_codes[j] else 1
-    for w in range(a_words.shape[0]):
-        if a_words[w, i] != b_words[w, j]:
-            return -1 if a_words[w, i] < b_words[w, j] else 1
-    for t in range(a_times.shape[0]):
-        if a_times[t, i] != b_times[t, j]:
-            return -1 if a_times[t, i] < b_times[t, j] else 1
-    return 0
-
-
-@kernel(_PAIR, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1)
-def merge(a_codes, a_words, a_times, a_diffs, b_codes, b_words, b_times, b_diffs):  # type: ignore[no-untyped-def]
-    """The order that merges two sorted batches: ``take`` (row i of a as i, row j of b as -1 - j), and diffs.
-
-    Equal updates are added up; where int64 cannot hold the sum, both stay.
+@apart
+def _find(spans, counts, row, table, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    """Write the rows of each key in one batch, from the first to one past the last, to rows of ``spans``, and add their
+    numbers to ``counts``; whether there is any row.
     """
-    na, nb = len(a_codes), len(b_codes)
-    take, diffs = np.empty(na + nb, dtype=np.int64), np.empty(na + nb, dtype=np.int64)
-    i, j, m = 0, 0, 0
-    while i < na or j < nb:
-        if j == nb:
-            order = -1
-        elif i == na:
-            order = 1
-        else:
-            order = _compare(a_codes, a_words, a_times, i, b_codes, b_words, b_times, j)
-        if order < 0:
-            take[m], diffs[m] = i, a_diffs[i]
-            i += 1
-            m += 1
-        elif order > 0:
-            take[m], diffs[m] = -1 - j, b_diffs[j]
-            j += 1
-            m += 1
-        else:
-            total, bad = add(a_diffs[i], b_diffs[j])
-            if bad:
-                take[m], diffs[m], take[m + 1], diffs[m + 1] = i, a_diffs[i], -1 - j, b_diffs[j]
-                m += 2
-            elif total != 0:
-                take[m], diffs[m] = i, total
-                m += 1
-            i += 1
-            j += 1
-    return take[:m].copy(), diffs[:m].copy()
+    least, shift, some = places[row, 0], places[row, 1], False
+    n = table.shape[1]
+    for k in range(len(codes)):
+        spans[2 * row, k] = spans[2 * row + 1, k] = 0
+        if n == 0 or codes[k] < least or codes[k] > table[0, n - 1]:
+            continue
+        bucket = np.int64((np.uint64(codes[k]) - np.uint64(least)) >> np.uint64(shift))
+        first, last = starts[bucket], starts[bucket + 1]
+        if shift > 0:
+            first = _bound(table[0], first, last, codes[k], False)
+            last = _bound(table[0], first, last, codes[k], True)
+        while first < last and not _key_matches(table[1:], first, keys, k):  # the same code, another key
+            first += 1
+        while first < last and not _key_matches(table[1:], last - 1, keys, k):
+            last -= 1
+        if first < last:
+            spans[2 * row, k], spans[2 * row + 1, k] = first, last
+            counts[k] += last - first
+            some = True
+    return np.int64(some)
 
 
-@kernel(VOID, OUT2, IN1, IN2, IN2)
-def take_rows(target, take, a, b):  # type: ignore[no-untyped-def]
-    """Fill target with rows of a (at i) and of b (at -1 - i)."""
-    for w in range(target.shape[0]):
-        for i in range(len(take)):
-            target[w, i] = a[w, take[i]] if take[i] >= 0 else b[w, -1 - take[i]]
+@apart
+def _copy(at, out, spans, row, table, skip):  # type: ignore[no-untyped-def]
+    """Copy each key's rows in its span of one batch to its place ``at``, which advances."""
+    last = table.shape[0] - 1
+    for k in range(len(at) if table.shape[1] else 0):
+        place = at[k]
+        for i in range(spans[2 * row, k], spans[2 * row + 1, k]):
+            for c in range(1 + skip, last):
+                out[c - 1 - skip, place] = table[c, i]
+            for c in range(last - 1 - skip, out.shape[0] - 1):
+                out[c, place] = 0
+            out[out.shape[0] - 1, place] = table[last, i]
+            place += 1
+        at[k] = place
+
+
+@inline
+def _find_in_six(a, b, c, d, e, f, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    spans, counts = np.zeros((12, len(codes)), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+    some = _find(spans, counts, 0, a, starts[0], places, codes, keys)
+    some |= _find(spans, counts, 1, b, starts[1], places, codes, keys) << 1
+    some |= _find(spans, counts, 2, c, starts[2], places, codes, keys) << 2
+    some |= _find(spans, counts, 3, d, starts[3], places, codes, keys) << 3
+    some |= _find(spans, counts, 4, e, starts[4], places, codes, keys) << 4
+    some |= _find(spans, counts, 5, f, starts[5], places, codes, keys) << 5
+    return spans, counts, some
+
+
+@inline
+def _copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-untyped-def]
+    _copy(at, out, spans, 0, a, skip)
+    _copy(at, out, spans, 1, b, skip)
+    _copy(at, out, spans, 2, c, skip)
+    _copy(at, out, spans, 3, d, skip)
+    _copy(at, out, spans, 4, e, skip)
+    _copy(at, out, spans, 5, f, skip)
+
+
+@kernel(several(OUT2, OUT1, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2)
+def find_in_six(a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys):  # type: ignore[no-untyped-def]
+    """The rows of keys in up to six batches, one after another in memory: for each batch two rows of spans, how many
+    rows each key has in all, and a bit for each batch that has a row. ``places``: the least code of each batch, and the
+    shift to its bucket. A batch without rows stands for none.
+    """
+    starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
+    return _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+
+
+@kernel(VOID, OUT1, OUT2, IN2, IN2, IN2, IN2, IN2, IN2, IN2, INT)
+def copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-untyped-def]
+    """Copy the rows that :func:`find_in_six` says, without the first ``skip`` words, to the places of their keys,
+    which advance; missing loop coordinates become 0.
+    """
+    _copy_from_six(at, out, spans, a, b, c, d, e, f, skip)
+
+
+@kernel(several(OUT1, OUT2, INT, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2, INT)
+def rows_in_six(  # type: ignore[no-untyped-def]
+    a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys, columns
+):
+    """Both at once, where no other batch has rows: where the rows of each key begin, one after another, and one past
+    the end; these rows in so many columns; the bits of the batches; and the greatest number of rows of a key.
+    """
+    starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
+    spans, counts, some = _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+    offsets, most = np.zeros(len(codes) + 1, dtype=np.int64), np.int64(0)
+    for k in range(len(codes)):
+        offsets[k + 1] = offsets[k] + counts[k]
+        most = max(most, counts[k])
+    out = np.empty((columns, offsets[len(codes)]), dtype=np.int64)
+    _copy_from_six(offsets[:-1].copy(), out, spans, a, b, c, d, e, f, keys.shape[0])
+    return offsets, out, some, most
 
 
 @kernel(VOID, OUT1, IN2, IN1, IN1, IN2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.compiling.native import Array
-from ddcore.kernels.compiling import BOOL, IN2, INT, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN2, OUT2, inline, kernel, several
 
 UIN1, UOUT1 = Array("uint64", 1), Array("uint64", 1, writes=True)
 _WHOLE, _UPPER, _LOWER = 0, 1, 2  # which part of a column a field has
@@ -42,18 +42,6 @@ def _bounds(column, part):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _advance(columns, first, frontier):  # type: ignore[no-untyped-def]
-    """Times, from column ``first`` on, become their representatives beyond the frontier (coordinates, elements)."""
-    for c in range(frontier.shape[0] if frontier.shape[1] else 0):
-        for i in range(columns.shape[1]):
-            value = columns[first + c, i]
-            least = max(value, frontier[c, 0])
-            for element in range(1, frontier.shape[1]):
-                least = min(least, max(value, frontier[c, element]))
-            columns[first + c, i] = least
-
-
-@inline
 def _layout(columns):  # type: ignore[no-untyped-def]
     """A table with a row for each field, the uppermost first: column, part, least value, bits; and the sum of bits."""
     count = columns.shape[0]
@@ -79,11 +67,10 @@ def _layout(columns):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _packed(columns, first, frontier):  # type: ignore[no-untyped-def]
+def _packed(columns):  # type: ignore[no-untyped-def]
     """The columns as an integer for each row, of which there are none where :func:`consolidate` says so, and the table
-    of their fields. Times are advanced in place before.
+    of their fields.
     """
-    _advance(columns, first, frontier)
     n, last = columns.shape[1], columns.shape[0] - 1
     table, total = _layout(columns)
     least, most = _bounds(columns[last], _WHOLE)
@@ -180,15 +167,14 @@ def unpack(packed, table):  # type: ignore[no-untyped-def]
     return _unpacked(packed, table)
 
 
-@kernel(several(BOOL, OUT2, UOUT1, OUT2), IN2, IN2, INT, IN2)
-def consolidate(a, b, first, frontier):  # type: ignore[no-untyped-def]
+@kernel(several(BOOL, OUT2, UOUT1, OUT2), IN2, IN2)
+def consolidate(a, b):  # type: ignore[no-untyped-def]
     """The updates of two batches as one: whether that is done, and the columns, of which the last has the sums.
 
     Where it is not, the updates are returned as integers, for :func:`unpack` once they are sorted, with the table of
-    their fields: there are none if 63 bits are too few, or if the diffs could add up to more than int64 holds. Times,
-    from column ``first`` on, become their representatives beyond the frontier (coordinates, elements).
+    their fields: there are none if 63 bits are too few, or if the diffs could add up to more than int64 holds.
     """
-    packed, table = _packed(_together(a, b), first, frontier)
+    packed, table = _packed(_together(a, b))
     n = len(packed)
     if n == 0:
         return False, np.empty((0, 0), dtype=np.int64), packed, table

@@ -7,7 +7,7 @@ An aggregate is a :class:`Rule` in the table and a function of its name. ``refer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
 from ddcore.operators.arguments import checked
+from ddcore.operators.frame import Framed
 
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
 
@@ -78,14 +79,18 @@ AGGREGATES: Mapping[str, Rule] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate:
+class Aggregate(Framed):
     """One aggregate: ``kind`` is its name in :data:`AGGREGATES`, ``expr`` its argument (None for count), ``where`` the
     condition on its rows (None: all rows).
+
+    One of :mod:`ddcore.operators.gathering` has ``fields``, of which its argument is the struct, and ``options``.
     """
 
     kind: str
     expr: pl.Expr | None = None
     where: pl.Expr | None = None
+    fields: Mapping[str, pl.Expr] = field(default_factory=dict)
+    options: tuple[Any, ...] = ()
 
     def __bool__(self) -> bool:
         """No value yet: ``dd.min("a") or dd.min("b")`` would be the first of them in silence."""

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.traces.sorted_batch import ColumnBatch
 
-__all__ = ["Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep"]
+__all__ = [
+    "Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep", "argument_name", "argument_of",
+    "check_names", "checked_at",
+]  # fmt: skip
 
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
@@ -61,22 +64,23 @@ class Needed:
         Equal arguments are one column, and plain columns keep their name so that an arrangement can be shared. Raises
         ProgramError.
         """
-        _check_names(keys, unnamed, aggregates)
+        check_names(keys, unnamed, aggregates)
         exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
         for name, spec in aggregates.items():
-            kind, expr = _argument(source, name, spec)
+            kind, expr = argument_of(source, f"agg({name}=...)", spec)
             if expr is None:
                 named.append((name, kind, None))
                 continue
             same = digest(arguments.checked(identity, expr))
             if same not in names:
-                names[same] = _argument_name(expr, exprs, source)
+                names[same] = argument_name(expr, exprs, source)
                 exprs[names[same]] = expr
             named.append((name, kind, names[same]))
         return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
 
 
-def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+def check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any]) -> None:
+    """Raise ProgramError for results without a name or with that of a key, and for what is no aggregate."""
     if unnamed:
         what = f"the aggregate {unnamed[0].kind}" if isinstance(unnamed[0], Aggregate) else type(unnamed[0]).__name__
         raise ProgramError(f"{caller()}: agg: {what} has no name", "name each result: agg(n=dd.count())")
@@ -90,14 +94,18 @@ def _check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mappin
             )
         if name in keys:
             raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
+        if spec.frame is not None:
+            raise ProgramError(
+                f"{caller()}: agg({name}=...): frames are of rows in an order", "use group_by(...).over(...)"
+            )
 
 
-def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr | None]:
-    """The kind and the argument that compute an aggregate: an argument is null in rows that ``where`` leaves out.
+def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Expr | None]:
+    """The kind and the argument that compute an aggregate: an argument is null in rows that its condition leaves out.
 
-    So ``count(where=p)`` is the sum of 1 where p.
+    So ``count(where=p)`` is the sum of 1 where p. ``where``: the place in messages.
     """
-    where, expr = f"agg({name}=...)", None
+    expr = None
     if spec.expr is not None:
         expr = arguments.single(source, spec.expr, where, "aggregate each column by itself")
         expr = _typed(source, where, spec.kind, expr)
@@ -105,10 +113,10 @@ def _argument(source: Schema, name: str, spec: Aggregate) -> tuple[str, pl.Expr 
         return spec.kind, expr
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(_checked_at, f"{where}, where=", Predicate, [condition], source)
+    arguments.checked(checked_at, f"{where}, where=", Predicate, [condition], source)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
-    kind = arguments.checked(Projection, {name: expr}, source).schema[name]
+    kind = arguments.checked(Projection, {"_": expr}, source).schema["_"]
     filtered = pl.when(condition).then(expr)
     return spec.kind, filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
 
@@ -117,7 +125,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
     rule, argument = (
         AGGREGATES[kind],
-        arguments.checked(_checked_at, where, Projection, {"_": expr}, source).schema["_"],
+        arguments.checked(checked_at, where, Projection, {"_": expr}, source).schema["_"],
     )
     if argument.name not in rule.takes:
         hint = f"cast to {rule.takes[0]} first"
@@ -131,7 +139,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     return expr
 
 
-def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
+def checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
     """Run a check and put ``where`` in front of its message."""
     try:
         return check(*given)
@@ -139,7 +147,7 @@ def _checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
         raise ProgramError(f"{where}: {error.message}", error.hint) from None
 
 
-def _argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
+def argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
     """The name of a plain column unless it is taken, else one that no column has."""
     roots = expr.meta.root_names()
     if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:

@@ -41,7 +41,7 @@ def checked(check: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
         ) from None
 
 
-def kept(schema: Schema) -> dict[str, pl.Expr]:
+def kept(schema: Iterable[str]) -> dict[str, pl.Expr]:
     """Every column as it is."""
     return {name: pl.col(name) for name in schema}
 

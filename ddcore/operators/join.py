@@ -23,7 +23,7 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.ranges import portions
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
-from ddcore.traces.trace import Keys, distinct_keys
+from ddcore.traces.trace import Keys, distinct_keys, located
 
 if TYPE_CHECKING:
     from ddcore.operators.arrangement import Arrangement
@@ -142,6 +142,9 @@ class _JoinStep(Step):
                 for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
+        if len(new) < budget.tuning.part_rows and not new.is_encoded:  # one part, in fewer calls
+            state.deliver(arrivals((new, None)))
+            return
         for batch in others if budget.free_threads > 1 else ():
             batch.index(budget)
         for arrived in budget.each(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):
@@ -221,11 +224,7 @@ def matches(
     """
     keys, starts = heads.keys, heads.starts
     key_words, most = len(keys.words), budget.tuning.joined_pairs
-    for batch in others:
-        lo, hi = batch.locate(keys.codes, budget)
-        if not np.count_nonzero(hi > lo):
-            continue
-        other, lo, hi = batch.located(lo, hi)
+    for other, lo, hi in located(others, keys, budget):
         ends = kernels.joining.pair_starts(new.codes, new.words, starts, key_words, lo, hi, other.words)
         if coordinates == len(new.times) == len(other.times) == 1 and len(ends) > 1:
             sweep, ends = _Sweep.of(new, other, heads, ends, (lo, hi), tuning=budget.tuning)

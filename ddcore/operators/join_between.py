@@ -368,7 +368,7 @@ class _JoinBetweenStep(Step):
             return batch.locate_between(segments.after, segments.to)
         lo, hi = batch.locate(segments.codes, budget)
         if self.rows.key_words:
-            lo, hi = _of_keys(batch, segments.keys, lo, hi)
+            lo, hi = rows_of_keys(batch, segments.keys, lo, hi)
         return batch.between(lo, hi, self.rows.key_words, segments.after, segments.to)
 
     def _words(self, segments: _Segments, pairs: Pairs) -> list[np.ndarray]:
@@ -385,7 +385,7 @@ def _stacked(columns: list[np.ndarray], rows: int) -> np.ndarray:
     return np.stack(columns) if columns else np.empty((0, rows), dtype=np.int64)
 
 
-def _of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rows_of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of each key (K, m) among those of its code, from lo[k] up to hi[k]. Mostly these are the same, as the
     first and the last of them tell: a row of another key has the same code by chance.
     """

@@ -88,20 +88,25 @@ class Changes:
 class Portion:
     """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``.
 
-    ``before``: the output so far, if it is known.
+    ``before``: the output so far, if it is known. ``around``: of each key the least and the greatest word that its new
+    updates have in the first column, (2, keys), if that is known. ``near``: which of their results may change, if
+    not all.
     """
 
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
     before: Rows | None = None
+    around: np.ndarray | None = None
+    near: Any = None
 
     def between(self, a: int, b: int) -> Portion:
         """Keys number ``a`` to ``b``."""
         if b - a == len(self.keys):
             return self
         start, end = self.offsets[a], self.offsets[b]
-        return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end])
+        around = None if self.around is None else self.around[:, a:b]
+        return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end], around=around)
 
     def of(self, numbers: np.ndarray) -> Portion:
         """Some of its keys, by number."""
@@ -225,6 +230,10 @@ class ReductionStep(Step):
         if new is None and pending is None:
             return []
         budget = state.budget
+        rows = sum(len(batch) for batch in (new, pending) if batch is not None)
+        if rows < budget.tuning.part_rows and not budget.memory.is_limited:  # one part, in fewer calls
+            part = self._seeds(state, rounds, new, pending)
+            return [self._evaluated(state, rounds, part)] if len(part.keys) else []
         if budget.free_threads > 1:
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
                 batch.index(budget)
@@ -250,6 +259,8 @@ class ReductionStep(Step):
     def _ranges(self, state: State, keys: Keys) -> Iterable[tuple[int, int]]:
         """Ranges of the keys to evaluate, each in one thread; where memory is limited with bounded histories."""
         size, memory = self._size(state.budget, len(keys)), state.budget.memory
+        if len(keys) <= size and not memory.is_limited:
+            return ((0, len(keys)),) if len(keys) else ()
         cuts = {*range(0, len(keys), size), len(keys)}
         if memory.is_limited:
             rows = np.zeros(len(keys), dtype=np.int64)
@@ -263,15 +274,8 @@ class ReductionStep(Step):
         """The differences of some keys' results."""
         if not isinstance(part, Portion):
             part = self._seeds(state, rounds, *part)
-        loops, keys = np.array(rounds, dtype=np.int64), part.keys
-        depth, frontier, budget = self.inputs + len(rounds), state.frontier(rounds), state.budget
-        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier, budget=budget)
-        if self.of_large is not None:
-            self._note_large(state, keys, history)
-        before = part.before
-        if before is None:
-            batches = state.trace(self.output).batches
-            before = gather(batches, keys, len(self.output.values), depth, frontier, budget=budget)
+        loops, keys, budget = np.array(rounds, dtype=np.int64), part.keys, state.budget
+        history, before = self.histories(state, rounds, part)
         changes = self.changes(part, history, before, state.upper, loops)
         updates = self._updates(keys, rounds, changes)
         try:
@@ -291,7 +295,7 @@ class ReductionStep(Step):
             history.offsets, history.times, before.offsets, before.times,
         )  # fmt: skip
         evaluations = Evaluations(part.keys, offsets, versions)
-        target = self.evaluate(evaluations, history, loops)
+        target = self.targets(part, evaluations, history, loops)
         evals, words, diffs, beyond = kernels.differences.emit(
             self.inputs, loops, offsets, versions, target.evals, target.words, target.counts,
             before.offsets, before.words, before.times, before.diffs,
@@ -301,6 +305,23 @@ class ReductionStep(Step):
                 f"{self._where(beyond, evaluations, loops)}: a row's count changes by more than int64 holds"
             )
         return Changes(evaluations.key_of()[evals], versions[:, evals], words, diffs, late_keys, late_times)
+
+    def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """The rows that should hold at each evaluation of a part."""
+        return self.evaluate(evaluations, history, loops)
+
+    def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
+        """The rows of the keys of a part, and their output so far."""
+        keys, depth = part.keys, self.inputs + len(rounds)
+        frontier, budget = state.frontier(rounds), state.budget
+        history = gather(state.trace(self.port).batches, keys, len(self.port.values), depth, frontier, budget=budget)
+        if self.of_large is not None:
+            self._note_large(state, keys, history)
+        before = part.before
+        if before is None:
+            batches = state.trace(self.output).batches
+            before = gather(batches, keys, len(self.output.values), depth, frontier, budget=budget)
+        return history, before
 
     def _note_large(self, state: State, keys: Keys, history: Rows) -> None:
         """Note the keys with many distinct rows. O(n log n) for long histories, which may be of few rows."""

@@ -18,11 +18,15 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
+from ddcore.operators.over import Needed as Windows
+from ddcore.operators.over import Order, Over
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
+from ddcore.operators.window_functions import WindowFunction
 from ddcore.program import joins, loops, sets
+from ddcore.program.gathered import gathered
 from ddcore.program.joins import How
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
@@ -196,6 +200,9 @@ class GroupBy(Symbol):
     def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
         """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
         base = self._collection
+        if any(isinstance(each, Aggregate) and each.fields for each in aggregates.values()):
+            rows: Collection = gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)
+            return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
         return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
@@ -229,3 +236,29 @@ class GroupBy(Symbol):
         """
         base = self._collection
         return base._add(Reduce.of(base.schema, self._keys, function, schema, allow_negative))
+
+    def over(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        descending: bool | Sequence[bool] = False,
+        nulls_first: bool | Sequence[bool] = False,
+        allow_negative: bool = False,
+        **functions: Aggregate | WindowFunction,
+    ) -> Collection:
+        """Each row with columns that look at the rows of its group around it, in the order of the columns ``by``.
+
+        Functions are aggregates, of the row's frame, and window functions such as :func:`ddcore.lag`. Without a frame
+        of its own, one looks at all rows up to the current one and those equal to it in the order, without ``by`` at
+        the whole group. Rows that are equal in ``by`` stand in the order of the other columns, ascending, nulls last.
+        Each copy of a row has its own place. Raises ProgramError.
+        """
+        base = self._collection
+        order = Order.of(base.schema, self._keys, by, descending, nulls_first)
+        needed = Windows.of(base.schema, self._keys, order, functions)
+        prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
+        columns = [*order.by, *(name for name in base.columns if name not in order.by)]
+        operator = Over.of(
+            prepared.schema, columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
+        )
+        return prepared._add(operator)

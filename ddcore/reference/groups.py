@@ -8,12 +8,14 @@ from typing import Any, Generic
 
 import polars as pl
 
-from ddcore.reference.aggregates import MEANINGS, is_absent
+from ddcore.reference.aggregates import MEANINGS, Meaning, is_absent
 from ddcore.reference.expressions import expression_of, names_of
+from ddcore.reference.gathered import DEFINITIONS, Definition
 from ddcore.reference.multiset import C, Multiset, with_loops_of_arguments
 from ddcore.reference.records import recorders
 from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative
 from ddcore.reference.types import as_declared, columns_of
+from ddcore.reference.windows import Partition, arguments_of, in_order, result_of, type_of
 
 
 @with_loops_of_arguments
@@ -32,7 +34,7 @@ class NaiveGroups(Generic[C]):
         """
         arguments = self._arguments(aggregates)
         recorders[-1].keep(arguments.rows)
-        meanings = {name: MEANINGS[aggregate.kind] for name, aggregate in aggregates.items()}
+        meanings = {name: _meaning(aggregate) for name, aggregate in aggregates.items()}
         columns = {name: arguments.columns[name] for name in self.keys}
         for name, meaning in meanings.items():
             columns[name] = meaning.dtype(arguments.columns[f"{name} of"])
@@ -46,7 +48,10 @@ class NaiveGroups(Generic[C]):
             results = []
             for number, (name, meaning) in enumerate(meanings.items()):
                 values = [(row[number], count) for row, count in members if row[number] is not None]
-                results.append(meaning.value(values, columns[name]))
+                if isinstance(meaning, Definition):
+                    results.append(meaning.value(values, aggregates[name].options))
+                else:
+                    results.append(meaning.value(values, columns[name]))
             rows.append(((*key, *results), 1))
         return self.collection.of(columns, rows)
 
@@ -102,6 +107,45 @@ class NaiveGroups(Generic[C]):
                 rows.append(((*key, *row), number))
         return self.collection.of(source.columns, rows)
 
+    def over(
+        self,
+        by: Any = (),
+        descending: Any = False,
+        nulls_first: Any = False,
+        allow_negative: bool = False,
+        **functions: Any,
+    ) -> C:
+        """Each copy of a row with the results of the functions, in its group, in an order.
+
+        The order is that of the columns ``by``, then that of the other columns, ascending, nulls last.
+        """
+        recorders[-1].keep(self.collection.rows)
+        names = names_of(by)
+        downs = [descending] * len(names) if isinstance(descending, bool) else list(descending)
+        firsts = [nulls_first] * len(names) if isinstance(nulls_first, bool) else list(nulls_first)
+        rest = [*names, *(name for name in self.collection.columns if name not in (*self.keys, *names))]
+        source = self.collection.select(*self.keys, *rest)
+        order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
+        ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]
+        types, arguments = arguments_of(source, functions)
+        columns = source.columns | {name: type_of(each, types[name]) for name, each in functions.items()}
+        by_row = dict(zip(source.rows, arguments, strict=True))
+
+        rows = []
+        for key, members in _by_key(source, len(self.keys)).items():
+            if not allow_negative:
+                require_no_negative("over", key, members)
+            copies = [row for row, count in members for _ in range(count)]
+            partition = Partition(in_order(copies, [*order, *ties]), order)
+            for place, row in enumerate(partition.rows):
+                results = [
+                    result_of(each, partition, place, [by_row[*key, *other][name] for other in partition.rows],
+                              columns[name])
+                    for name, each in functions.items()
+                ]  # fmt: skip
+                rows.append(((*key, *row, *results), 1))
+        return self.collection.of(columns, rows)
+
     def reduce(
         self, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, Any], allow_negative: bool = False
     ) -> C:
@@ -133,6 +177,10 @@ class NaiveGroups(Generic[C]):
         result = self.collection.of({name: source.columns[name] for name in self.keys} | columns, result_rows)
         recorders[-1].keep(result.rows)
         return result
+
+
+def _meaning(aggregate: Any) -> Meaning | Definition:
+    return DEFINITIONS[aggregate.kind] if aggregate.fields else MEANINGS[aggregate.kind]
 
 
 def _by_key(collection: Multiset, width: int) -> dict[Row, list[tuple[Row, int]]]:

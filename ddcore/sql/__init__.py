@@ -6,7 +6,8 @@ imports sqlglot, and only when a program is SQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,35 @@ from ddcore.text.wording import kind_of
 __all__ = ["load", "program"]
 
 
-def load(file: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
-    """The program in a file of SQL. Raises ProgramError for one that cannot be read, and as :func:`program`."""
-    if not isinstance(file, str | PathLike):
-        raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
-    file = Path(file)
+def load(*files: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
+    """The program in files of SQL, whose views may name each other across files.
+
+    Raises ProgramError for a file that cannot be read, and as :func:`program`.
+    """
+    for file in files:
+        if not isinstance(file, str | PathLike):
+            raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
+    if not files:
+        raise ProgramError("there is no file of SQL", 'for example load("program.sql")')
+    return _program(texts_of(map(Path, files)))
+
+
+def texts_of(files: Iterable[Path]) -> dict[str, str]:
+    """The texts of files by name; with their folders, where two have one name. Raises ProgramError."""
+    files = list(files)
+    counts = Counter(file.name for file in files)
+    return {file.name if counts[file.name] == 1 else str(file): _text(file) for file in files}
+
+
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode(errors="replace")
         place = f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
         raise ProgramError(f"{place}: this is no text in UTF-8", "save the file as text in UTF-8") from None
     except OSError as error:
         raise ProgramError(f"{file.name}: cannot be read: {error.strerror}", "make it readable for this user") from None
-    return program(text, file.name)
 
 
 def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any]]:
@@ -41,6 +57,37 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
     """
     if not isinstance(text, str):
         raise ProgramError(f"{file}: a program of SQL is text, not {kind_of(text)}", "read a file with load(path)")
+    return _program({file: text.removeprefix("\ufeff")})
+
+
+def _program(texts: Mapping[str, str]) -> Callable[..., dict[str, Any]]:
+    """The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``."""
+    parse = _parser(next(iter(texts)))
+    from ddcore.sql.views import outputs
+
+    statements, tables, source = parse(texts)
+
+    def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return outputs(statements, tables, source, inputs)
+
+    views.comments = {view.name: view.comment for view in statements if view.comment}  # type: ignore[attr-defined]
+    views.notes = source.notes  # type: ignore[attr-defined]
+    return views
+
+
+def declared_inputs(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The columns and types of the tables that ``CREATE TABLE`` declares in files, by name. Raises ProgramError."""
+    parse = _parser(next(iter(texts)))
+    from ddcore.sql.types import declared_type
+
+    _, tables, source = parse(texts)
+    return {
+        table.name: {column.name: str(declared_type(source, column.args["kind"])) for column in table.columns}
+        for table in tables
+    }
+
+
+def _parser(file: str) -> Callable[..., Any]:
     try:
         from ddcore.sql.parsing import parse
     except ModuleNotFoundError as error:
@@ -49,11 +96,4 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
         raise ProgramError(
             f"{file}: programs of SQL need sqlglot, which is not installed", "pip install 'ddcore[sql]'"
         ) from None
-    from ddcore.sql.views import outputs
-
-    statements, tables, source = parse(text.removeprefix("\ufeff"), file)
-
-    def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return outputs(statements, tables, source, inputs)
-
-    return views
+    return parse

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import dates
-from ddcore.sql.values import INT, Value, Values, as_type, declared_type, null
+from ddcore.sql.types import declared_type
+from ddcore.sql.values import INT, Value, Values, as_type, null
 
 __all__ = ["RULES", "cast"]
 

@@ -181,7 +181,7 @@ def result_name(node: exp.Expr) -> str:
         return str(node.alias or node.name)
     if isinstance(node, exp.Cast | exp.Paren):
         return result_name(node.this)
-    if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls):
+    if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         return result_name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower()

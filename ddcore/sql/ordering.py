@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
+from ddcore.expressions.expressions import canonical
 from ddcore.sql.names import Column, Relation, is_named, named, resolve, types
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, column_value, selected
@@ -40,35 +42,68 @@ def projected(
         inner = each.this if isinstance(each, exp.Alias) else each
         results.append(Column("", name, key, untyped=isinstance(inner, exp.Null)))
     distinct = node.args.get("distinct")
-    if distinct is not None and distinct.args.get("on") is not None:
-        queries.source.refuse(node, "DISTINCT ON", "use row_number(), or a lateral subquery with LIMIT 1")
-    order, sorts = node.args.get("order"), []
+    firsts = distinct.args.get("on") if distinct is not None else None
+    order = node.args.get("order")
     hidden: dict[str, pl.Expr] = {}
-    if order is not None:
-        _require_limit(queries, node)
-        for number, expression in enumerate(order.expressions):
-            result = _result(queries, results, expression.this)
-            if result is None:
-                if distinct is not None:
-                    raise queries.source.error(
-                        expression,
-                        f"ORDER BY {shown(expression.this)} is no column of SELECT DISTINCT",
-                        "select it too",
-                    )
-                result = f"order {number}"
-                hidden[result] = values.of(expression.this).expr
-            sorts.append((result, expression))
+
+    def key_of(part: exp.Expr) -> str:
+        """The column of a result, or one more."""
+        result = _result(queries, results, part)
+        if result is None:
+            if distinct is not None and firsts is None:
+                what = f"ORDER BY {shown(part)} is no column of SELECT DISTINCT"
+                raise queries.source.error(part, what, "select it too")
+            expr = values.of(part).expr
+            result = next((name for name, known in hidden.items() if canonical(known) == canonical(expr)), None)
+            result = result or f"order {len(hidden)}"
+            hidden[result] = expr
+        return result
+
+    sorts = []
+    if order is not None and (firsts is not None or _counts(queries, node)):
+        sorts = [(key_of(expression.this), expression) for expression in order.expressions]
+    groups = [key_of(part) for part in firsts.expressions] if firsts is not None else []
     rows = relation.rows.select(**exprs, **hidden)
-    if distinct is not None:
-        rows = rows.distinct()
-    return _first(queries, node, Relation(rows, tuple(results), relation.carried), sorts, list(hidden))
+    whole = Relation(rows, tuple(results), relation.carried)
+    if firsts is not None:
+        whole = _first_of_each(queries, node, whole, groups, sorts)
+    elif distinct is not None:
+        whole = dataclasses.replace(whole, rows=rows.distinct())
+    return _first(queries, node, whole, sorts, list(hidden))
+
+
+def _first_of_each(
+    queries: Queries,
+    node: exp.Expr,
+    relation: Relation,
+    groups: Sequence[str],
+    sorts: Sequence[tuple[str, exp.Ordered]],
+) -> Relation:
+    """The first row of each group in an order, of equal ones the least: DISTINCT ON."""
+    ahead = [key for key, _ in sorts[: len(set(groups))]]
+    if sorts and not ({*ahead} <= {*groups} and ({*ahead} == {*groups} or len(ahead) == len(sorts))):
+        raise queries.source.error(
+            node.args["order"], "ORDER BY does not begin with what is behind DISTINCT ON",
+            "order by these first, then by what says which row is the first",
+        )  # fmt: skip
+    keys = [*relation.carried, *dict.fromkeys(groups)]
+    names = list(relation.types)
+    rows, by, downs = sortable(relation.rows, [(key, each) for key, each in sorts if key not in groups])
+    rest = [name for name in names if name not in keys]
+    if not by:
+        by, downs = rest[:1], [False]
+    if not by:  # all columns are keys
+        return dataclasses.replace(relation, rows=relation.rows.distinct())
+    if any(types(rows)[key].is_nested for key in by):
+        queries.source.refuse(node, "an order by lists or structs")
+    first = rows.group_by(*keys).top_k(1, by, descending=downs)
+    return dataclasses.replace(relation, rows=selected(first, {name: pl.col(name) for name in names}))
 
 
 def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     """The first rows of a set operation or of a subquery in parentheses."""
     order, sorts = node.args.get("order"), []
-    if order is not None:
-        _require_limit(queries, node)
+    if order is not None and _counts(queries, node):
         for expression in order.expressions:
             key = _result(queries, relation.own, expression.this)
             if key is None:
@@ -79,12 +114,12 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     return _first(queries, node, relation, sorts, [])
 
 
-def _require_limit(queries: Queries, node: exp.Expr) -> None:
-    if node.args.get("limit") is None and node.args.get("offset") is None:
-        raise queries.source.error(
-            node.args["order"], "ORDER BY without LIMIT: the rows of a view have no order",
-            "leave it out, or add LIMIT for the first rows",
-        )  # fmt: skip
+def _counts(queries: Queries, node: exp.Expr) -> bool:
+    """Whether an order says which rows there are. Without LIMIT it does not, and is left out with a note."""
+    if any(node.args.get(key) is not None for key in ("limit", "offset")):
+        return True
+    queries.source.note(node.args["order"], "ORDER BY without LIMIT is left out: the rows of a view have no order")
+    return False
 
 
 def numbered(source: Source, node: exp.Expr, clause: str, columns: int) -> int | None:
@@ -114,8 +149,9 @@ def _first(
 ) -> Relation:
     """The first rows in an order; equal ones by all their columns, so that equal input gives equal output."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
+    kept = {key: pl.col(key) for key in relation.types if key not in hidden}
     if limit is None and offset is None:
-        return relation
+        return dataclasses.replace(relation, rows=selected(relation.rows, kept))
     source = queries.source
     is_fetch = isinstance(limit, exp.Fetch)
     options = limit.args.get("limit_options") if limit is not None and is_fetch else None
@@ -141,8 +177,7 @@ def _first(
             first = groups.top_k(count + skipped, by, descending=downs, ties="rank" if ties else "cut")
         if skipped and count != 0:
             first = first.concat(groups.top_k(skipped, by, descending=downs).negate())
-        kept = [key for key in types(relation.rows) if key not in hidden]
-        first = selected(first, {key: pl.col(key) for key in kept})
+        first = selected(first, kept)
     return Relation(first, relation.columns, relation.carried)
 
 

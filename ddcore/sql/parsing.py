@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -28,7 +28,10 @@ _FORM = "write CREATE VIEW name AS SELECT ..."
 
 @dataclass(frozen=True)
 class View:
-    """One statement: ``CREATE VIEW name (columns) AS query``. A ``temporary`` one is no output."""
+    """One statement: ``CREATE VIEW name (columns) AS query``. A ``temporary`` one is no output.
+
+    ``comment``: what is written before it.
+    """
 
     name: str
     columns: tuple[exp.Identifier, ...]
@@ -36,6 +39,7 @@ class View:
     temporary: bool
     node: exp.Expr
     start: int
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,16 @@ class Table:
     node: exp.Expr
 
 
-def parse(text: str, file: str) -> tuple[list[View], list[Table], Source]:
-    """The views and the declared tables of a program, in order.
+def parse(texts: Mapping[str, str]) -> tuple[list[View], list[Table], Source]:
+    """The views and the declared tables of a program, in order. ``texts``: those of its files by name.
 
     Raises ProgramError, with the place, where it is something else.
     """
-    source = Source(file, text)
+    source = Source.of(texts)
     read = [_statement(source, tokens) for tokens in statements(source)]
     views = [each for each in read if isinstance(each, View)]
     if not views:
-        what = "there is no view, only comments or semicolons" if text.strip() else "the file is empty"
+        what = "there is no view, only comments or semicolons" if source.text.strip() else "the file is empty"
         raise source.error_at(0, what, _FORM)
     if all(view.temporary for view in views):
         raise source.error(
@@ -72,7 +76,7 @@ def _statement(source: Source, tokens: list[Token]) -> View | Table:
         check_brackets(tokens, source)
         head = head_of(tokens, source)
         tree = _tree(source, head)
-        return _table(source, tree) if head.query is None else _view(source, tree, tokens[0].start, head)
+        return _table(source, tree) if head.query is None else _view(source, tree, tokens[0], head)
     except ProgramError:
         error = unclosed(source, tokens[0].start, tokens[-1].end + 1, surely=False)
         if error is None:
@@ -91,11 +95,19 @@ def _tree(source: Source, head: Head) -> exp.Create:
             trees = Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return trees[0]
+                return _with_every(trees[0])
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:
         raise source.error_at(first, "this statement is nested too deeply", "use several views") from None
+
+
+def _with_every(tree: exp.Create) -> exp.Create:
+    """``every(x)`` is bool_and, which sqlglot does not know."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        if node.name.lower() == "every" and len(node.expressions) == 1:
+            node.replace(exp.LogicalAnd(this=node.expressions[0]))
+    return tree
 
 
 @contextmanager
@@ -109,7 +121,7 @@ def _quiet() -> Iterator[None]:
         logger.disabled = before
 
 
-def _view(source: Source, tree: exp.Create, start: int, head: Head) -> View:
+def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
     if not isinstance(tree.expression, exp.Query | exp.Values):
         raise source.error(tree, "this view has no query", _FORM)
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}
@@ -120,9 +132,11 @@ def _view(source: Source, tree: exp.Create, start: int, head: Head) -> View:
     target = tree.this
     columns = tuple(target.expressions) if isinstance(target, exp.Schema) else ()
     table, query = _named(source, target), tree.expression
-    if head.recursive:
-        query = _recursive(source, table, columns, query)
-    return View(table.name, columns, query, temporary, table, start)
+    if head.recursive and not columns:
+        hint = "write CREATE RECURSIVE VIEW name (a, b) AS ..., or leave RECURSIVE out"
+        raise source.error(table, f"the recursive view {table.name} names no columns", hint)
+    comment = "\n".join(line.strip() for each in first.comments for line in each.strip().splitlines())
+    return View(table.name, columns, query, temporary, table, first.start, comment)
 
 
 def _named(source: Source, target: exp.Expr) -> exp.Table:
@@ -131,20 +145,6 @@ def _named(source: Source, target: exp.Expr) -> exp.Table:
     if table.args.get("db"):
         raise source.error(table, f"{table.sql()}: a view has a plain name", "leave the schema out")
     return table
-
-
-def _recursive(source: Source, table: exp.Table, columns: tuple[exp.Expr, ...], query: exp.Expr) -> exp.Select:
-    """The query of ``CREATE RECURSIVE VIEW name (columns) AS query``, as the standard defines it."""
-    if not columns:
-        raise source.error(
-            table, f"the recursive view {table.name} names no columns", "CREATE RECURSIVE VIEW name (a, b) AS"
-        )
-    alias = exp.TableAlias(this=table.this.copy(), columns=[column.copy() for column in columns])
-    select = exp.Select(
-        expressions=[exp.Column(this=column.copy()) for column in columns], from_=exp.From(this=table.copy())
-    )
-    select.set("with_", exp.With(expressions=[exp.CTE(this=query, alias=alias)], recursive=True))
-    return select
 
 
 def _table(source: Source, tree: exp.Create) -> Table:

@@ -10,8 +10,9 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql import grouping, joins, ordering, recursion, subqueries, windows
+from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries, windows
 from ddcore.sql.env import Env, Queries
+from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
@@ -22,7 +23,7 @@ __all__ = ["QueryPlanner"]
 
 _PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
-    "qualify", "kind", "hint", "laterals",
+    "qualify", "windows", "kind", "hint", "laterals",
 }  # fmt: skip
 
 
@@ -72,6 +73,7 @@ class QueryPlanner(Queries):
     # -- SELECT -------------------------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, env: Env) -> Relation:
+        frames.resolved(self.source, node)
         for key, value in node.args.items():
             if value and key not in _PARTS:
                 self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
@@ -79,9 +81,10 @@ class QueryPlanner(Queries):
         columns = self.expanded(node, relation)
         before: dict[int, Value] = {}
         if grouping.is_grouped(node):
-            keys = grouping.keys_of(self, node, relation, columns)
-            relation, before = subqueries.attached(self, relation, [*grouping.aggregates_in(node), *keys], env)
-            relation, replaced = grouping.grouped(self, node, relation, env, before, keys=keys)
+            group = grouping_of(self, node, relation, columns, grouping.has_aggregate)
+            parts_before = [*grouping.aggregates_in(node), *(group.keys if group else ())]
+            relation, before = subqueries.attached(self, relation, parts_before, env)
+            relation, replaced = grouping.grouped(self, node, relation, env, before, grouping=group)
             for condition in conjuncts(node.args.get("having")):
                 relation = self._having(relation, condition, replaced, env, before)
         else:

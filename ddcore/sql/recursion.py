@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
-from ddcore.program.constants import constant
-from ddcore.program.several import iterate
-from ddcore.sql import grouping, windows
+from ddcore.sql import frames, grouping
+from ddcore.sql.mutual import Binding, fitting, fixed_points
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
 from ddcore.sql.source import DIALECT, Declared
-from ddcore.sql.values import Value, as_type, declared_type
+from ddcore.sql.types import declared_type
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
@@ -86,44 +83,13 @@ def _recursive(queries: Queries, binding: exp.CTE, env: Env) -> Relation:
             raise source.error(
                 query, f"{len(start.own)} columns at the start and {len(step.own)} in the step", "select as many"
             )
-        added = step.rows.select(**_fitting(queries, step, start, query))
+        added = step.rows.select(**fitting(queries, step, start, query))
         every = start.rows.concat(added)
         return every.distinct() if distinct else every
 
     body.__name__ = binding.alias
     with planning(source.place(binding)):
         return replace(start, rows=base.iterate(body))
-
-
-def _fitting(
-    queries: Queries,
-    step: Relation,
-    start: Relation,
-    node: exp.Expr,
-    sides: tuple[str, str] = ("at the start", "in the step"),
-) -> dict[str, pl.Expr]:
-    """The columns of the step in the types of the start; ``sides`` names both in messages."""
-    exprs = {}
-    kinds, wanted = step.types, start.types
-    for mine, theirs in zip(start.own, step.own, strict=True):
-        target = wanted[mine.key]
-        if not _widens(kinds[theirs.key], target):
-            raise queries.source.error(
-                node, f"column {mine.name} is {target} {sides[0]} and {kinds[theirs.key]} {sides[1]}",
-                "cast it: CAST(x AS type)",
-            )  # fmt: skip
-        exprs[mine.key] = as_type(queries.source, Value(pl.col(theirs.key), kinds[theirs.key], node), target)
-    return exprs
-
-
-def _widens(kind: Type, target: Type) -> bool:
-    if kind == target or (kind.name, target.name) in (
-        ("int64", "float64"),
-        ("decimal", "float64"),
-        ("int64", "decimal"),
-    ):
-        return True
-    return kind.name == target.name == "decimal" and kind.scale <= target.scale
 
 
 def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
@@ -146,7 +112,7 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: a value of itself", _MUTUAL)
         if isinstance(node, exp.With):
             raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
-        if isinstance(node, exp.Select) and windows.windows_in(node.expressions):
+        if isinstance(node, exp.Select) and frames.windows_in(node.expressions):
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
         if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
             raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
@@ -167,68 +133,17 @@ def _behind(node: exp.Expr) -> list[exp.Join]:
 # -- WITH MUTUALLY RECURSIVE ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Binding:
-    """A binding with its declared columns."""
-
-    node: exp.CTE
-    names: tuple[str, ...]
-    kinds: tuple[Type, ...]
-
-    def relation(self, rows: Any) -> Relation:
-        return Relation(rows, tuple(Column("", name, name) for name in self.names))
-
-
 def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Declared | None], env: Env) -> Env:
-    """All bindings start empty. In each round each is computed anew, in order, from the newest of those it names."""
+    """The bindings as one loop, each with its declared columns."""
     source = queries.source
-    bindings = {}
+    bindings = []
     for node, columns in zip(nodes, declared, strict=True):
         assert columns is not None
         kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=DIALECT)) for text in columns.types)
         if len({name.casefold() for name in columns.names}) < len(columns.names):
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
-        bindings[node.alias] = _Binding(node, columns.names, kinds)
-    empty = {
-        name: constant(
-            pl.DataFrame(schema={c: kind.polars for c, kind in zip(binding.names, binding.kinds, strict=True)})
-        )
-        for name, binding in bindings.items()
-    }
-
-    def body(**rows: Any) -> Mapping[str, Any]:
-        inside, results = env.alone, {}
-        for name, binding in bindings.items():
-            inside = inside.binding(name, binding.relation(rows[name]))
-        for name, binding in bindings.items():
-            results[name] = _declared_rows(queries, binding, queries.query(binding.node.this, inside))
-            inside = inside.binding(name, binding.relation(results[name]))
-        return results
-
-    body.__name__ = "_".join(bindings)
+        bindings.append(Binding(node.alias, node, node.this, columns.names, kinds))
     loop = source.loops[nodes[0].args["alias"].this.meta["start"]]
-    limits: dict[str, Any] = {"max_rounds": loop.rounds} if loop.rounds else {}
-    with planning(source.place(nodes[0])):
-        results = iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
-    for name, binding in bindings.items():
-        env = env.binding(name, binding.relation(results[name]))
+    for name, relation in fixed_points(queries, bindings, env, loop).items():
+        env = env.binding(name, relation)
     return env
-
-
-def _declared_rows(queries: Queries, binding: _Binding, relation: Relation) -> Any:
-    """The rows of a binding in its declared columns."""
-    source, own = queries.source, relation.own
-    if len(own) != len(binding.names):
-        raise source.error(
-            binding.node, f"{binding.node.alias} has {len(binding.names)} columns and its query {len(own)}",
-            "select as many as are declared",
-        )  # fmt: skip
-    target = Relation(_Typed(dict(zip(binding.names, binding.kinds, strict=True))), binding.relation(None).columns)
-    return relation.rows.select(**_fitting(queries, relation, target, binding.node, ("as declared", "in the query")))
-
-
-@dataclass(frozen=True)
-class _Typed:
-    """What has columns and no rows."""
-
-    schema: Mapping[str, Type]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -11,9 +12,10 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 
-__all__ = ["DIALECT", "Declared", "Loop", "Source", "called", "cut", "parts", "shown"]
+__all__ = ["DIALECT", "Declared", "File", "Loop", "Source", "called", "cut", "parts", "shown"]
 
 DIALECT = "postgres"
+_LOG = logging.getLogger("ddcore.sql")
 _LONGEST_SHOWN = 60
 
 
@@ -33,21 +35,45 @@ class Loop:
     returns: bool = False
 
 
+@dataclass(frozen=True)
+class File:
+    """One of the files of a program: its name, and where its text is in the text of all."""
+
+    name: str
+    start: int
+    end: int
+
+
 @dataclass
 class Source:
-    """The text with its file's name. ``declared`` and ``loops`` are found by where the name of a binding begins."""
+    """The text of all files, one behind the other.
 
-    file: str
+    ``declared`` and ``loops`` are found by where the name of a binding begins.
+    """
+
+    files: Sequence[File]
     text: str
     declared: dict[int, Declared] = field(default_factory=dict)
     loops: dict[int, Loop] = field(default_factory=dict)
     start: int = 0
     """Where the statement begins that is read or planned: the place of parts in which there is no name."""
+    notes: list[str] = field(default_factory=list)
+    """What planning has left out, each once, with its place."""
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> Source:
+        """The texts of files by name."""
+        files, start = [], 0
+        for name, text in texts.items():
+            files.append(File(name, start, start + len(text)))
+            start += len(text) + 1
+        return cls(files, "\n".join(texts.values()))
 
     def at(self, offset: int) -> str:
         """``file:line:column`` of a character, both from 1."""
-        before = self.text[:offset]
-        return f"{self.file}:{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+        file = next((file for file in reversed(self.files) if file.start <= offset), self.files[0])
+        before = self.text[file.start : offset]
+        return f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
     def error_at(self, offset: int, message: str, hint: str) -> ProgramError:
         """An error at a character of the text."""
@@ -66,6 +92,13 @@ class Source:
     def error(self, node: exp.Expr, message: str, hint: str = "") -> ProgramError:
         """An error at a part of the text."""
         return ProgramError(f"{self.place(node)}: {message}", hint)
+
+    def note(self, node: exp.Expr, message: str) -> None:
+        """Keep a note on a part of the text, and log it; the same one only once."""
+        note = f"{self.place(node)}: {message}"
+        if note not in self.notes:
+            self.notes.append(note)
+            _LOG.info("note: %s", note)
 
     def refuse(self, node: exp.Expr, what: str, hint: str = "docs/sql.md lists what is supported") -> NoReturn:
         """Raise the error of what is SQL but is not supported."""

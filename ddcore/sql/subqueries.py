@@ -90,7 +90,7 @@ def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) ->
 def _null_rejecting(query: exp.Expr) -> set[int]:
     """Names that stand bare in a comparison that every row of the subquery has met: they are not null there."""
     query = unwrapped(query)
-    if not isinstance(query, exp.Select) or (grouping.aggregates_in(query) and not query.args.get("group")):
+    if not isinstance(query, exp.Select) or grouping.has_row_of_nothing(query):
         return set()
     comparisons = exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE
     return {

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
-from ddcore.sql.source import DIALECT, Source, cut
+from ddcore.sql.source import DIALECT, File, Source, cut
 
 __all__ = ["CLAUSES", "INSIDE", "is_kind", "nearly", "statements", "word", "written"]
 
@@ -28,17 +28,28 @@ _NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 def statements(source: Source) -> list[list[Token]]:
     """The tokens of each statement, without semicolons. Raises ProgramError, with the place."""
-    try:
-        tokens = Dialect.get_or_raise(DIALECT).tokenize(source.text)
-    except SqlglotError:
-        raise unclosed(source) or _unreadable(source) from None
-    found: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.token_type == TokenType.SEMICOLON:
-            found.append([])
-        else:
-            found[-1].append(token)
+    found: list[list[Token]] = []
+    for file in source.files:  # whose end ends a statement, too
+        found.append([])
+        for token in _tokens(source, file):
+            if token.token_type == TokenType.SEMICOLON:
+                found.append([])
+            else:
+                found[-1].append(token)
     return [each for each in found if each]
+
+
+def _tokens(source: Source, file: File) -> list[Token]:
+    """The tokens of one file, placed in the text of all."""
+    try:
+        tokens = Dialect.get_or_raise(DIALECT).tokenize(source.text[file.start : file.end])
+    except SqlglotError:
+        raise unclosed(source, file.start, file.end) or _unreadable(source) from None
+    at = file.start
+    return [
+        Token(each.token_type, each.text, each.line, each.col, each.start + at, each.end + at, each.comments)
+        for each in tokens
+    ]
 
 
 def _unreadable(source: Source) -> ProgramError:

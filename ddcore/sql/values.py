@@ -30,7 +30,6 @@ __all__ = [
     "Value",
     "Values",
     "aligned",
-    "declared_type",
     "function",
     "null",
     "shared",
@@ -40,13 +39,6 @@ BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("str
 DATE, TIMESTAMP = Type("date"), Type("timestamp")
 _NUMBERS = ("int64", "decimal", "float64")
 _UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
-
-_TYPES = {
-    "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
-    "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",
-    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp",
-    "BINARY": "binary", "VARBINARY": "binary",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,22 +78,6 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
     if isinstance(value, date):
         return Value(pl.lit(value), DATE, node, value)
     return Value(pl.lit(value), TEXT, node, value)
-
-
-def declared_type(source: Source, kind: exp.DataType) -> Type:
-    """The type that SQL text names. Raises ProgramError for one that no column can have."""
-    name = kind.this.value if isinstance(kind.this, exp.DType) else str(kind.this)
-    if name in ("DECIMAL", "NUMERIC"):
-        digits = [int(expression.name) for expression in kind.expressions]
-        text = f"decimal({digits[0]},{digits[1] if len(digits) > 1 else 0})" if digits else "decimal(18,3)"
-    elif name in _TYPES:
-        text = _TYPES[name]
-    else:
-        source.refuse(kind, f"the type {kind.sql(dialect='postgres')}")
-    try:
-        return parse_type(text)
-    except ProgramError as error:
-        raise source.error(kind, error.message, error.hint) from None
 
 
 def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tuple[list[pl.Expr], Type]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -13,12 +14,14 @@ import ddcore.sql.functions  # noqa: F401  (fills in the rules of values)
 from ddcore.base.errors import DdError
 from ddcore.base.source_line import planning
 from ddcore.sql.env import Env
+from ddcore.sql.mutual import Unknown, fixed_points, inferred, names_of
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
 from ddcore.sql.recursion import renamed
 from ddcore.sql.source import Source
-from ddcore.sql.values import declared_type, selected
+from ddcore.sql.types import declared_type
+from ddcore.sql.values import selected
 from ddcore.text.wording import described, listed, meant
 
 __all__ = ["Outputs", "outputs"]
@@ -37,62 +40,72 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
     queries = QueryPlanner(source, inputs)
     for table in tables:
         _check_table(source, table, inputs)
-    for view in _in_order(views, source):
-        source.start = view.start
-        if any(is_named(view.name, name) for name in queries.tables):
+    for number, view in enumerate(views):
+        if any(is_named(view.name, name) for name in (*inputs, *(each.name for each in views[:number]))):
+            source.start = view.start
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
-        with planning(source.place(view.node)), _one_line(source, view):
-            relation = renamed(queries, queries.query(view.query, Env()), view.columns, view.node)
-            queries.tables[view.name] = _named(queries, view, relation)
+    for group in _in_order(views):
+        queries.tables |= _planned(queries, group)
     results = Outputs()
     for view in views:
         (results.temporary if view.temporary else results)[view.name] = queries.tables[view.name].rows
     return results
 
 
-def _in_order(views: Sequence[View], source: Source) -> list[View]:
-    """The views, each behind those that it names. Raises ProgramError where views name each other."""
-    named = {view.name.casefold(): view for view in views}
-    ordered: list[View] = []
-    around: list[View] = []
+def _planned(queries: QueryPlanner, group: Sequence[View]) -> dict[str, Relation]:
+    """The views of a group: one, or several that name each other. A view that names itself is a loop, too."""
+    names = [view.name for view in group]
+    if not any(names_of(view.query, names) for view in group):
+        (view,) = group
+        relation = _view(queries, view, view.query, Env())
+        columns = tuple(replace(column, untyped=False) for column in relation.columns)
+        return {view.name: replace(relation, columns=columns)}
 
-    def add(view: View) -> None:
-        if view in ordered:
-            return
-        around.append(view)
-        for table in view.query.find_all(exp.Table):
-            other = named.get(table.name.casefold())
-            if other is None or not is_named(table.this, other.name) or _is_bound(table):
-                continue
-            if other in around:
-                source.start = view.start
-                names = [each.name for each in around[around.index(other) :]]
-                what = (
-                    f"the views {listed(names)} name each other"
-                    if len(names) > 1
-                    else f"the view {names[0]} names itself"
-                )
-                raise source.error(
-                    table, what, "write one view: WITH MUTUALLY RECURSIVE name (column type, ...) AS (...)"
-                )
-            add(other)
-        around.pop()
-        ordered.append(view)
+    def unknown(view: View) -> Unknown:
+        return Unknown(view.name, view.node, view.query, lambda query, env: _view(queries, view, query, env))
 
-    for view in views:
-        add(view)
-    return ordered
+    queries.source.start = group[0].start
+    return fixed_points(queries, inferred(queries, [unknown(view) for view in group], Env()), Env())
 
 
-def _is_bound(table: exp.Table) -> bool:
-    """Whether a name is that of a WITH around it."""
-    around: exp.Expr | None = table
-    while around is not None:
-        bindings = around.args.get("with_")
-        if bindings is not None and any(is_named(table.this, expression.alias) for expression in bindings.expressions):
-            return True
-        around = around.parent
-    return False
+def _view(queries: QueryPlanner, view: View, query: exp.Expr, env: Env) -> Relation:
+    """The rows of a view, whose query may be a part of it."""
+    source = queries.source
+    source.start = view.start
+    with planning(source.place(view.node)), _one_line(source, view):
+        return _named(queries, view, renamed(queries, queries.query(query, env), view.columns, view.node))
+
+
+def _in_order(views: Sequence[View]) -> list[list[View]]:
+    """The views in groups, each behind those that it names; views that name each other, in a circle, are one group.
+
+    Tarjan's strongly connected components, which come in this order.
+    """
+    named = {view.name.casefold(): place for place, view in enumerate(views)}
+    numbers: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    around: list[int] = []
+    groups: list[list[View]] = []
+
+    def add(place: int) -> None:
+        numbers[place] = lowest[place] = len(numbers)
+        around.append(place)
+        for table in names_of(views[place].query, [view.name for view in views]):
+            other = named[table.name.casefold()]
+            if other not in numbers:
+                add(other)
+                lowest[place] = min(lowest[place], lowest[other])
+            elif other in around:
+                lowest[place] = min(lowest[place], numbers[other])
+        if lowest[place] == numbers[place]:
+            start = around.index(place)
+            groups.append([views[member] for member in sorted(around[start:])])
+            del around[start:]
+
+    for place in range(len(views)):
+        if place not in numbers:
+            add(place)
+    return groups
 
 
 def _check_table(source: Source, table: Table, inputs: Mapping[str, Any]) -> None:
@@ -147,6 +160,5 @@ def _named(queries: QueryPlanner, view: View, relation: Relation) -> Relation:
             )
         seen.add(column.name.casefold())
     names = {each.name: pl.col(each.key) for each in relation.own}
-    return Relation(
-        selected(relation.rows, names), tuple(Column("", name, name) for name in names), single=relation.single
-    )
+    columns = tuple(Column("", each.name, each.name, untyped=each.untyped) for each in relation.own)
+    return Relation(selected(relation.rows, names), columns, single=relation.single)

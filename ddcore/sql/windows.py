@@ -1,38 +1,38 @@
-"""OVER: numbers of rows in an order, and aggregates of partitions."""
+"""OVER: functions and aggregates of rows in an order, and aggregates of partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace as replaced
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
+from ddcore.operators import window_functions
+from ddcore.operators.frame import Frame
 from ddcore.sql import grouping
+from ddcore.sql.frames import frame_of, windows_in
+from ddcore.sql.grouping import unwrapped
 from ddcore.sql.names import Relation, is_named
-from ddcore.sql.numbering import numbering
 from ddcore.sql.ordering import Replace, sortable
 from ddcore.sql.pairs import conjuncts, paired, placed
-from ddcore.sql.source import parts
-from ddcore.sql.values import INT, Value, Values, is_plain, selected
+from ddcore.sql.source import called, shown
+from ddcore.sql.values import FLOAT, INT, Value, Values, aligned, is_plain, selected
+from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["bounds", "windowed", "windows_in"]
+__all__ = ["bounds", "windowed"]
 
-_NUMBERS = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+_PLACES = exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist
+_FUNCTIONS = (*_PLACES, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
+_AGGREGATES = [kind.sql_name().lower() for kind in grouping.PLAIN]
+_NAMES = [kind.sql_name().lower() for kind in _FUNCTIONS]
 _LONGEST = 10_000  # rows of a group that top_k keeps: beyond, all rows are numbered
-
-
-def windows_in(nodes: Iterable[exp.Expr]) -> list[exp.Window]:
-    """The windows in parts of a SELECT, not those of subqueries."""
-
-    def inside(node: exp.Expr) -> Iterable[exp.Expr]:
-        return () if isinstance(node, exp.Query | exp.Window) else node.iter_expressions()
-
-    return [node for node in parts(nodes, inside) if isinstance(node, exp.Window)]
 
 
 def bounds(conditions: Iterable[exp.Expr]) -> list[tuple[exp.Expr, int]]:
@@ -87,23 +87,47 @@ def _window(
 ) -> tuple[Relation, Value]:
     source = queries.source
     values = Values(source, relation.columns, relation.types, replace)
-    if window.args.get("spec") is not None or window.args.get("alias") is not None or window.args.get("first") is False:
-        source.refuse(window, "a frame or a name of a window")
-    kind = _NUMBERS.get(type(window.this))
-    order = window.args.get("order")
+    if window.args.get("first") is False:
+        source.refuse(window, "this window")
+    order, function = window.args.get("order"), unwrapped(window.this)
     keys = {key: pl.col(key) for key in relation.carried}
     for number, part in enumerate(window.args.get("partition_by") or []):
         value = values.of(part)
         if value.type is None:
             source.refuse(part, "PARTITION BY NULL")
         keys[is_plain(value.expr) or f"{name} part {number}"] = value.expr
-    if kind is None:
-        if order is not None or not isinstance(window.this, exp.AggFunc | exp.Filter):
-            source.refuse(window, "this window", "row_number, rank and dense_rank, and aggregates without ORDER BY are")
-        return _aggregate(queries, relation, window, name, keys, values=values)
+    is_aggregate = isinstance(function, grouping.AGGREGATES)
+    if not is_aggregate and not isinstance(function, _FUNCTIONS):
+        source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
+    frame = frame_of(values, window)
+    if is_aggregate and order is not None and not isinstance(function, grouping.PLAIN):
+        source.refuse(window, f"{called(function)} with ORDER BY in OVER", f"there are {listed(_AGGREGATES)}")
+    if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
+        source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
     if order is None:
-        source.refuse(window, f"{kind} without ORDER BY")
-    return _numbered(relation, order, name, keys, values, kind=kind, most=most)
+        if not is_aggregate or (frame and (frame.start, frame.end, frame.exclude) != (None, None, "nothing")):
+            source.refuse(window, f"{called(function)} without ORDER BY", "the order decides the result: add ORDER BY")
+        return _aggregate(queries, relation, window, name, keys, values=values)
+    if is_aggregate:
+        added = grouping.aggregates_of(values, window.this, f"{name} ")
+        functions = {key: replaced(each, frame=frame) for key, each in added.aggregates.items()}
+        make = added.known[window.this.sql()]
+    else:
+        made, kind = _Functions(values, window).made(function, frame)
+        functions, make = {name: made}, lambda node: Value(pl.col(name), kind, node)
+    rows = _ordered(
+        relation,
+        order,
+        name,
+        keys,
+        values,
+        functions=functions,
+        most=most if isinstance(function, exp.RowNumber | exp.Rank) else None,
+    )
+    value = make(window.this)
+    kept = {key: pl.col(key) for key in relation.types}
+    result = rows.select(**kept, **{name: value.expr})
+    return Relation(result, relation.columns, relation.carried), Value(pl.col(name), value.type, window)
 
 
 def _aggregate(
@@ -122,17 +146,17 @@ def _aggregate(
     return Relation(result, relation.columns, relation.carried), Value(pl.col(name), value.type, window)
 
 
-def _numbered(
+def _ordered(
     relation: Relation,
     order: exp.Order,
     name: str,
     keys: Mapping[str, pl.Expr],
     values: Values,
     *,
-    kind: str,
+    functions: Mapping[str, Any],
     most: int | None,
-) -> tuple[Relation, Value]:
-    """The number of each row in its partition. With ``most``, rows that would have a greater one may be left out."""
+) -> Any:
+    """The rows with the results of functions. With ``most``, rows that would have a greater number may be left out."""
     sorts: dict[str, pl.Expr] = {}
     for number, expression in enumerate(order.expressions):
         expr = values.of(expression.this).expr
@@ -143,15 +167,61 @@ def _numbered(
     types = relation.types
     added = {key: expr for key, expr in {**keys, **sorts}.items() if key not in types}
     rows = relation.rows.with_columns(**added) if added else relation.rows
-    if most is not None and kind != "dense_rank":
-        ties = "cut" if kind == "row_number" else "rank"
+    if most is not None:
+        ties = "cut" if any(each.kind == "row_number" for each in functions.values()) else "rank"
         whole, (rows, by, down) = rows, sortable(rows, [*zip(sorts, order.expressions, strict=True)])
         rows = selected(
             rows.group_by(*keys).top_k(most, by, descending=down, ties=ties),
-            {name: pl.col(name) for name in Relation(whole, ()).types},
+            {key: pl.col(key) for key in Relation(whole, ()).types},
         )
-    schema = {key: kind_.polars for key, kind_ in Relation(rows, ()).types.items() if key not in keys}
-    function = numbering(kind, name, list(sorts), downs, firsts)
-    numbered = rows.group_by(*keys).reduce(function, {**schema, name: pl.Int64()})
-    result = numbered.select(*types, name)
-    return Relation(result, relation.columns, relation.carried), Value(pl.col(name), INT, order)
+    return rows.group_by(*keys).over(list(sorts), descending=downs, nulls_first=firsts, **functions)
+
+
+class _Functions:
+    """The functions of rows in an order, of the arguments of one window."""
+
+    def __init__(self, values: Values, window: exp.Window) -> None:
+        self.values, self.window = values, window
+        wrapped = [type(each) for each in (window.this, window.this.this) if isinstance(each, exp.Expr)]
+        if exp.Filter in wrapped:
+            values.source.refuse(window, "FILTER of a function that is no aggregate", "use CASE WHEN ... END")
+        self.nulls = {"ignore_nulls": exp.IgnoreNulls in wrapped}
+
+    def made(self, node: exp.Expr, frame: Frame | None) -> tuple[Any, Type]:
+        """The function and the type of its result. Raises ProgramError."""
+        name = called(node).lower()
+        if isinstance(node, _PLACES):
+            self._require(node, "")
+            if self.nulls["ignore_nulls"]:
+                self.values.source.refuse(self.window, f"{name} with IGNORE NULLS")
+            kind = FLOAT if isinstance(node, exp.PercentRank | exp.CumeDist) else INT
+            arguments = [self._number(node.this, 1)] if isinstance(node, exp.Ntile) else []
+            return getattr(window_functions, name)(*arguments), kind
+        value = self.values.of(node.this)
+        if value.type is None:
+            self.values.source.refuse(node, f"{name}(NULL)")
+        make = getattr(window_functions, name)
+        if isinstance(node, exp.Lag | exp.Lead):
+            self._require(node, "offset default")
+            both = [value] + ([self.values.of(node.args["default"])] if node.args.get("default") else [])
+            exprs, kind = aligned(self.values.source, both, node)
+            default = exprs[1] if len(both) > 1 and both[1].type is not None else None
+            number = self._number(node.args.get("offset"), 0)
+            return make(exprs[0], number, default=default, **self.nulls), kind
+        self._require(node, "offset" if isinstance(node, exp.NthValue) else "")
+        numbers = [self._number(node.args.get("offset"), 1)] if isinstance(node, exp.NthValue) else []
+        return replaced(make(value.expr, *numbers, **self.nulls), frame=frame), value.type
+
+    def _number(self, node: exp.Expr | None, least: int) -> int:
+        if node is None:
+            return 1
+        literal = self.values.of(node).literal
+        if isinstance(literal, bool) or not isinstance(literal, int) or literal < least:
+            self.values.source.refuse(node, f"{shown(node)} rows or parts", f"write a whole number, {least} or more")
+        return literal
+
+    def _require(self, node: exp.Expr, known: str) -> None:
+        """Raises ProgramError for an option that is not read."""
+        for key, value in node.args.items():
+            if value and key not in ("this", *known.split()):
+                self.values.source.refuse(node, "this option")

@@ -7,11 +7,10 @@ Where the columns of all updates fit into one 64-bit integer together, the work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 
 from ddcore import kernels
 from ddcore.base.errors import DiffOverflow
-from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data.encoding import key_codes
@@ -25,7 +24,9 @@ from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
 __all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
 
+_PAIR = 2
 _SEVERAL = 4  # pieces of few rows that are copied together before they are packed
+_COMPARED = 256  # updates of hashed keys that are sorted by comparing rows: more are packed and sorted as integers
 
 
 def arrange(
@@ -55,6 +56,11 @@ def arrange_all(
     rows, fits = sum([piece.rows for piece in pieces]), all([piece.high is None for piece in pieces])
     if rows == 0:
         return _nothing(pieces[0].count + (1 if key else 0), width)
+    if key and rows <= min(_COMPARED, few_rows) and fits:
+        table = _one(pieces).table()
+        done, few = kernels.merging.arranged(key_codes(list(table[: len(key)]), key, rows), table)
+        if done:
+            return ColumnBatch.of(few, width)
     if rows < few_rows and fits:
         few = _few(pieces)
         if few is not None:
@@ -116,11 +122,7 @@ def _united(
     if not some:
         return _nothing(pieces[0].count, width)
     few_rows = budget.tuning.few_rows
-    if sum([piece.rows for piece in some]) < few_rows:
-        few = _few(some, 1 + width, frontier)
-        if few is not None:
-            return ColumnBatch.of(few, width)
-    else:
+    if sum([piece.rows for piece in some]) >= few_rows:
         advanced = gathered(
             some if frontier is None else [piece.advanced(1 + width, frontier) for piece in some], few_rows
         )
@@ -129,11 +131,16 @@ def _united(
             return _sorted(some, fields, width, budget)
         if fields is not None:
             return _batch(packing.consolidated(advanced, fields, budget), width, budget)
-    queue = sorted((_batch_of(piece, width) for piece in some), key=len, reverse=True)
-    while len(queue) > 1:  # the two smallest first
-        queue.append(_merged(queue.pop(), queue.pop()))
-        queue.sort(key=len, reverse=True)
-    return queue[0] if frontier is None else _advanced(queue[0], frontier)
+    elif len(some) > _PAIR and frontier is None and (few := _few(some)) is not None:
+        return ColumnBatch.of(few, width)
+    if len(some) == 1 and frontier is None:
+        return _batch_of(some[0], width)
+    tables = sorted([piece.table() for piece in some], key=_rows, reverse=True)
+    while len(tables) > _PAIR:  # the two smallest first
+        tables.append(kernels.merging.united(tables.pop(), tables.pop(), 0, _none()))
+        tables.sort(key=_rows, reverse=True)
+    other, limit = tables[1] if len(tables) == _PAIR else _none(), _none() if frontier is None else frontier
+    return ColumnBatch.of(kernels.merging.united(tables[0], other, 1 + width, limit), width)
 
 
 def gathered(pieces: Sequence[Columns], few: int) -> Sequence[Columns]:
@@ -151,6 +158,16 @@ def _one(pieces: Sequence[Columns]) -> Columns:
         return pieces[0]
     high = None if all(piece.high is None for piece in pieces) else np.concatenate([piece.upper() for piece in pieces])
     return Plain(np.concatenate([piece.table() for piece in pieces], axis=1), high)
+
+
+@cache
+def _none() -> np.ndarray:
+    """The table of no updates, and a frontier without elements: int64 (0, 0)."""
+    return np.empty((0, 0), dtype=np.int64)
+
+
+def _rows(table: np.ndarray) -> int:
+    return len(table[-1])
 
 
 def _nothing(columns: int, width: int) -> ColumnBatch:
@@ -176,20 +193,16 @@ def _batch(summed: Summed, width: int, budget: Budget) -> SortedBatch:
     return ColumnBatch.of(summed.table(), width) if packed is None else PackedBatch(packed, width)
 
 
-def _few(pieces: Sequence[Columns], first: int = 0, frontier: np.ndarray | None = None) -> np.ndarray | None:
+def _few(pieces: Sequence[Columns]) -> np.ndarray | None:
     """Few updates consolidated: int64 (columns, m), the last of which has the sums; None if integers cannot hold them,
     and no :func:`packing.layout` either.
-
-    Times, which begin with column ``first``, become their representatives beyond a ``frontier``.
     """
-    tables, nothing = [piece.table() for piece in pieces], np.empty((0, 0), np.int64)
+    tables = [piece.table() for piece in pieces]
     if len(tables) > 2:
         tables = [np.concatenate(tables, axis=1)]
-    columns, others = tables if len(tables) == 2 else (tables[0], nothing)
+    columns, others = tables if len(tables) == _PAIR else (tables[0], _none())
     summed: np.ndarray
-    done, summed, packed, table = kernels.small_batches.consolidate(
-        columns, others, first, nothing if frontier is None else frontier
-    )
+    done, summed, packed, table = kernels.small_batches.consolidate(columns, others)
     if done:
         return summed
     if len(packed) == 0:
@@ -266,21 +279,3 @@ def _order(codes: np.ndarray) -> tuple[np.ndarray, int, int]:
     packed, _ = sorts.stable(packed, digits)
     packed &= np.uint64((1 << digits) - 1)
     return packed.view(np.int64), least, shift
-
-
-def _merged(a: ColumnBatch, b: ColumnBatch) -> ColumnBatch:
-    """Two batches as one, by a pass over both."""
-    rows, diffs = kernels.look_up.merge(a.codes, a.words, a.times, a.diffs, b.codes, b.words, b.times, b.diffs)
-    table = np.empty((2 + len(a.words) + len(a.times), len(rows)), dtype=np.int64)
-    kernels.look_up.take_rows(table[:-1], rows, a.table[:-1], b.table[:-1])
-    table[-1] = diffs
-    return ColumnBatch.of(table, a.width)
-
-
-def _advanced(batch: ColumnBatch, frontier: np.ndarray) -> ColumnBatch:
-    """A batch at the representatives of its times; unchanged if int64 cannot hold a sum."""
-    columns = np.concatenate([batch.codes.reshape(1, -1), batch.words, advance(batch.times, frontier)])
-    order = np.arange(len(batch))
-    kernels.sorting.sort_within(order, columns, 0, 0)
-    rows, sums = kernels.sorting.sum_runs(order, columns, batch.diffs)
-    return batch if sums[-1] else _with_sums(columns, rows, sums[:-1], batch.width)

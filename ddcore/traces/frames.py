@@ -43,7 +43,7 @@ def batch_of(
         if len(coordinates) and coordinates.min() < 0:
             raise DataError(f"input {name}: {dim} is {int(coordinates.min())}", "times count from 0")
     diffs = _whole_numbers(columns["diff"], name)
-    words = {column: encoding.encode(columns[column], kind) for column, kind in present.items()}
+    words = encoding.encode_columns({column: columns[column] for column in present}, schema)
     nothing = np.full(0 if len(words) == len(schema) else len(frame), encoding.NULL, dtype=np.int64)
     return Batch([words.get(column, nothing) for column in schema], times, diffs)
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 
-__all__ = ["ColumnBatch", "SortedBatch", "Spans", "bucket_starts"]
+__all__ = ["ColumnBatch", "Searched", "SortedBatch", "Spans", "bucket_starts"]
 
+_INDEXED = 16  # a batch with fewer rows for each code that was looked up in it gets an index
+_HALF = 2**63  # of all codes
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited
 
 Spans = tuple["np.ndarray", "np.ndarray"]
@@ -92,6 +95,10 @@ class SortedBatch(ABC):
         some, lo, hi = self.located(lo, hi)
         return some, (lo, hi)
 
+    def searched(self, probes: int, budget: Budget) -> Searched:
+        """What kernels need that search several batches at once for so many codes."""
+        return self.decompress().searched(probes, budget)
+
     # -- reading rows --------------------------------------------------------------------------------------------------
 
     def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
@@ -167,7 +174,19 @@ class SortedBatch(ABC):
 class ColumnBatch(SortedBatch):
     """A sorted batch of arrays: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n]."""
 
-    __slots__ = ("_least", "_shift", "_starts", "_table", "codes", "diffs", "high", "times", "words")
+    __slots__ = (
+        "_least",
+        "_probes",
+        "_shift",
+        "_starts",
+        "_table",
+        "_whole",
+        "codes",
+        "diffs",
+        "high",
+        "times",
+        "words",
+    )
 
     def __init__(
         self,
@@ -180,7 +199,8 @@ class ColumnBatch(SortedBatch):
         self.codes, self.words, self.times, self.diffs, self.high = codes, words, times, diffs, high
         self._table: np.ndarray | None = None  # in which they all lie
         self._starts: np.ndarray | None = None
-        self._least = self._shift = 0
+        self._least = self._shift = self._probes = 0
+        self._whole: tuple[np.ndarray, tuple[int, int]] | None = None  # without an index
 
     @classmethod
     def of(cls, table: np.ndarray, width: int, high: np.ndarray | None = None) -> ColumnBatch:
@@ -222,8 +242,8 @@ class ColumnBatch(SortedBatch):
 
     def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code, through buckets."""
-        self.index(budget)
-        spans: Spans = kernels.look_up.locate(self.codes, self._starts, self._least, self._shift, probes)
+        starts, (least, shift) = self._buckets(len(probes), budget)
+        spans: Spans = kernels.look_up.locate(self.codes, starts, least, shift, probes)
         return spans
 
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
@@ -238,8 +258,12 @@ class ColumnBatch(SortedBatch):
 
     def index(self, budget: Budget = ALONE) -> None:
         """Find the buckets of codes."""
-        if self._starts is None:
+        if self._starts is None and len(self) > budget.tuning.unindexed_rows:
             self._starts = self._bucket_starts(budget)
+
+    def searched(self, probes: int, budget: Budget) -> Searched:
+        """The arrays."""
+        return Searched(self, self.table if self._table is None else self._table, *self._buckets(probes, budget))
 
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Copy the rows of each key."""
@@ -282,6 +306,19 @@ class ColumnBatch(SortedBatch):
         """The bytes that its rows take."""
         return int(self.codes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
 
+    def _buckets(self, probes: int, budget: Budget) -> tuple[np.ndarray, tuple[int, int]]:
+        """Where each bucket starts, and the least code and the shift that tell the bucket of a code. There is an index
+        once many codes were looked up, compared to the rows that it would take to make it.
+        """
+        self._probes += probes
+        if self._starts is None and _INDEXED * self._probes > len(self):
+            self.index(budget)
+        if self._starts is not None:
+            return self._starts, (self._least, self._shift)
+        if self._whole is None:
+            self._whole = _whole(self.codes)
+        return self._whole
+
     def _bucket_starts(self, budget: Budget) -> np.ndarray:
         """The first row of each bucket, and one past the end: about one bucket per row; dense integer keys get a bucket
         each. Where memory is limited, there is one for some ten rows.
@@ -291,12 +328,19 @@ class ColumnBatch(SortedBatch):
             return np.zeros(2, dtype=np.int64)
         self._least = int(self.codes[0])
         spread = int(self.codes[-1]) - self._least
-        if n <= budget.tuning.unindexed_rows and spread < 2**63:
-            self._shift = spread.bit_length()
-            return np.array([0, n])
         fewer = _FEWER if budget.memory.is_limited else 0
         self._shift = max(0, spread.bit_length() - max(6, n.bit_length() - fewer))
         return bucket_starts(self.codes.view(np.uint64), 0, spread, self._shift, budget)
+
+
+def _whole(codes: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+    """The codes as one bucket, or two where they are far apart, for binary searches."""
+    if len(codes) == 0:
+        return np.zeros(2, dtype=np.int64), (0, 0)
+    least, most, n = int(codes[0]), int(codes[-1]), len(codes)
+    if most - least < _HALF:
+        return np.array([0, n]), (least, (most - least).bit_length())
+    return np.array([0, int(np.searchsorted(codes, least + _HALF)), n]), (least, 63)
 
 
 def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int, budget: Budget) -> np.ndarray:
@@ -314,3 +358,14 @@ def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int, budget: 
         pass
     starts[-1] = len(rows)
     return starts
+
+
+class Searched(NamedTuple):
+    """A batch as kernels search it: its columns in one array, where each bucket of codes starts, and its place: the
+    least code and the shift that tell the bucket of a code.
+    """
+
+    batch: ColumnBatch
+    table: np.ndarray
+    starts: np.ndarray
+    place: tuple[int, int]

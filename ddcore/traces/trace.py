@@ -6,15 +6,21 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import merge, union
-from ddcore.traces.sorted_batch import SortedBatch, Spans
+from ddcore.traces.sorted_batch import ColumnBatch, Searched, SortedBatch, Spans
+
+_SIX = 6  # batches that are searched together, at most
+_WORTH = 3  # and at least, beside others
+_SEVERAL = 2  # batches with rows of some keys, of which rows of one may cancel rows of another
 
 
 @dataclass(slots=True)
@@ -71,6 +77,11 @@ class Trace:
     def batches(self) -> list[SortedBatch]:
         """All batches, oldest first: those stored and the working index."""
         return self.stored + self._index
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there are updates of this fold."""
+        return bool(self._index)
 
     def append(self, batch: SortedBatch, frontier: np.ndarray | None = None) -> None:
         """Add the newest batch, and merge batches of similar sizes.
@@ -167,8 +178,27 @@ def gather(
     (coordinates, elements) long histories in several batches are at the representatives of their times beyond it, and
     added up.
     """
-    found = [some for batch in batches if (some := batch.find(keys.codes, keys.words, budget)) is not None]
+    others, six = _divided(batches, len(keys), budget)
+    found: list[tuple[_Source, Spans]] = [
+        some for batch in others if (some := batch.find(keys.codes, keys.words, budget)) is not None
+    ]
     long = budget.tuning.long_history
+    if not found and six is not None:
+        rows, sources, most = six.rows(keys, values, depth)
+        if (
+            frontier is None
+            or sources < _SEVERAL
+            or most < long
+            or not _has_long_histories(np.diff(rows.offsets), long)
+        ):
+            return rows
+        return _compact(rows, frontier)
+    sources = len(found)
+    if six is not None:
+        spans, bits = six.find(keys)
+        sources += bits.bit_count()
+        if bits:
+            found.append((six, spans))
     counts = _counts(found, keys)
     if frontier is not None and not _has_long_histories(counts, long):
         frontier = None
@@ -176,17 +206,105 @@ def gather(
         found, whole = _collapsed(found, frontier[:, 0])
         counts = _counts(found, keys)
         frontier = None if whole else frontier  # hardly any row of one batch cancels one of another
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    at, columns = offsets[:-1].copy(), np.empty((values + depth + 1, int(offsets[-1])), dtype=np.int64)
-    for batch, spans in found:
-        batch.scatter(at, columns, values, keys.words, spans)
-    rows = Rows(offsets, columns[:values], columns[values:-1], columns[-1])
-    if frontier is None or len(found) < 2 or not _has_long_histories(counts, long):
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    at, table = offsets[:-1].copy(), np.empty((values + depth + 1, int(offsets[-1])), dtype=np.int64)
+    for source, spans in found:
+        source.scatter(at, table, values, keys.words, spans)
+    rows = Rows(offsets, table[:values], table[values:-1], table[-1])
+    if frontier is None or sources < _SEVERAL or not _has_long_histories(counts, long):
         return rows
+    return _compact(rows, frontier)
+
+
+def _compact(rows: Rows, frontier: np.ndarray) -> Rows:
+    """Long histories at the representatives of their times, added up."""
     return Rows(*kernels.look_up.compact(rows.offsets, rows.words, rows.times, rows.diffs, frontier))
 
 
-def _counts(found: Sequence[tuple[SortedBatch, Spans]], keys: Keys) -> np.ndarray:
+def located(
+    batches: Sequence[SortedBatch], keys: Keys, budget: Budget = ALONE
+) -> Iterator[tuple[ColumnBatch, np.ndarray, np.ndarray]]:
+    """Of each batch that has rows with the codes of the keys: at least these, as columns, and their spans there."""
+    others, six = _divided(batches, len(keys), budget)
+    for batch in others:
+        lo, hi = batch.locate(keys.codes, budget)
+        if np.count_nonzero(hi > lo):
+            yield batch.located(lo, hi)
+    if six is not None:
+        yield from six.located(keys)
+
+
+def _divided(batches: Sequence[SortedBatch], keys: int, budget: Budget) -> tuple[Sequence[SortedBatch], _Six | None]:
+    """The batches that are searched one by one, for so many keys, and those that are searched together: all that lie
+    in arrays, unless they are so few beside others that this takes no fewer calls.
+    """
+    arrays = [batch for batch in batches if not batch.is_encoded and not batch.is_stored]
+    if not arrays or (len(arrays) < min(len(batches), _WORTH)):
+        return batches, None
+    others = [batch for batch in batches if batch.is_encoded or batch.is_stored] if len(arrays) < len(batches) else []
+    return [*others, *arrays[_SIX:]], _Six([batch.searched(keys, budget) for batch in arrays[:_SIX]])
+
+
+class _Source(Protocol):
+    """What has rows of keys: a batch, or several that are searched together."""
+
+    def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None: ...
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None: ...
+    def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[SortedBatch, Spans] | None: ...
+
+
+class _Six:
+    """Up to six batches of arrays that are searched together, in one call for all of them."""
+
+    __slots__ = ("_batches", "_counts", "_places", "_starts", "_tables")
+
+    def __init__(self, batches: Sequence[Searched]) -> None:
+        self._batches, filled = batches, [*batches, *[_nothing()] * (_SIX - len(batches))]
+        self._tables, self._starts = [each.table for each in filled], [each.starts for each in filled]
+        self._places = np.array([each.place for each in filled], dtype=np.int64)
+
+    def rows(self, keys: Keys, values: int, depth: int) -> tuple[Rows, int, int]:
+        """The rows of the keys, how many of the batches have some, and how many rows a key has at most."""
+        offsets, table, bits, most = kernels.look_up.rows_in_six(
+            *self._tables, *self._starts, self._places, keys.codes, keys.words, values + depth + 1
+        )
+        return Rows(offsets, table[:values], table[values:-1], table[-1]), bits.bit_count(), most
+
+    def find(self, keys: Keys) -> tuple[Spans, int]:
+        """The spans of the keys, for the other methods, and a bit for each batch that has rows of them."""
+        spans, self._counts, bits = kernels.look_up.find_in_six(
+            *self._tables, *self._starts, self._places, keys.codes, keys.words
+        )
+        return (spans, spans), bits
+
+    def located(self, keys: Keys) -> Iterator[tuple[ColumnBatch, np.ndarray, np.ndarray]]:
+        """Of each batch that has rows of the keys the spans of these."""
+        (spans, _), bits = self.find(keys)
+        for number, batch in enumerate(self._batches):
+            if bits >> number & 1:
+                yield batch.batch, spans[2 * number], spans[2 * number + 1]
+
+    def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None:
+        """Add to ``counts`` how many rows each key has."""
+        counts += self._counts
+
+    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
+        """Copy the rows of each key."""
+        kernels.look_up.copy_from_six(at, out, spans[0], *self._tables, len(keys))
+
+    def collapsed(self, spans: Spans, since: np.ndarray) -> None:
+        """None: it takes a sort."""
+
+
+@cache
+def _nothing() -> Searched:
+    """In the place of a batch."""
+    batch = ColumnBatch.of(np.empty((2, 0), dtype=np.int64), 0)
+    return Searched(batch, batch.table, np.zeros(2, dtype=np.int64), (0, 0))
+
+
+def _counts(found: Sequence[tuple[_Source, Spans]], keys: Keys) -> np.ndarray:
     """How many rows each key has in all batches."""
     counts = np.zeros(len(keys), dtype=np.int64)
     for batch, spans in found:
@@ -194,14 +312,14 @@ def _counts(found: Sequence[tuple[SortedBatch, Spans]], keys: Keys) -> np.ndarra
     return counts
 
 
-def _collapsed(
-    found: Sequence[tuple[SortedBatch, Spans]], since: np.ndarray
-) -> tuple[list[tuple[SortedBatch, Spans]], bool]:
+def _collapsed(found: Sequence[tuple[_Source, Spans]], since: np.ndarray) -> tuple[list[tuple[_Source, Spans]], bool]:
     """The rows of batches at the joins of their times with ``since``, added up as far as they are neighbours; and
     whether all batches can do this.
     """
     collapsed = [batch.collapsed(spans, since) for batch, spans in found]
-    some = [before if after is None else after for before, after in zip(found, collapsed, strict=True)]
+    some: list[tuple[_Source, Spans]] = [
+        before if after is None else after for before, after in zip(found, collapsed, strict=True)
+    ]
     return some, all(each is not None for each in collapsed)
 
 

@@ -35,12 +35,12 @@ _MAINTENANCE = (  # operations that change no rows
 
 def commit_file(folder: Place, version: int) -> Place:
     """The path of commit ``version`` of a table."""
-    return folder / LOG / f"{version:020d}.json"
+    return folder / f"{LOG}/{version:020d}.json"
 
 
 def checkpoint_file(folder: Place, version: int) -> Place:
     """The path of the checkpoint of a table at ``version``."""
-    return folder / LOG / f"{version:020d}.checkpoint.parquet"
+    return folder / f"{LOG}/{version:020d}.checkpoint.parquet"
 
 
 def has_commits(folder: Place) -> bool:

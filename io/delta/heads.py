@@ -118,7 +118,7 @@ class Prepared:
     @property
     def temporary(self) -> Path:
         """The file with it."""
-        return self.folder / LOG / _TEMPORARY
+        return self.folder / f"{LOG}/{_TEMPORARY}"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Prepared:
 
 def at(folder: Place, state: TableState | None) -> Head | None:
     """The head of a table whose newest commit is that of ``state``; None where the library has to open it."""
-    if state is None or not isinstance(folder, Path) or store.exists(commit_file(folder, state.version + 1)):
+    if state is None or not isinstance(folder, Path):
         return None
     head = _read(folder, state.version)
     return head if head is not None and head.state == state and _is_whole(folder, state.version) else None
@@ -255,22 +255,24 @@ def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | No
     actions += [{"remove": _remove(path, sizes[path], now, changes)} for path in change.removed]
     actions.append({"txn": {"appId": app, "version": change.txn}})
     prepared = Prepared(folder, after)
-    prepared.temporary.unlink(missing_ok=True)  # never written into: it may be a commit that has its number already
+    temporary = prepared.temporary
+    temporary.unlink(missing_ok=True)  # never written into: it may be a commit that has its number already
     try:
-        with prepared.temporary.open("x", encoding="utf-8") as commit:
-            commit.writelines(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+        with temporary.open("xb") as commit:
+            commit.write("".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode())
     except BaseException:
-        prepared.temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return prepared
 
 
 def publish(prepared: Prepared) -> None:
     """Give a commit its number; FileExistsError if another program's has it. The folder of the log is not synced."""
+    temporary = prepared.temporary
     try:
-        os.link(prepared.temporary, str(commit_file(prepared.folder, prepared.head.version)))
+        os.link(temporary, str(commit_file(prepared.folder, prepared.head.version)))
     finally:
-        store.delete(prepared.temporary)
+        store.delete(temporary)
 
 
 def remove_left(folders: Iterable[Place]) -> None:

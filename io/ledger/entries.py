@@ -31,7 +31,7 @@ from ddcore.io.delta.deltalog import (
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger.entry import COLUMNS, NUMBERS, Entry, standing
-from ddcore.io.ledger.ingest_index import FOOTER, index_of
+from ddcore.io.ledger.ingest_index import FOOTER, IngestIndex, index_of
 from ddcore.io.ledger.labels import FOOTER as LABELS
 from ddcore.io.ledger.labels import labels_of
 from ddcore.io.ledger.run_index import FOOTER as RUNS
@@ -195,6 +195,13 @@ class Entries:
     def open_ingests(self) -> Iterator[Entry]:
         """The rows of ingests that may have a version that is not folded, oldest first."""
         return standing([*self.at(self.summary.open), *self.onwards(self.summary.waiting)])
+
+    def ingest_index(self, input: str) -> IngestIndex:
+        """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
+        of another program. The next record replaces them.
+        """
+        notes = self.notes()
+        return IngestIndex.of([index_of(self.onwards())] if notes is None else [note[0] for note in notes], input)
 
     def notes(self) -> list[tuple[str, str]] | None:
         """For each file, in the order of their rows, its index of ingests and its labels. None where a file of

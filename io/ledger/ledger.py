@@ -26,10 +26,19 @@ from ddcore.io.delta.deltalog import commit_file, last_transaction
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry import Entry, standing
-from ddcore.io.ledger.ingest_index import IngestIndex, index_of
+from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import labels_of
-from ddcore.io.ledger.next_summary import summary_with
-from ddcore.io.ledger.records import IngestRecord, IntentRecord, Record, RunRecord, kind_of, row_of, to_json
+from ddcore.io.ledger.next_summary import rows_before, summary_with
+from ddcore.io.ledger.records import (
+    IngestRecord,
+    IntentRecord,
+    Record,
+    RunRecord,
+    UndoRecord,
+    kind_of,
+    row_of,
+    to_json,
+)
 from ddcore.io.ledger.summary import Input
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project import times
@@ -118,8 +127,8 @@ class Ledger:
         kind, number, name = row_of(record)
         now, entries = self.entries.summary, self.entries
         exists = kind != "compact" and number <= {"ingest": now.ingests, "intent": now.runs}.get(kind, now.ended)
-        if kind == "undo":
-            exists = all(ingest.number != number for ingest in self.ingests())
+        if isinstance(record, UndoRecord):
+            exists = self.ingest_index(record.input).entry_of(number) is None
         if exists:
             raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
@@ -158,13 +167,8 @@ class Ledger:
         )
 
     def ingest_index(self, input: str) -> IngestIndex:
-        """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
-        of another program. The next record replaces them.
-        """
-        notes = self.entries.notes()
-        return IngestIndex.of(
-            [index_of(self.entries.onwards())] if notes is None else [note[0] for note in notes], input
-        )
+        """The index of an input's ingests: see :meth:`Entries.ingest_index`."""
+        return self.entries.ingest_index(input)
 
     def version_names(self, dims: Sequence[str]) -> VersionNames:
         """The names of versions. They are read when they are needed: a footer of each file, and no file where no ingest
@@ -186,6 +190,21 @@ class Ledger:
         restatements = self.entries.at(later)
         return [row.without_replaced(restatements).record for row in rows]
 
+    def ingest(self, number: int) -> IngestRecord | None:
+        """Ingest ``number``, also if it was undone; None if there is none. Reads the rows from it on."""
+        undone, restatements = set[int](), deque[Entry]()
+        for row in self.entries.backwards():
+            if row.kind == "undo":
+                undone.add(row.number)
+            elif row.kind == "ingest" and row.number == number:
+                record: IngestRecord = row.without_replaced(restatements).record
+                return record
+            elif row.kind == "ingest" and row.number < number:
+                return None
+            elif row.kind == "ingest" and row.number not in undone and '"replaces":' in row.body:
+                restatements.appendleft(row)
+        return None
+
     def records(self, kind: type[R]) -> Iterator[R]:
         """The records of one kind, oldest first; ingests also where they were undone. Reads all rows."""
         name = kind_of(kind)
@@ -201,6 +220,14 @@ class Ledger:
     def run(self, number: int) -> RunRecord | None:
         """Finished run ``number``; None if there is none. Reads the rows from it on."""
         return next((e.record for e in self.entries.backwards() if e.kind == "run" and e.number == number), None)
+
+    def runs_backwards(self, last: int) -> Iterator[RunRecord]:
+        """Finished runs up to number ``last``, newest first. Reads rows as they are asked for."""
+        return (e.record for e in self.entries.backwards() if e.kind == "run" and e.number <= last)
+
+    def rows_before(self, run: RunRecord) -> dict[str, int]:
+        """As :func:`ddcore.io.ledger.next_summary.rows_before` says."""
+        return rows_before(self.entries, run)
 
     def lineage(self) -> Iterator[RunRecord]:
         """The last finished run, the run whose tables that one continued, and so on: from each of them, what was folded

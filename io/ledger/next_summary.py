@@ -12,9 +12,9 @@ from ddcore.io.ledger.entry import Entry, standing
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord, without_replaced
 from ddcore.io.ledger.summary import Input, Summary
 from ddcore.io.project import times
-from ddcore.io.project.times import Frontier
+from ddcore.io.project.times import Frontier, Time
 
-__all__ = ["summary_with"]
+__all__ = ["rows_before", "summary_with"]
 
 _FEW = 64  # rows of open ingests that the summary names
 
@@ -38,8 +38,33 @@ def summary_with(entries: Entries, row: Entry) -> Summary:
         lower = record.lower or (record.first,)
         restated = tuple(time for time in now.restated if not times.is_open(time, lower))
         now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
-        now = replace(now, compact=None, restated=restated)
+        now = replace(now, compact=None, restated=restated, rows=_rows_after(entries, record))
     return now
+
+
+def rows_before(entries: Entries, run: RunRecord) -> dict[str, int]:
+    """The rows of each output where a run went on: after the finished run before it; of outputs that it folded
+    again, after its base. Reads the rows from there on.
+    """
+    before: dict[str, int] | None = None
+    for row in () if run.refresh else entries.backwards():
+        if row.kind == "run" and row.number < run.run:
+            rows = Summary.from_json(row.summary).rows
+            before = dict(rows) if before is None else before
+            if not run.folds_again:
+                return before
+            if row.number == run.base:
+                return {**before, **{name: rows.get(name, 0) for name in run.outputs}}
+    return before or {}
+
+
+def _rows_after(entries: Entries, run: RunRecord) -> dict[str, int]:
+    """The rows of each output after a run that is about to be recorded."""
+    goes_on = not (run.refresh or run.folds_again)
+    rows = dict(entries.summary.rows) if goes_on else rows_before(entries, run)
+    for name, counts in run.outputs.items():
+        rows[name] = rows.get(name, 0) + sum(plus - minus for plus, minus in counts.values())
+    return rows
 
 
 def _with_compaction(now: Summary, record: CompactRecord, entry: int) -> Summary:
@@ -70,13 +95,21 @@ def _with_ingest(entries: Entries, record: IngestRecord) -> Summary:
 
 
 def _without_ingest(entries: Entries, record: UndoRecord) -> Summary:
-    """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
-    remaining = [e.record for e in standing(entries.onwards(), without=record.number) if e.name == record.input]
-    inputs = {**entries.summary.inputs, record.input: _extent(remaining, record.table)}
+    """The summary after an undo. The remaining ingests say which versions the input has: their index does, where
+    there is one time dimension and no history was replaced; else their records, or all of the input's rows.
+    """
+    index = entries.ingest_index(record.input)
+    entry, own = index.entry_of(record.number), Input(None, None, record.table)
+    if len(entries.summary.dims) > 1 or index.restatements:
+        remaining = [e.record for e in standing(entries.onwards(), without=record.number) if e.name == record.input]
+        own = _extent(remaining, record.table)
+    elif spans := index.spans(record.number):
+        first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+        own = Input(Time([first]), Time([last]), record.table)
+    inputs = {**entries.summary.inputs, record.input: own}
     restated = frontier((*_restated_without(entries, record.number), *record.restates))
-    undone = (row for row in entries.onwards() if row.kind == "ingest" and row.number == record.number)
     summary = replace(entries.summary, inputs=inputs, restated=restated)
-    if any('"replaces":' in row.body for row in undone):
+    if entry is None or entry in index.restatements:
         # What a restatement had replaced, in any earlier row, may be waiting again: all rows are looked at.
         summary = replace(summary, waiting=0, open=())
     return summary

@@ -6,7 +6,7 @@ anything heavy: every command reads records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -113,9 +113,14 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
     )
 
 
+_DEFAULTS: Mapping[type[Any], Sequence[tuple[str, Any]]] = {
+    kind: [(field.name, field.default) for field in fields(kind)] for kind in (OperatorRecord, LoopRecord)
+}
+
+
 def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
-    defaults = {field.name: field.default for field in fields(record)}
-    return {name: value for name, value in asdict(record).items() if value != defaults[name]}
+    values = ((name, getattr(record, name), default) for name, default in _DEFAULTS[type(record)])
+    return {name: value for name, value, default in values if value != default}
 
 
 def _tuples(body: Mapping[str, Any]) -> dict[str, Any]:

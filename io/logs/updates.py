@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from operator import mul
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "Counts",
     "RowCount",
     "accumulate_counts",
+    "ascend",
     "consolidate",
     "consolidate_hashed",
     "first_count",
@@ -75,6 +77,20 @@ def repeats(hashes: np.ndarray) -> pl.Series | None:
     flags = np.zeros(many, dtype=np.uint8)
     found = siphash.flag_repeats(flags, hashes, np.empty(many, dtype=np.uint64), np.empty(many, dtype=np.int32))
     return pl.Series(flags.view(bool)) if found else None
+
+
+def ascend(parts: Sequence[pl.Series]) -> bool:
+    """Whether of these numbers, one part after the other, each is greater than the one before; so none repeats. O(1)
+    where not even the ends of a part do.
+    """
+    if any(part.null_count() for part in parts):
+        return False
+    values = [part.to_numpy() for part in parts if len(part)]
+    if any(left[-1] >= right[0] for left, right in pairwise(values)):
+        return False
+    return all(len(part) == 1 or part[0] < part[-1] for part in values) and all(
+        (part[1:] > part[:-1]).all() for part in values
+    )
 
 
 def _group_sums(diffs: np.ndarray, starts: np.ndarray, ordered: pl.DataFrame) -> np.ndarray:

@@ -76,7 +76,7 @@ class Checked:
         with self._lock:
             missing = blocks[~self._known[blocks]]
             if len(missing):
-                self._have(np.unique(missing))
+                self._have(_distinct(missing))
 
     def need_range(self, begin: int, end: int) -> None:
         """Have the bytes of one range."""
@@ -91,7 +91,7 @@ class Checked:
         """Fetch and verify blocks, and the units of their digests."""
         from ddcore.kernels.blocks import digests
 
-        units = np.unique(blocks // _UNIT)
+        units = _distinct(blocks // _UNIT)
         units = units[~self._units_known[units]]
         first, size = self.end // 8, 8 * len(self._blocks)
         unit = 8 * _UNIT
@@ -109,6 +109,17 @@ class Checked:
         self._known[blocks] = True
         self._whole = bool(self._known.all())
         self.read += int((ends - begins).sum())
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """Some numbers, ascending, each once. Without what numpy's ``unique`` does beside that: there are few."""
+    if len(numbers) < 2:
+        return numbers
+    numbers = np.sort(numbers)
+    is_first = np.empty(len(numbers), dtype=bool)
+    is_first[0] = True
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    return numbers[is_first]
 
 
 def damaged(path: Place, hint: str) -> StorageError:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
-from ddcore.io.parquet.thrift import I32, I64, Struct, encoded, varint
+from ddcore.io.parquet.thrift import I32, I64, Encoded, Struct, encoded, varint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,7 +238,7 @@ def copied(out: Output, table: pa.Table) -> dict[tuple[str, ...], Chunk]:
 
 def footer(schema: Schema, groups: Sequence[tuple[int, dict[tuple[str, ...], Chunk]]], note: tuple[str, str]) -> bytes:
     """The footer of a file with these columns and row groups (rows, chunks by path), and its length and magic."""
-    elements = [element for name, kind in schema.items() for element in _elements(name, kind)]
+    elements = [element for name, kind in schema.items() for element in _described(name, kind)]
     paths = [path for name, kind in schema.items() for path in _paths((name,), kind)]
     described = [
         Struct({
@@ -264,6 +265,12 @@ def _paths(path: tuple[str, ...], kind: Type) -> Iterator[tuple[str, ...]]:
             yield from _paths((*path, name), inner)
     else:
         yield path
+
+
+@lru_cache(maxsize=4096)
+def _described(name: str, kind: Type) -> tuple[Encoded, ...]:
+    """The elements of Parquet's schema for a column. The files of a run have many columns in common."""
+    return tuple(map(encoded, _elements(name, kind)))
 
 
 def _elements(name: str, kind: Type) -> Iterator[Struct]:

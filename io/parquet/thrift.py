@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-__all__ = ["I32", "I64", "Struct", "encoded", "varint"]
+__all__ = ["I32", "I64", "Encoded", "Struct", "encoded", "varint"]
 
 _TRUE, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 4, 5, 6, 8, 9, 12
 
@@ -18,7 +18,11 @@ class I64(int):
     """An integer of a field of 64 bits."""
 
 
-Value: TypeAlias = "I32 | I64 | bool | str | bytes | Sequence[Value] | Struct"
+Value: TypeAlias = "I32 | I64 | bool | str | bytes | Sequence[Value] | Struct | Encoded"
+
+
+class Encoded(bytes):
+    """The bytes of a struct."""
 
 
 class Struct:
@@ -33,48 +37,69 @@ class Struct:
 def varint(number: int) -> bytes:
     """A number from 0 on, in groups of seven bits, the lowest first."""
     out = bytearray()
+    _write_varint(out, number)
+    return bytes(out)
+
+
+def encoded(struct: Struct) -> Encoded:
+    """The bytes of a struct."""
+    out = bytearray()
+    _write_struct(out, struct.fields)
+    return Encoded(out)
+
+
+# A run writes some hundred files, and most of their footers' bytes pass through here: one buffer, few calls.
+_KINDS = {I32: _I32, I64: _I64, str: _BINARY, bytes: _BINARY, Struct: _STRUCT, Encoded: _STRUCT}
+
+
+def _write_struct(out: bytearray, fields: dict[int, Value | None]) -> None:
+    before = 0
+    for number, value in fields.items():
+        if value is None:
+            continue
+        flag = isinstance(value, bool)
+        kind = (_TRUE if value else _TRUE + 1) if flag else _KINDS.get(type(value), _LIST)
+        step = number - before
+        if 0 < step < 16:
+            out.append(step << 4 | kind)
+        else:
+            out.append(kind)
+            _write_varint(out, number << 1)
+        if not flag:
+            _write(out, kind, value)
+        before = number
+    out.append(0)
+
+
+def _write(out: bytearray, kind: int, value: Any) -> None:
+    """Append a value of this kind; one that is no bool."""
+    if kind in (_I32, _I64):
+        _write_varint(out, value << 1 ^ value >> 63)
+    elif kind == _BINARY:
+        content = value.encode() if isinstance(value, str) else value
+        _write_varint(out, len(content))
+        out += content
+    elif kind == _LIST:
+        _write_list(out, value)
+    elif isinstance(value, Encoded):
+        out += value
+    else:
+        _write_struct(out, value.fields)
+
+
+def _write_list(out: bytearray, values: Sequence[Value]) -> None:
+    kind = _KINDS.get(type(values[0]), _LIST) if values else _STRUCT
+    if len(values) < 15:
+        out.append(len(values) << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _write_varint(out, len(values))
+    for value in values:
+        _write(out, kind, value)
+
+
+def _write_varint(out: bytearray, number: int) -> None:
     while number > 127:
         out.append(number & 127 | 128)
         number >>= 7
     out.append(number)
-    return bytes(out)
-
-
-def encoded(struct: Struct) -> bytes:
-    """The bytes of a struct."""
-    out, before = bytearray(), 0
-    for number, value in struct.fields.items():
-        if value is None:
-            continue
-        kind = (_TRUE if value else _TRUE + 1) if isinstance(value, bool) else _kind(value)
-        step = number - before
-        out += bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + _zigzag(number)
-        if not isinstance(value, bool):
-            out += _encoded(value)
-        before = number
-    return bytes(out) + b"\0"
-
-
-def _kind(value: Value) -> int:
-    if isinstance(value, I32 | I64):
-        return _I32 if isinstance(value, I32) else _I64
-    if isinstance(value, str | bytes):
-        return _BINARY
-    return _STRUCT if isinstance(value, Struct) else _LIST
-
-
-def _encoded(value: Value) -> bytes:
-    if isinstance(value, int):
-        return _zigzag(value)
-    if isinstance(value, str | bytes):
-        content = value.encode() if isinstance(value, str) else value
-        return varint(len(content)) + content
-    if isinstance(value, Struct):
-        return encoded(value)
-    kind = _kind(value[0]) if value else _STRUCT
-    head = bytes([len(value) << 4 | kind]) if len(value) < 15 else bytes([0xF0 | kind]) + varint(len(value))
-    return head + b"".join(map(_encoded, value))
-
-
-def _zigzag(number: int) -> bytes:
-    return varint(number << 1 ^ number >> 63)

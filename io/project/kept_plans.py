@@ -100,7 +100,8 @@ def planned(project: Project, kept: KeptPlan | None) -> PlannedProgram:
 
 
 def _built(project: Project, *, keep: bool) -> PlannedProgram:
-    sources = self_contained(project.program_file) if keep and project.program_file.is_file() else None
+    files = project.program_files
+    sources = self_contained(files) if keep and all(file.is_file() for file in files) else None
     is_stale = sources is not None and sources.any_imported()
     loaded = load(project)
     program = PlannedProgram(plan_of(loaded, project), loaded.tests)
@@ -127,7 +128,7 @@ def _parts(project: Project) -> Iterator[str]:
     for library in _LIBRARIES:
         yield f"{library} {_version(library)}"
     yield _own_sources()
-    yield repr((str(project.program_file.resolve()), project.program_file.name, project.program))
+    yield repr(([(str(file.resolve()), file.name) for file in project.program_files], project.program))
     yield repr((project.dims, dict(project.inputs), sorted(project.outputs), project.tests))
     yield repr(sorted((name, value) for name, value in os.environ.items() if _counts(name)))
 

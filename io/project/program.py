@@ -12,7 +12,7 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +39,16 @@ class Program:
     function: Callable[..., Any]
     tests: tuple[DataTest, ...]
 
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """What the text says before each view of SQL, by the view's name."""
+        return getattr(self.function, "comments", {})
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What planning has left out of the text, once it is planned."""
+        return getattr(self.function, "notes", ())
+
 
 def load_program(project: Project) -> Callable[..., Any]:
     """The function of :func:`load`."""
@@ -55,22 +65,13 @@ def load(project: Project) -> Program:
     Raises UsageError when the file does not exist or has no such function, ProgramError when it cannot be imported, or
     the function's parameters are not the project's inputs. Errors in the function itself become ProgramErrors, too.
     """
-    file = project.program_file
-    if kind := kind_of(file):
-        raise UsageError(
-            f"{shown(project.file)}: [project] program: {shown(file)} is {kind}, and not a file",
-            'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
-        )
-    if not file.is_file():
-        raise UsageError(
-            f"{shown(project.file)}: [project] program: there is no file {shown(file)}",
-            meant(file.name, [other.name for other in file.parent.glob("*") if other.suffix in (".py", ".sql")])
-            or 'name the one to fold: program = "FILE.py:FUNCTION" or "FILE.sql"',
-        )
+    for file in project.program_files:
+        _require_file(project, file)
     if project.is_sql:
         from ddcore import sql
 
-        return Program(with_tests(sql.load(file), project.tests), project.tests)
+        return Program(with_tests(sql.load(*project.program_files), project.tests), project.tests)
+    file = project.program_file
     module = _import(file)
     function = getattr(module, project.program_function, None)
     if not callable(function):
@@ -87,6 +88,19 @@ def load(project: Project) -> Program:
     tests = (*project.tests, *in_module(vars(module)))
     _check_tests(tests, project)
     return Program(_with_place(with_tests(function, tests), file), tests)
+
+
+def _require_file(project: Project, file: Path) -> None:
+    """Raise UsageError for what is no file."""
+    forms = 'name the one to fold: program = "FILE.py:FUNCTION", "FILE.sql" or "FOLDER/*.sql"'
+    if kind := kind_of(file):
+        raise UsageError(f"{shown(project.file)}: [project] program: {shown(file)} is {kind}, and not a file", forms)
+    if not file.is_file():
+        others = [other.name for other in file.parent.glob("*") if other.suffix in (".py", ".sql")]
+        raise UsageError(
+            f"{shown(project.file)}: [project] program: there is no file {shown(file)}",
+            meant(file.name, others) or forms,
+        )
 
 
 def _check_tests(tests: Iterable[DataTest], project: Project) -> None:

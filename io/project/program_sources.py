@@ -1,8 +1,8 @@
 """The files of which a program consists, where nothing else decides its plan.
 
-A program of SQL is one file. A program of Python is its file, the modules that it imports from its folder, and those
-that these import. It counts as *self-contained* if it cannot read anything else while it is built: no other file, no
-clock, no environment, no random number. :mod:`ddcore.io.project.program_names` judges that by the text.
+A program of SQL is its files of SQL. A program of Python is its file, the modules that it imports from its folder,
+and those that these import. It counts as *self-contained* if it cannot read anything else while it is built: no other
+file, no clock, no environment, no random number. :mod:`ddcore.io.project.program_names` judges that by the text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
@@ -50,16 +50,16 @@ class Sources:
         return True
 
 
-def self_contained(file: Path) -> Sources | None:
+def self_contained(files: Sequence[Path]) -> Sources | None:
     """The sources of a program; None where something else might decide its plan, or they cannot be read.
 
     For Python, the libraries that the program imports are imported.
     """
-    file = file.resolve()
+    files = [file.resolve() for file in files]
     try:
-        if file.suffix == ".sql":
-            return Sources({str(file): _file_digest(file)}, {}, {})
-        return _closure(file)
+        if files[0].suffix == ".sql":
+            return Sources({str(file): _file_digest(file) for file in files}, {}, {})
+        return _closure(files[0])
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
 

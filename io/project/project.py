@@ -24,7 +24,9 @@ from ddcore.base.errors import DdError, ProgramError, UsageError
 from ddcore.base.schema import Schema, Type, check_pattern, parse_type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource, declared_source
+from ddcore.io.project.output_tables import TableSettings, output_table
 from ddcore.io.project.section import Section, quoted
+from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
@@ -76,9 +78,12 @@ _LONGEST_RETENTION = 2**40
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert."""
+    """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert;
+    ``table`` says where its present contents are published.
+    """
 
     key: tuple[str, ...] = ()
+    table: TableSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,13 @@ class Project:
         return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
 
     @property
+    def program_files(self) -> tuple[Path, ...]:
+        """``program_file``, or the files that it stands for: ``views/*.sql``."""
+        return files_of(self.root, self.program) if self.is_sql else (self.program_file,)
+
+    @property
     def is_sql(self) -> bool:
-        """Whether the program is a file of SQL, which has no function."""
+        """Whether the program is SQL, which has no function."""
         return self.program.endswith(".sql")
 
     @property
@@ -243,7 +253,11 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if not _PROGRAM.fullmatch(program):
-        raise sections["project"].wrong("program", f"must be FILE.py:FUNCTION or FILE.sql, not {quoted(program)}")
+        raise sections["project"].wrong(
+            "program", f"must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not {quoted(program)}"
+        )
+    if program.endswith(".sql"):
+        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))
     return Project(
         root=file.parent,
         program=program,
@@ -416,8 +430,8 @@ def _outputs(section: Section) -> dict[str, OutputSettings]:
     for name, table in section.table.items():
         _check_name(section, name)
         one = Section(section.file, f"outputs.{name}", table)
-        one.only(("key",))
-        outputs[name] = OutputSettings(key=one.names("key") or ())
+        one.only(("key", "table"))
+        outputs[name] = OutputSettings(one.names("key") or (), output_table(one, section.file.parent))
     _check_case(section, outputs)
     return outputs
 

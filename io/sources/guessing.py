@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
@@ -21,35 +22,65 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.io.sources.source import Source
 
-__all__ = ["guessed_schema"]
+__all__ = ["Guess", "guess", "guessed_schema", "schema_line"]
 
 _ROWS = 1000  # of a CSV file, which does not say what its values are
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
-    """The line ``schema = {...}`` for ``dd.toml`` that fits the first source, without its times, diff and operation.
+@dataclass(frozen=True)
+class Guess:
+    """What a source looks like: the schema of its rows, their key, its columns, and what it is.
 
-    Of Debezium's events the rows decide; the line goes on with ``key = [...]``, if the events have keys, and with the
-    option ``--debezium``, if it was not given. Empty for a source that cannot be read, that no input can hold as it is,
-    or that is a URL. A guess: the first thousand rows of a CSV or JSON lines file decide about its types.
+    ``is_events``: of Debezium; ``is_table``: a Delta table; ``columns`` has the times, the diff and the operation too.
+    """
+
+    schema: Schema
+    key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    is_events: bool = False
+    is_table: bool = False
+
+    @property
+    def line(self) -> str:
+        """``schema = {...}``, and ``key = [...]`` where there is one, as in ``dd.toml``."""
+        return schema_line(self.schema) + (f", and key = {json.dumps(list(self.key))}" if self.key else "")
+
+
+def guess(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> Guess | None:
+    """What the first source at these places looks like, without its times, diff and operation.
+
+    Of Debezium's events the rows decide. None for a source that cannot be read, that no input can hold as it is, or
+    that is a URL. A guess: the first thousand rows of a CSV or JSON lines file decide about its types.
     """
     if "://" in places[0]:
-        return ""
+        return None
     try:
         source = find_sources(places)[0]
         objects = _objects(source, debezium=debezium)
-        is_envelope = all(map(is_event, objects)) if objects else is_event(source.columns())
-        option = "; as these are events of Debezium, say --debezium" if is_envelope and not debezium and not op else ""
+        is_events = debezium or (not op and (all(map(is_event, objects)) if objects else is_event(source.columns())))
         key: Sequence[str] = ()
         if objects:
-            types, key = guessed_types(objects, debezium=debezium or bool(option))
+            types, key = guessed_types(objects, debezium=is_events)
         else:
-            types = _row_types(_types(source)) if debezium or option else _types(source)
+            types = _row_types(_types(source)) if is_events else _types(source)
         schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff", op)})
     except DdError:
+        return None
+    key = tuple(name for name in key if name in schema)
+    return Guess(schema, key, tuple(types), is_events, source.is_table) if schema else None
+
+
+def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
+    """The line ``schema = {...}`` for ``dd.toml`` that fits the first source; empty where nothing can be guessed.
+
+    It goes on with ``key = [...]``, if events have keys, and with the option ``--debezium``, if it was not given.
+    """
+    found = guess(places, dims, debezium=debezium, op=op)
+    if found is None:
         return ""
-    return _line(schema, [name for name in key if name in schema]) + option if schema else ""
+    is_new = found.is_events and not debezium
+    return found.line + ("; as these are events of Debezium, say --debezium" if is_new else "")
 
 
 def _objects(source: Source, *, debezium: bool) -> Sequence[Mapping[str, Any]]:
@@ -86,7 +117,8 @@ def _types(source: Source) -> dict[str, Any]:
     return dict(pl.read_csv(text, try_parse_dates=True, infer_schema_length=_ROWS).schema)
 
 
-def _line(schema: Schema, key: Sequence[str] = ()) -> str:
+def schema_line(schema: Schema) -> str:
+    """``schema = {...}`` as ``dd.toml`` has it."""
     names = {name: name if _BARE.fullmatch(name) else json.dumps(name) for name in schema}
     columns = ", ".join(f"{names[name]} = {json.dumps(str(kind))}" for name, kind in schema.items())
-    return f"schema = {{ {columns} }}" + (f", and key = {json.dumps(list(key))}" if key else "")
+    return f"schema = {{ {columns} }}"

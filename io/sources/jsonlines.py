@@ -289,7 +289,7 @@ def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
     from pyarrow import json as reader
 
     if not block.strip():
-        return schema.empty_table()
+        return pa.Table.from_batches([], schema)
     return reader.read_json(
         pa.BufferReader(block),
         read_options=reader.ReadOptions(use_threads=False, block_size=len(block) + 1),

@@ -131,7 +131,8 @@ class EventLog(Source):
         return self.events.schema().append(pa.field(DIFF, pa.int64()))
 
     def _empty(self) -> pl.DataFrame:
-        empty = pl.from_arrow(self._schema().empty_table())
+        # A table of no batches: Arrow's empty columns are made from Python's values, for which it imports pandas.
+        empty = pl.from_arrow(pa.Table.from_batches([], self._schema()))
         assert isinstance(empty, pl.DataFrame)
         types = {name: kind.polars for name, kind in self.log.columns.items()}
         return empty.with_columns(pl.col(name).cast(kind) for name, kind in types.items())
@@ -353,10 +354,11 @@ def _those(frame: pl.DataFrame, *, is_held: bool) -> pl.DataFrame:
 
 def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """The rows of keys that no other row has."""
-
     from ddcore.io.logs.digests import row_hashes
-    from ddcore.io.logs.updates import repeats
+    from ddcore.io.logs.updates import ascend, repeats
 
+    if len(key) == 1 and frame.schema[key[0]].is_integer() and ascend([frame[key[0]]]):
+        return frame
     twice = repeats(row_hashes(frame.select(key), (), bytes(16))[0])
     return frame if twice is None else frame.filter(~twice)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,15 @@ from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.logs.updates import DIFF, Counts, accumulate_counts, consolidate, consolidate_hashed, merge_counts
+from ddcore.io.logs.updates import (
+    DIFF,
+    Counts,
+    accumulate_counts,
+    ascend,
+    consolidate,
+    consolidate_hashed,
+    merge_counts,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,21 +128,9 @@ class Files:
         """
         frames = [batch.updates for batch in self._batches if len(batch.updates)]
         return any(
-            kind.is_integer() and name != DIFF and _ascend([frame[name] for frame in frames])
+            kind.is_integer() and name != DIFF and ascend([frame[name] for frame in frames])
             for name, kind in self._batches[0].updates.schema.items()
         )
-
-
-def _ascend(parts: Sequence[pl.Series]) -> bool:
-    """Whether of these values, one part after the other, each is greater than the one before."""
-    if any(part.null_count() for part in parts):
-        return False
-    values = [part.to_numpy() for part in parts]
-    if any(left[-1] >= right[0] for left, right in pairwise(values)):
-        return False
-    return all(len(part) == 1 or part[0] < part[-1] for part in values) and all(
-        (part[1:] > part[:-1]).all() for part in values
-    )
 
 
 class _Sample:

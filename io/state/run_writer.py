@@ -8,6 +8,7 @@ and structs in small pieces, and the digests of all blocks. A note in the footer
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ PAGE = BLOCK // 8  # rows of which the first code is in the index
 TOP = 64  # pages of which the first code is in the footer
 WORD = 64  # rows of which one word says which are null
 PIECE = 256  # lists or structs that are decoded together
+_SMALL = 1024  # rows of a file that is put together in memory, and written at once
 _FEWEST = 64  # rows for which a dictionary of numbers may pay
 _MOST = 1 << 16  # entries of a dictionary of numbers
 _LONGEST = 1 << 30  # bytes of the texts in a row group
@@ -65,12 +67,16 @@ def write(
     the caller syncs it. ``narrow``: columns of int64 whose values all fit into 32 bits. ``group``: rows of a row
     group; ``longest``: bytes of its texts. Memory: a few columns of a row group. Equal batches give the same bytes.
     """
+    is_small = isinstance(batches, list) and sum(map(len, batches)) <= _SMALL
     with path.open("wb") as file:
-        writer = _Writer(file, path, layout, narrow, longest)
+        content = io.BytesIO() if is_small else file
+        writer = _Writer(content, path, layout, narrow, longest)
         for batch in batches:
             for start in range(0, len(batch), group):
                 writer.add(batch.part(start, min(start + group, len(batch))))
         written = writer.finish()
+        if isinstance(content, io.BytesIO):
+            file.write(content.getbuffer())
     if synced:
         store.sync(path)
     return written
@@ -194,8 +200,7 @@ class _Writer:
         index = self._put(firsts)
         out.align(8)
         end = out.at
-        self._file.flush()
-        units = write_digests(out, np.memmap(self._path, np.uint8, "r", shape=(end,)))
+        units = write_digests(out, self._content(end))
         note = {
             "rows": [rows for rows, _ in self._groups], "end": end, "units": _text(units),
             "index": index, "top": _text(firsts[::TOP]), "step": TOP * PAGE, "columns": self._places,
@@ -206,6 +211,13 @@ class _Writer:
         self._file.flush()
         bounds = (self._ends[0], self._ends[-1]) if self._ends else (0, 0)
         return Written(out.at, digest_of(footer), sum(rows for rows, _ in self._groups), *bounds)
+
+    def _content(self, end: int) -> np.ndarray:
+        """What was written, which ends at ``end``: uint8[n]."""
+        if isinstance(self._file, io.BytesIO):
+            return np.frombuffer(self._file.getvalue(), np.uint8)
+        self._file.flush()
+        return np.memmap(self._path, np.uint8, "r", shape=(end,))
 
 
 def _text(numbers: np.ndarray) -> str:

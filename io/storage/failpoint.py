@@ -43,6 +43,7 @@ PLACES = {
     "after-restore": "a table was restored to its state in the ledger, which another commit had changed",
     "after-properties": "a restored table got back its properties",
     "after-table": "a table was committed",
+    "after-published": "the table with the present contents of an output was committed",
     "after-stray": "a file of an unfinished ingest was removed",
     "after-correction": "a file was removed that was only needed to find a correction",
     "after-aside": "a damaged table was renamed; in an object store, a step of beginning its log anew",

@@ -171,6 +171,10 @@ class Warehouse:
         """The table of an arrangement."""
         return self.table(f"state/{fingerprint}")
 
+    def published(self, name: str) -> Place:
+        """The table with the present contents of an output, unless the project names another place for it."""
+        return self.root / "tables" / self.output(name).name
+
     def table(self, relative: str) -> Place:
         """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
         the warehouse or that no file system allows.
@@ -183,7 +187,7 @@ class Warehouse:
                 f"the name {name[:40]!r}... of {part} has {len(name)} characters, too many for the name of a folder",
                 f"use at most {_LONGEST_NAME}",
             )
-        return self.root / part / name
+        return self.root / relative
 
     def relative(self, folder: Place) -> str:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
@@ -192,9 +196,9 @@ class Warehouse:
     def tables(self) -> Iterator[tuple[str, Place]]:
         """All tables on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in ("inputs", "outputs", "state"):
-            for name in store.names(self.root / part):
-                if name[0] not in "._" and store.is_folder(self.root / part / name / "_delta_log"):
-                    yield f"{part}/{name}", self.root / part / name
+            for name in store.names(above := self.root / part):
+                if name[0] not in "._" and store.is_folder((folder := above / name) / "_delta_log"):
+                    yield f"{part}/{name}", folder
 
     def check(self) -> None:
         """Raise StorageError where there is no warehouse, naming the first missing folder of its path.

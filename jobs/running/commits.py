@@ -223,9 +223,10 @@ class Commits:
         return {name: merge_counts([gained.outputs.get(name, {}), self.more.get(name, {})]) for name in names}
 
     def _commit_state(self, name: str, columns: layout.Layout, gained: FoldResult, *, replaced: bool) -> None:
-        files, live, folder = gained.files.get(name, []), self.live, self.warehouse.table(name)
+        files, live = gained.files.get(name, []), self.live
         if not files and not (replaced and name in live):
             return
+        folder = self.warehouse.table(name)
         if name not in live:
             layout.create(self.ledger.owner, folder, columns, replace=True)
         self.begun = True

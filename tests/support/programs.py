@@ -30,6 +30,7 @@ from folding import grid, type_name
 from notation import DIMS
 
 from ddcore import reference
+from ddcore.operators.gathering import GATHERED
 
 MODULUS = 4
 MAX_ROUNDS = 20
@@ -311,7 +312,8 @@ class Writer:
         lines = [f"def program({', '.join(names)}):", *_used([*block.lines, f"    return {{{result}}}"])]
         functions = [text for text in self.functions if text[4 : text.index("(")] in "\n".join(lines)]
         written = "\n\n".join([*functions, "\n".join(lines)]) + "\n"
-        modules = [f"import {name}\n" for name in ("functools", "threading") if f"{name}." in written]
+        modules = [f"import {name}\n" for name in ("datetime", "functools", "threading") if f"{name}." in written]
+        modules += ["from decimal import Decimal\n"] * ("Decimal(" in written)
         return "".join([*modules, "\n" if modules else "", HEADER, "\n\n", written])
 
     def chain(self, block: Block, depth: int, begin: list[Named]) -> Named:
@@ -520,6 +522,77 @@ class Writer:
         text = f"{of.name}.group_by({_quoted(keys)}).top_k({self.rng.randint(1, 3)}, {order}{allow})"
         return text, {name: of.columns[name] for name in [*keys, *rest]}, True
 
+    @writes("group_by.over")
+    def over(self, of: Named, env: list[Named]) -> Any:
+        """Of distinct rows or of a few copies, because each copy is numbered."""
+        keys = [name for name in of.columns if self.rng.chance(30)]
+        ordered = [name for name, kind in of.columns.items() if name not in keys and kind not in NESTED]
+        allow = "" if of.positive else ", allow_negative=True"
+        rows = f"{of.name}.distinct({_allow(of)})"
+        if ordered and self.rng.chance(50):
+            rows = f"{of.name}.group_by({_quoted(keys)}).top_k(6, {q(ordered[0])}{allow})"
+        by = self.rng.sample(ordered, self.rng.randint(0, min(2, len(ordered))))
+        made = {f"r{number}_": self.window(of, by) for number in range(self.rng.randint(1, 3))}
+        flags = ", ".join(
+            f"{name}=[{', '.join(str(self.rng.chance(50)) for _ in by)}]" for name in ("descending", "nulls_first")
+        )
+        results = kw({name: text for name, (text, _) in made.items()})
+        both = Named("", of.columns | {name: kind for name, (_, kind) in made.items()})
+        wanted = self.fresh([*(kind for _, kind in made.values()), *of.columns.values()][:3], both)
+        text = f"{rows}.group_by({_quoted(keys)}).over([{_quoted(by)}], {flags}, {results})"
+        return f"{text}.select({self.fit(both, wanted)})", wanted, True
+
+    def window(self, of: Named, by: list[str]) -> tuple[str, str]:
+        """A function of rows in an order, and the kind of its result."""
+        numbers = {
+            "row_number": "num",
+            "rank": "num",
+            "dense_rank": "num",
+            "percent_rank": "float",
+            "cume_dist": "float",
+        }
+        name = self.rng.choice(
+            ["lag", "lead", "value", "value", "aggregate", "aggregate", "aggregate", "ntile", *numbers]
+        )
+        if name in numbers:
+            return f"dd.{name}()", numbers[name]
+        if name == "ntile":
+            return f"dd.ntile({self.rng.randint(1, 3)})", "num"
+        nulls, argument = ", ignore_nulls=True" * self.rng.chance(40), self.rng.choice([*of.columns])
+        if name in ("lag", "lead"):
+            default = f", default=col({q(argument)})" * self.rng.chance(40)
+            return f"dd.{name}({q(argument)}, {self.rng.randint(0, 2)}{default}{nulls})", of.columns[argument]
+        frame = self.frame(of, by) if self.rng.chance(80) else ""
+        if name == "value":
+            name = self.rng.choice(["first_value", "last_value", "nth_value"])
+            n = f", {self.rng.randint(1, 3)}" * (name == "nth_value")
+            return f"dd.{name}({q(argument)}{n}{nulls}){frame}", of.columns[argument]
+        while True:
+            name = self.rng.choice([name for name in AGGREGATES if name not in GATHERED])
+            if pool := AGGREGATES[name](of):
+                break
+        argument, condition = self.rng.choice([*pool]), self.predicate(of) if self.rng.chance(30) else ""
+        arguments = ", ".join(filter(None, [argument, condition and f"where={condition}"]))
+        return f"dd.{name}({arguments}){frame}", pool[argument]
+
+    def frame(self, of: Named, by: list[str]) -> str:
+        """A frame, of distances where the order has them."""
+        kind, units = of.columns[by[0]] if len(by) == 1 else "", ["rows", "groups", "range"]
+        unit, distances = self.rng.choice(units), ["None", "-2", "-1", "0", "1", "2"]
+        if unit == "range":
+            distances = {
+                "float": ["None", "-0.6", "0", "0.25", "1e16"],
+                "huge": ["None", "-(2**62)", "-1", "0", "1", "2**63"],
+                "date": ["None", "0", "datetime.timedelta(days=-19783)", "datetime.timedelta(days=30000)"],
+                "time": ["None", "0", "datetime.timedelta(hours=-1)", "datetime.timedelta(days=1)"],
+                "money": ["None", "-3.05", "0", "4"],
+            }.get(kind, distances if kind in ("int", "num") else ["None", "0"])
+        exclude = self.rng.choice(["", "", ', exclude="row"', ', exclude="peers"', ', exclude="ties"'])
+        start, end = self.rng.choice(distances), self.rng.choice(distances)
+        if kind == "money" and unit == "range":
+            start, end = (f'Decimal("{each}")' if "." in each else each for each in (start, end))
+        return f".{unit}_between({start}, {end}{exclude})"
+
     @writes("dd.delta_join")
     def delta_join(self, of: Named, env: list[Named]) -> Any:
         """A triangle, a path or a star of collections with two or three columns."""
@@ -570,8 +643,8 @@ class Writer:
     @writes("group_by.agg")
     def agg(self, of: Named, env: list[Named]) -> Any:
         keys = self.rng.sample([*of.columns], self.rng.randint(0, min(2, len(of.columns))))
-        picking = [name for name in AGGREGATES if name not in ADDING]
-        names = [*AGGREGATES] if of.positive else self.rng.choice([ADDING, picking])
+        picking = [name for name in AGGREGATES if name not in ADDING and name not in GATHERED]
+        names = self.rng.choice([[*ADDING, *picking], [*AGGREGATES]] if of.positive else [ADDING, picking])
         made: dict[str, tuple[str, str]] = {}
         for _ in range(self.rng.randint(1, 3)):
             name = self.rng.choice(names)
@@ -965,6 +1038,56 @@ def _truth(of: Named) -> dict[str, str]:
     return pool | {f"col({q(name)}) > 1": "bool" for name in of.having("int", "num", "float")}
 
 
+def _numbers(of: Named) -> list[str]:
+    return [q(name) for name in of.having("int", "num", "huge", "float", *DECIMALS)]
+
+
+def _spread(of: Named) -> dict[str, str]:
+    return {f"{name}{option}": "float" for name in _numbers(of) for option in ("", ", population=True")}
+
+
+def _pairs(*options: str) -> Callable[[Named], dict[str, str]]:
+    def pool(of: Named) -> dict[str, str]:
+        names = _numbers(of)
+        both = [*zip(names, [*names[1:], *names[:1]], strict=True)]
+        return {f"{one}, {other}{option}": "float" for one, other in both for option in options}
+
+    return pool
+
+
+def _quantile(of: Named) -> dict[str, str]:
+    between = {f"{name}, 0.3, between=True": "float" for name in _numbers(of)}
+    return {f"{text}, {part}": kind for text, kind in _value(of).items() for part in (0, 0.3, 1)} | between
+
+
+def _end(of: Named) -> dict[str, str]:
+    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in NESTED else ""
+    return {f"{text}, {by}": kind for text, kind in _value(of).items() if by}
+
+
+def _bits(of: Named) -> dict[str, str]:
+    return {q(name): "num" for name in of.having("int", "num")}
+
+
+def _texts(of: Named) -> dict[str, str]:
+    """Cut, so that a loop does not make them ever longer."""
+    texts = [f"col({q(name)}).str.slice(0, 3)" for name in of.having("str")]
+    texts += [f"col({q(name)}).cast(pl.String)" for name in of.having("int")]
+    options = (('""', ""), ('", "', ", distinct=True"), ('"-"', _order(of)))
+    return {f"{text}, {separator}{option}": "str" for text in texts for separator, option in options}
+
+
+def _lists(of: Named) -> dict[str, str]:
+    texts = [*map(q, of.having("str")), *(f"col({q(name)}).cast(pl.String)" for name in of.having("int"))]
+    return {f"{text}{option}": "list" for text in texts for option in ("", ", distinct=True", _order(of))}
+
+
+def _order(of: Named) -> str:
+    names = [q(name) for name, kind in of.columns.items() if kind not in NESTED][:2]
+    downs = [True, False][: len(names)]
+    return f", order_by=[{', '.join(names)}], descending={downs}, nulls_first={downs[::-1]}" if names else ""
+
+
 AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the arguments there may be, and what they give
     "count": _count,
     "count_distinct": _number,
@@ -974,6 +1097,21 @@ AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the ar
     "max": _value,
     "any": _truth,
     "all": _truth,
+    "variance": _spread,
+    "stddev": _spread,
+    "covariance": _pairs("", ", population=True"),
+    "corr": _pairs(""),
+    "regression": _pairs(*(f', "{of}"' for of in ("slope", "intercept", "r2", "sxx", "syy", "sxy"))),
+    "median": _mean,
+    "quantile": _quantile,
+    "mode": _value,
+    "min_by": _end,
+    "max_by": _end,
+    "bit_and": _bits,
+    "bit_or": _bits,
+    "bit_xor": _bits,
+    "string_agg": _texts,
+    "array_agg": _lists,
 }
 ADDING = ["count", "sum", "mean"]  # with negative counts these are not mixed with the others
 

@@ -1,4 +1,4 @@
-"""Random sequences of commands on one small project, and what must hold after each of them.
+"""Commands on one small project in any order, and what must hold after each of them.
 
 A model knows what every command means, and computes outputs with the reference evaluator. What was recorded of killed
 commands it learns from the ledger; everything else it knows by itself.
@@ -6,12 +6,12 @@ commands it learns from the ledger; everything else it knows by itself.
 
 from __future__ import annotations
 
+import functools
 import json
 import random
-import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from forks import Ended, Forks
 from tailing import Tailer
 
 from ddcore import reference
-from ddcore.base.errors import DdError
+from ddcore.base.errors import DdError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
@@ -35,7 +35,7 @@ from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import IngestSettings, ingest
 from ddcore.jobs.undo import undo
 
-__all__ = ["Life", "Op", "lived", "ops_of", "smallest"]
+__all__ = ["KINDS", "Life"]
 
 KILLED = -9
 COLUMNS = {"edges": ("src", "dst"), "marks": ("n",)}
@@ -99,33 +99,14 @@ PLACES = [
     ("after-ledger-file", 3), ("after-drop", 2), ("after-stray", 1), ("after-properties", 1),
 ]  # fmt: skip
 
+KINDS = (
+    "ingest", "label", "late", "restate", "again", "undo", "run", "killed", "program", "retention", "compact",
+)  # fmt: skip
+"""What may happen to a warehouse."""
+
 Row = tuple[int, ...]
 Log = Counter[tuple[Row, int]]
 Contents = dict[Row, int]
-
-
-@dataclass(frozen=True)
-class Op:
-    """One command to be drawn from a seed of its own, so that a sequence without it stays the same otherwise."""
-
-    kind: str
-    seed: int
-
-
-def ops_of(seed: int, length: int = 14) -> list[Op]:
-    rng = random.Random(seed)
-    kinds = {
-        "ingest": 6, "late": 2, "restate": 3, "undo": 3, "run": 6, "killed": 4, "program": 3, "compact": 2, "again": 1,
-    }  # fmt: skip
-    names = [name for name, weight in kinds.items() for _ in range(weight)]
-    kinds_in_order = ["ingest"]
-    while len(kinds_in_order) <= length:
-        kind = rng.choice(names)
-        # A run that was killed while it committed is often given up, and what it left compacted.
-        kinds_in_order.append(kind)
-        if kind == "killed":
-            kinds_in_order += rng.choice([(), ("program",), ("program", "compact")])
-    return [Op(kind, rng.randrange(10**6)) for kind in kinds_in_order]
 
 
 def contents(log: Log, version: int) -> Contents:
@@ -145,6 +126,17 @@ class Attempt:
     how: str
     start: int = 0
     closed: int = -1
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A label by the ingest that gave it; ``sure`` until a restatement replaces rows that may be its own."""
+
+    input: str
+    text: str
+    version: int
+    sure: bool = True
 
 
 @dataclass
@@ -154,6 +146,8 @@ class Model:
     logs: dict[str, Log] = field(default_factory=lambda: {name: Log() for name in COLUMNS})
     landed: dict[int, tuple[str, Log]] = field(default_factory=dict)
     before: dict[int, Log] = field(default_factory=dict)
+    labels: dict[int, Labelled] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)  # labels of ingests that were taken back
     seen: int = 0
     folded: dict[int, dict[str, Contents]] = field(default_factory=dict)  # the inputs at a version when it was folded
     published: dict[str, dict[int, Contents]] = field(default_factory=dict)  # what readers saw
@@ -166,26 +160,19 @@ class Model:
 
 
 class Life:
-    """A project, and what happens to it. ``transcript``: the commands, for whoever reads a failure."""
+    """A project, and what happens to it. ``transcript``: the commands, for whoever reads a failure. ``did`` counts."""
 
-    def __init__(self, folder: Path, processes: Forks, seed: int) -> None:
+    def __init__(self, folder: Path, processes: Forks, rng: random.Random) -> None:
         self.folder, self.processes, self.model = folder, processes, Model()
-        rng = random.Random(seed)
         self.auto, self.versions, self.days = rng.random() < 0.5, rng.choice([0, 2, 100]), rng.choice([0, 7, 7])
         self.transcript: list[str] = []
         self.attempts: dict[str, Attempt] = {}
-        self.refusals = Counter[str]()
-        self.plans: dict[str, Any] = {}
-        self.functions: dict[str, Callable[..., Any]] = {}
+        self.refusals, self.did = Counter[str](), Counter[str]()
         self.cache: dict[Any, dict[str, Contents]] = {}
         self.tailers: dict[str, Tailer] = {}
         self.nets: dict[str, Log] = {}
         self.may_rewrite = False
-        for name in PROGRAMS:
-            place = folder / "programs" / name.replace(" ", "-")
-            self._write(place, name)
-            project = find_project(place, {})
-            self.plans[name], self.functions[name] = load_plan(project), load_program(project)
+        self.plans, self.functions = programs_in(folder.parent / "programs")
         self.names = {plan.fingerprint: name for name, plan in self.plans.items()}
         self.project = folder / "p"
         self.program = rng.choice(sorted(PROGRAMS))
@@ -194,27 +181,22 @@ class Life:
         self.loaded: Ledger | None = None
 
     def _write(self, place: Path, program: str, marks: bool | None = None) -> None:
-        place.mkdir(parents=True, exist_ok=True)
-        marks = "marks" in INPUTS[program] if marks is None else marks
-        (place / "program.py").write_text(PROGRAMS[program])
-        text = _SETTINGS.format(
-            marks=_MARKS if marks else "", auto=str(self.auto).lower(), versions=self.versions, days=self.days
-        )
-        (place / "dd.toml").write_text(text)
+        write(place, program, marks, auto=self.auto, versions=self.versions, days=self.days)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def do(self, op: Op) -> None:
-        rng = random.Random(op.seed)
-        words, source = self._drawn("run" if op.kind == "killed" else op.kind, rng)
+    def do(self, kind: str, rng: random.Random) -> None:
+        """One of KINDS; what else is to be decided, ``rng`` decides."""
+        words, source = self._drawn("run" if kind == "killed" else kind, rng)
         if not words:
             return
         place, times = rng.choice(PLACES)
         action = rng.choice(["kill", "kill", "kill", "full", "term"])
         failpoint = f"{place}:{rng.randint(1, times)}={action}" if rng.random() < 0.2 else ""
-        if op.kind == "killed":  # while it commits
+        if kind == "killed":  # while it commits
             failpoint = f"{rng.choice(['after-table', 'after-create'])}:{rng.randint(1, 14)}=kill"
-        self.command(words, source, failpoint)
+        ended = self.command(words, source, failpoint)
+        self.did[kind if ended.code == 0 else f"{kind} refused" if ended.code in (1, 2) else f"{kind} ended"] += 1
 
     def command(self, words: Sequence[str], source: str = "", failpoint: str = "") -> Ended:
         """Run a command, and check everything afterwards."""
@@ -293,6 +275,13 @@ class Life:
         self.attempts[name] = Attempt(input, rows, "plain")
         return ["ingest", input, str(self.project / name)], name
 
+    def _label(self, rng: random.Random) -> tuple[list[str], str]:
+        """Rows of one version, which gets a label."""
+        input = self._input(rng)
+        name, rows = self._source(rng, input, [self.last + 1 + rng.randrange(3)], self.model.logs[input])
+        self.attempts[name] = Attempt(input, rows, "plain", label=f"label-{self.count}")
+        return ["ingest", input, str(self.project / name), "--label", self.attempts[name].label], name
+
     def _late(self, rng: random.Random) -> tuple[list[str], str]:
         input, how = self._input(rng), rng.choice(["restate", "restate", "move", "refuse"])
         name, rows = self._source(rng, input, range(self.last + 3), self.model.logs[input])
@@ -368,6 +357,14 @@ class Life:
         self.transcript.append(f"    the program becomes: {self.program}")
         return (["run"], "") if self.ledger.inputs() and rng.random() < 0.5 else ([], "")
 
+    def _retention(self, rng: random.Random) -> tuple[list[str], str]:
+        """Other settings from now on. How many days feeds are kept stays: those who follow them rely on it."""
+        self.auto, self.versions = rng.random() < 0.5, rng.choice([0, 2, 100])
+        self._write(self.project, self.program)
+        self.transcript.append(f"    auto is {self.auto}, versions are {self.versions}")
+        self.did["retention"] += 1
+        return [], ""
+
     def _compact(self, rng: random.Random) -> tuple[list[str], str]:
         if self.last < 0:
             return [], ""
@@ -396,6 +393,7 @@ class Life:
             assert recorded != report["nothing_new"], report
         self._check_inputs(ledger)
         self._check_waiting(ledger)
+        self._check_labels(ledger)
         self._check_outputs(ledger)
         assert not (damages := inspect(ledger, deep=len(records) % 8 == 0).damages), damages
         if ended.code == 0 and words[0] == "run":
@@ -406,22 +404,11 @@ class Life:
     def _learn(self, record: Any) -> None:
         model = self.model
         if isinstance(record, IngestRecord):
-            attempt = self.attempts[record.sources[0].name]
-            log = model.logs[attempt.input]
-            model.before[record.number] = Log(log)
-            rows = attempt.rows
-            if attempt.how == "move":
-                rows = Log()
-                for (row, version), diff in attempt.rows.items():
-                    rows[row, max(version, attempt.closed + 1)] += diff
-            if attempt.how == "restate":
-                for key in [key for key in log if key[1] >= attempt.start]:
-                    del log[key]
-            for key, diff in rows.items():
-                log[key] += diff
-            model.landed[record.number] = (attempt.how, Log(rows))
+            self._learn_ingest(record)
         elif type(record).__name__ == "UndoRecord":
             how, rows = model.landed[record.number]
+            if label := model.labels.pop(record.number, None):
+                model.gone.add(label.text)
             if how == "restate":
                 model.logs[record.input] = Log(model.before[record.number])
             else:
@@ -429,6 +416,30 @@ class Life:
                     model.logs[record.input][key] -= diff
         elif isinstance(record, RunRecord):
             self._learn_run(record)
+
+    def _learn_ingest(self, record: IngestRecord) -> None:
+        model = self.model
+        attempt = self.attempts[record.sources[0].name]
+        log = model.logs[attempt.input]
+        model.before[record.number] = Log(log)
+        rows = attempt.rows
+        if attempt.how == "move":
+            rows = Log()
+            for (row, version), diff in attempt.rows.items():
+                rows[row, max(version, attempt.closed + 1)] += diff
+        if attempt.how == "restate":
+            for key in [key for key in log if key[1] >= attempt.start]:
+                del log[key]
+        for key, diff in rows.items():
+            log[key] += diff
+        model.landed[record.number] = (attempt.how, Log(rows))
+        if attempt.how == "restate":
+            for number, of in model.labels.items():
+                if of.input == attempt.input and of.version >= attempt.start:
+                    model.labels[number] = replace(of, sure=False)
+        if attempt.label:
+            ((version,),) = {(version,) for _, version in rows}
+            model.labels[record.number] = Labelled(attempt.input, attempt.label, version)
 
     def _learn_run(self, run: RunRecord) -> None:
         model, program = self.model, self.names[run.fingerprint]
@@ -469,6 +480,19 @@ class Life:
         assert {version for version in versions if version > self.last} <= known, f"waiting: {versions}, known: {known}"
         latest = ledger.latest_ingested()
         assert not versions or (latest is not None and max(versions) <= latest.version), (latest, versions)
+
+    def _check_labels(self, ledger: Ledger) -> None:
+        """Each label names its version, until its ingest is taken back."""
+        names = ledger.version_names(("version",))
+        for label in self.model.labels.values():
+            if label.sure:
+                assert names.labelled(label.text, "here") == label.version, label
+        for text in self.model.gone:
+            try:
+                version = names.labelled(text, "here")
+            except UsageError:
+                continue
+            raise AssertionError(f"{text}, whose ingest was taken back, is the label of {version}")
 
     def _log(self, part: str, name: str, columns: Sequence[str], state: Any) -> Log:
         folder = Warehouse(self.project / "warehouse").table(f"{part}/{name}")
@@ -598,7 +622,8 @@ def called(*words: str) -> Ended:
             restate = values.get("--restate")
             report = ingest(
                 project, words[1], [words[2]],
-                IngestSettings(late=values.get("--late", "refuse"),
+                IngestSettings(label=(values["--label"],) if "--label" in values else (),
+                               late=values.get("--late", "refuse"),
                                restate=restate if restate in (None, "first") else time_of(number["--restate"])),
                 engine="inline",
             )  # fmt: skip
@@ -622,28 +647,21 @@ def advanced(log: Log, since: int) -> Log:
     return Log({key: diff for key, diff in total.items() if diff})
 
 
-def lived(folder: Path, processes: Forks, seed: int, ops: Sequence[Op]) -> tuple[Life, BaseException | None]:
-    shutil.rmtree(folder, ignore_errors=True)
-    life = Life(folder, processes, seed)
-    try:
-        for op in ops:
-            life.do(op)
-        life.end()
-    except Exception as error:
-        return life, error
-    return life, None
+def write(place: Path, program: str, marks: bool | None, *, auto: bool, versions: int, days: int) -> None:
+    """A project, with both inputs or with those that its program reads."""
+    place.mkdir(parents=True, exist_ok=True)
+    marks = "marks" in INPUTS[program] if marks is None else marks
+    (place / "program.py").write_text(PROGRAMS[program])
+    text = _SETTINGS.format(marks=_MARKS if marks else "", auto=str(auto).lower(), versions=versions, days=days)
+    (place / "dd.toml").write_text(text)
 
 
-def smallest(folder: Path, processes: Forks, seed: int, ops: Sequence[Op]) -> tuple[Life, BaseException]:
-    """A shorter sequence that fails alike: without some of the commands."""
-    life, error = lived(folder, processes, seed, ops)
-    assert error is not None
-    ops = list(ops)
-    place = len(ops) - 1
-    while place >= 0:
-        fewer = ops[:place] + ops[place + 1 :]
-        other, problem = lived(folder, processes, seed, fewer)
-        if problem is not None:
-            ops, life, error = fewer, other, problem
-        place -= 1
-    return life, error
+@functools.cache
+def programs_in(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plans and the functions of all programs, by their names."""
+    plans, functions = {}, {}
+    for name in PROGRAMS:
+        write(folder / name, name, None, auto=False, versions=100, days=7)
+        project = find_project(folder / name, {})
+        plans[name], functions[name] = load_plan(project), load_program(project)
+    return plans, functions

@@ -138,14 +138,29 @@ class RandomQuery:
             self.value(kind, columns, 0) for kind in self.rng.choices(("int", "text", "bool"), k=self.rng.randrange(3))
         ]
         keys = [key for key in keys if any(name in key for name, _ in columns)]
-        results = ", ".join(f"{self.aggregate(kind, columns, depth)} AS c{i}" for i, kind in enumerate(kinds))
+        values = [self.aggregate(kind, columns, depth) for kind in kinds]
+        if keys and self.rng.random() < 0.5:
+            values = [
+                f"grouping({self.rng.choice(keys)})" if kind == "int" and self.rng.random() < 0.4 else value
+                for kind, value in zip(kinds, values, strict=True)
+            ]
+        results = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
         text = f"SELECT {results} FROM {tables}{self._where(columns, outer, depth)}"
         if keys:
-            text += f" GROUP BY {', '.join(keys)}"
+            text += f" GROUP BY {self._sets(keys)}"
         if self.rng.random() < 0.3:
             sign = self.rng.choice(("<", ">", "<>"))
             text += f" HAVING {self.aggregate('int', columns, depth)} {sign} {self.rng.randrange(4)}"
         return text
+
+    def _sets(self, keys: Sequence[str]) -> str:
+        """What to group by: the keys, or sets of them."""
+        draw, all_ = self.rng.random(), ", ".join(keys)
+        if draw < 0.3:
+            return f"{self.rng.choice(('ROLLUP', 'CUBE'))} ({all_})"
+        if draw < 0.4:
+            return f"GROUPING SETS (({all_}), {self.rng.choice(keys)}, {self.rng.choice(('()', keys[-1]))})"
+        return f"({all_})" if draw < 0.5 else all_
 
     def _where(self, columns: list[Named], outer: list[Named], depth: int) -> str:
         parts = [self.condition(columns, outer, depth) for _ in range(self.rng.randrange(3))]
@@ -232,10 +247,23 @@ class RandomQuery:
         if kind == "int":
             choices = ["count(*)", f"count({self.value('text', scope, 0)})"]
             if column := self._some("int", scope):
-                choices += [f"{name}({column})" for name in ("sum", "min", "max")] + [f"count(DISTINCT {column})"]
+                choices += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
+                choices += [f"{name}(DISTINCT {column})" for name in ("count", "sum")]
+                choices.append(f"count(DISTINCT ({column}, {self.value('text', scope, 0)}))")
+                choices += [f"bit_{name}({column})" for name in ("and", "or", "xor")]
+                choices.append(f"percentile_disc({self.rng.choice((0, 0.3, 0.5))}) WITHIN GROUP (ORDER BY {column})")
+                choices.append(f"regr_count({column}, {self.value('decimal', scope, 0)})")
             return self.rng.choice(choices) + where
         if kind == "decimal":
             return f"{self.rng.choice(('sum', 'min', 'max'))}({self.value('decimal', scope, 0)}){where}"
+        if kind == "bool" and self.rng.random() < 0.4:
+            names = ("stddev", "var_pop", "variance", "stddev_pop", "median", "avg(DISTINCT")
+            name, value = self.rng.choice(names), self.value(self.rng.choice(("int", "decimal")), scope, 0)
+            return f"({name}({value}{')' * name.count('(')}){where} > 0.437)"
+        text, other = self._some("text", scope), self._some("int", scope)
+        if kind == "text" and text and other and self.rng.random() < 0.3:
+            order = self.rng.choice((f"{text} DESC NULLS LAST", f"{other}, {text}", f"{other} DESC NULLS LAST, {text}"))
+            return f"string_agg({text}, '+' ORDER BY {order}){where}"
         if kind == "bool":
             return f"{self.rng.choice(('bool_and', 'bool_or'))}({self.value('bool', scope, 0)}){where}"
         return f"{self.rng.choice(('min', 'max'))}({self.value(kind, scope, 0)}){where}"

@@ -28,6 +28,8 @@ from ddcore.io.ledger import records, unrecorded
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project, find_project
 from ddcore.io.project.times import time_of
+from ddcore.io.publishing.commits import position
+from ddcore.io.publishing.publication import Publication
 from ddcore.io.storage import store
 from ddcore.io.storage.address import Place
 from ddcore.io.storage.warehouse import Warehouse
@@ -60,6 +62,8 @@ source = { path = ["roads.csv", "more.csv", "most.csv"] }
 [inputs.depots]
 schema = { town = "string" }
 source = { path = "depots.csv" }
+[outputs.towns]
+table = true
 """
 SOURCES = {
     "roads": "A,B,4,0,1 B,C,5,0,1 C,D,3,0,1 D,E,1,0,1 A,C,7,1,1 B,C,5,2,-1 C,D,3,2,-1",
@@ -134,6 +138,21 @@ def contents(project: Project) -> dict[str, pl.DataFrame]:
         if frames:
             rows[name] = pl.concat(frames).sort(frames[0].columns)
     return rows
+
+
+def check_published(project: Project, *, is_current: bool) -> None:
+    """Every published table holds what its output's log holds at the table's time; that of the last run."""
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    run = ledger.current_run()
+    for name, settings in project.outputs.items():
+        if settings.table is None or run is None:
+            continue
+        publication = Publication(project, ledger, name, settings.table)
+        there = position(publication.folder)
+        if is_current:
+            assert there is not None and there.run == run.run, (there, run.run)
+        if there is not None:
+            assert publication.differences().is_empty()
 
 
 def is_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) -> bool:
@@ -231,7 +250,7 @@ class Workshop:
         places, later = Counter[str](), set[tuple[str, int]]()
         for place in (line.split()[1] for line in log.read_text().splitlines()):
             places[place] += 1
-            if place in ("after-intent", "after-run"):
+            if place in ("after-intent", "after-run", "after-published"):
                 later.clear()
             elif places["after-run"]:
                 later.add((place, places[place]))
@@ -282,6 +301,7 @@ class Workshop:
         is_said = ended.code == CODES["kill"] and place != "after-warehouse"
         assert len(notes) == is_said, (where, again)
         assert_same(contents(project), scenario.after, where)
+        check_published(project, is_current=arguments[0] in ("run", "sync"))
         warehouse = self.warehouse(folder)
         assert Ledger.load(warehouse).open_intent() is None, where
         assert self.temporary(folder) <= left or action == "kill", where

@@ -1,0 +1,28 @@
+"""One row more in a partition of a million, against the same in one of ten thousand: lag, a moving average, and in
+smaller partitions a running total, of which half the results change.
+
+In a Session, whose state is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from bench.measure import Result, in_turn
+from bench.project import engine
+
+SIZES = {"lag": (1_000_000, 10_000), "moving_average": (1_000_000, 10_000), "running_total": (100_000, 10_000)}
+
+
+def run(rounds: int) -> Iterator[Result]:
+    """Both sizes of each function; a result is compared with Polars'."""
+    for function, (large, small) in SIZES.items():
+        sides = {str(rows): partial(engine, "windows_engine", function, rows) for rows in (large, small)}
+        figures = in_turn(sides, rounds)
+        ours, theirs = figures[str(large)], figures[str(small)]
+        name = f"a fold in a Session, {function.replace('_', ' ')}, one row more in {large:,}"
+        yield Result(
+            name, ours["s"], f"ours, in {small:,}", theirs["s"], rounds,
+            ours_cpu_s=ours["cpu_s"], peer_cpu_s=theirs["cpu_s"],
+        )  # fmt: skip

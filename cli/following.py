@@ -1,0 +1,89 @@
+"""``dd sync --follow``: syncs again and again, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddcore.cli.ingest import tell_ingest
+from ddcore.cli.options import Call
+from ddcore.cli.run import tell_run
+
+if TYPE_CHECKING:
+    from ddcore.base.errors import DdError
+    from ddcore.io.project.project import Project
+    from ddcore.jobs.follower import Told
+    from ddcore.jobs.sync import SyncReport
+
+__all__ = ["follow_sources"]
+
+
+def follow_sources(
+    call: Call, project: Project, options: Mapping[str, Any], *, every: float, metrics: str | None, health: Path | None
+) -> int:
+    """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
+    from ddcore.cli.notices import notices
+    from ddcore.jobs.follower import Follower
+    from ddcore.jobs.metrics import Metrics, write_health
+
+    out = call.output
+
+    def tell(report: SyncReport) -> None:
+        for one in report.ingests:
+            if not one.nothing_new:
+                tell_ingest(out, one, project.dims, of_several=True)
+        tell_run(out, report.run)
+        out.result("sync", **report.fields(project.dims))
+        out.stdout.flush()
+
+    def fail(error: DdError) -> None:
+        out.say(("error: ", "red"), error.message)
+        if error.hint:
+            out.say(f"  {error.hint}")
+
+    def looked(told: Told) -> None:
+        if health is not None:
+            write_health(health, told)
+
+    follower = Follower(
+        project, options, every=every, engine=project.engine, parallelism=project.parallelism,
+        tell=tell, fail=fail, looked=looked,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        stack.enter_context(notices(out))
+        if metrics is not None:
+            stack.enter_context(Metrics(metrics, follower.done))
+        stack.enter_context(_stopping(follower.stop.set))
+        out.say(f"following {len(project.sources)} sources, every {every:g} s; SIGTERM or Ctrl-C ends it")
+        is_other = follower.follow()
+    if is_other:
+        out.say("dd.toml or the program has changed: the follower starts again")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return 0
+
+
+@contextmanager
+def _stopping(stop: Any) -> Iterator[None]:
+    """SIGTERM and SIGINT only ask for the end; a second one ends the command at once, as it does without this."""
+    before: dict[int, Any] = {}
+
+    def ask(number: int, _: object) -> None:
+        stop()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

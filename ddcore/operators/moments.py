@@ -1,0 +1,228 @@
+"""Statistics from exact sums of values, of their squares and of their products.
+
+A value is a whole number times a power of two, and so are squares and products. Each is cut into *digits* of 32 bits at
+the places of their lowest bits. Digits are added up by group, quantity and place, like any sum: linear in the rows.
+From the sums of a changed group the statistics are computed as quotients of whole numbers, which are rounded once.
+
+Workers run this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from ddcore.base.lazy import numpy as np
+
+__all__ = ["Moment", "digits", "statistics"]
+
+_ROWS, _NUMBER, _UNDEFINED, _X, _Y, _XX, _YY, _XY = range(8)
+_LOW = (1 << 32) - 1
+_HALF = 32
+_FRACTION = 53
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One statistic: the column of its result, its kind and options, the columns of its fields and of its condition.
+
+    The first field is ``y`` where there are two. ``scales``: the digits behind the point of each field.
+    """
+
+    result: str
+    kind: str
+    options: tuple[Any, ...]
+    fields: tuple[str, ...]
+    scales: tuple[int, ...]
+    there: str | None
+
+
+# -- digits of rows ---------------------------------------------------------------------------------------------------
+
+
+def digits(moments: Sequence[Moment], keys: Sequence[str]) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """A function for ``flat_map``: digits of quantities, beside the keys. Of each row one says that it is there."""
+
+    def cut(frame: pl.DataFrame) -> pl.DataFrame:
+        every = np.arange(len(frame))
+        pieces = [_piece(every, 0, _ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
+        for number, moment in enumerate(moments):
+            pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
+        rows, numbers, quantities, places, values = (np.concatenate(each) for each in zip(*pieces, strict=True))
+        chosen = frame.select("row", *keys)[pl.Series(rows, dtype=pl.UInt32)]
+        return chosen.with_columns(moment=numbers, quantity=quantities, place=places, value=values)
+
+    return cut
+
+
+def _piece(rows: Any, number: int, quantity: int, places: Any, values: Any) -> tuple[Any, ...]:
+    return rows, np.full(len(rows), number), np.full(len(rows), quantity), places, values
+
+
+def _quantities(frame: pl.DataFrame, moment: Moment) -> Iterator[tuple[Any, ...]]:
+    """Rows, and of each a quantity, a place and a digit that is not 0."""
+    columns = [frame[name] for name in moment.fields]
+    used = np.ones(len(frame), dtype=bool)
+    for column in columns:
+        used &= column.is_not_null().to_numpy()
+    if moment.there is not None:
+        used &= frame[moment.there].fill_null(value=False).to_numpy()
+    rows = np.flatnonzero(used)
+    parts = [_whole(column[pl.Series(rows, dtype=pl.UInt32)]) for column in columns]
+    yield rows, _NUMBER, np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
+    finite = np.ones(len(rows), dtype=bool)
+    for _, _, is_finite in parts:
+        finite &= is_finite
+    odd = rows[~finite]
+    yield odd, _UNDEFINED, np.zeros(len(odd), np.int64), np.ones(len(odd), np.int64)
+    rows, parts = rows[finite], [(whole[finite], power[finite], finite) for whole, power, _ in parts]
+    (y, y_power, _), (x, x_power, _) = parts[0], parts[-1]
+    for quantity, whole, power in ((_X, x, x_power), (_Y, y, y_power))[: len(parts)]:
+        yield from _digits(rows, quantity, np.sign(whole), [(0, np.abs(whole).astype(np.uint64))], power)
+    products = [(_XX, x, x, 2 * x_power), (_YY, y, y, 2 * y_power), (_XY, x, y, x_power + y_power)]
+    for quantity, one, other, power in products if len(parts) > 1 else products[:1]:
+        yield from _digits(rows, quantity, np.sign(one) * np.sign(other), _product(one, other), power)
+
+
+def _whole(column: pl.Series) -> tuple[Any, Any, Any]:
+    """Whole numbers, powers of two, and which values are finite. Of decimals the digits without their point."""
+    if column.dtype == pl.Float64:
+        values = column.to_numpy()
+        finite = np.isfinite(values)
+        share, power = np.frexp(np.where(finite, values, 0.0))
+        return np.ldexp(share, _FRACTION).astype(np.int64), power.astype(np.int64) - _FRACTION, finite
+    physical = column.to_physical() if isinstance(column.dtype, pl.Decimal) else column
+    whole = physical.cast(pl.Int64).to_numpy()
+    return whole, np.zeros(len(whole), np.int64), np.ones(len(whole), dtype=bool)
+
+
+def _product(one: Any, other: Any) -> list[tuple[int, Any]]:
+    """The absolute product as numbers of 64 bits, each with its place."""
+    a, b = np.abs(one).astype(np.uint64), np.abs(other).astype(np.uint64)
+    a1, a0, b1, b0 = a >> np.uint64(_HALF), a & np.uint64(_LOW), b >> np.uint64(_HALF), b & np.uint64(_LOW)
+    return [(0, a0 * b0), (_HALF, a0 * b1), (_HALF, a1 * b0), (2 * _HALF, a1 * b1)]
+
+
+def _digits(rows: Any, quantity: int, signs: Any, numbers: Any, power: Any) -> Iterator[tuple[Any, ...]]:
+    for place, number in numbers:
+        for half in (0, 1):
+            digit = (number >> np.uint64(_HALF * half)) & np.uint64(_LOW)
+            some = np.flatnonzero(digit)
+            values = digit[some].astype(np.int64) * signs[some]
+            yield rows[some], quantity, power[some] + place + _HALF * half, values
+
+
+# -- statistics of groups ---------------------------------------------------------------------------------------------
+
+
+def statistics(moments: Sequence[Moment]) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """A function for ``reduce``: the statistics of each group from its sums of digits."""
+
+    def results(frame: pl.DataFrame) -> pl.DataFrame:
+        groups = frame.select(pl.col("group").unique(maintain_order=True))
+        columns = [
+            pl.Series(
+                moment.result, _computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64
+            )
+            for number, moment in enumerate(moments)
+        ]
+        return groups.with_columns(columns)
+
+    return results
+
+
+class _Sums:
+    """The sums of one statistic in each group, as whole numbers of ``1 / unit``; of squares of ``1 / unit ** 2``."""
+
+    def __init__(self, frame: pl.DataFrame, groups: pl.DataFrame) -> None:
+        places = frame["place"]
+        self.least = min(0, int(places.min() or 0))  # type: ignore[arg-type]
+        self.least -= self.least % 2  # squares have twice the power of their values
+        self.unit = 1 << -self.least
+        self._frame, self._groups = frame, groups
+
+    def of(self, quantity: int) -> Any:
+        """One number for each group, in an array of Python's integers."""
+        frame = self._frame.filter(pl.col("quantity") == quantity)
+        total = np.zeros(len(self._groups), dtype=object)
+        if frame.is_empty():
+            return total
+        shifts = (frame["place"].to_numpy() - self.least).astype(object)
+        rows = self._groups["group"].search_sorted(frame["group"]).to_numpy()
+        np.add.at(total, rows, frame["total"].to_numpy().astype(object) << shifts)
+        return total
+
+    def count(self, quantity: int) -> Any:
+        """A number of rows for each group."""
+        return self.of(quantity) // self.unit
+
+
+def _ratio(numerator: int, denominator: int) -> float | None:
+    """A quotient, rounded once; None where it is not defined."""
+    if denominator == 0:
+        return None
+    try:
+        return numerator / denominator + 0.0
+    except OverflowError:
+        return math.inf if (numerator > 0) == (denominator > 0) else -math.inf
+
+
+def _root(value: float | None) -> float | None:
+    return None if value is None else math.sqrt(value)
+
+
+def _correlation(product: int, squares: int) -> float | None:
+    root = _root(_ratio(product * product, squares))
+    return -root if root is not None and product < 0 else root
+
+
+def _fit(xx: int, yy: int, xy: int) -> float | None:
+    return 1.0 if xx and not yy else _ratio(xy * xy, xx * yy)
+
+
+_fits = np.frompyfunc(_fit, 3, 1)
+_ratios, _roots = np.frompyfunc(_ratio, 2, 1), np.frompyfunc(_root, 1, 1)
+_correlations = np.frompyfunc(_correlation, 2, 1)
+
+
+def _computed(moment: Moment, sums: _Sums) -> Any:
+    """The statistic of each group, None where it has none."""
+    number, unit = sums.count(_NUMBER), sums.unit
+    y_scale, x_scale = 10 ** moment.scales[0], 10 ** moment.scales[-1]
+    x, y = sums.of(_X), sums.of(_Y)
+    xx = number * sums.of(_XX) * unit - x * x  # number ** 2 times the variance, in units
+    if len(moment.fields) == 1:
+        found = _spread(moment, number, xx, unit * x_scale, unit * x_scale)
+        found = _roots(found) if moment.kind == "stddev" else found
+    else:
+        yy, xy = number * sums.of(_YY) * unit - y * y, number * sums.of(_XY) * unit - x * y
+        if moment.kind == "covariance":
+            found = _spread(moment, number, xy, unit * x_scale, unit * y_scale)
+        elif moment.kind == "corr":
+            found = _correlations(xy, xx * yy)
+        else:
+            found = _line(moment.options[0], number, (x, y), (xx, yy, xy), (unit * x_scale, unit * y_scale))
+    undefined = sums.count(_UNDEFINED) > 0
+    return [math.nan if bad else value for bad, value in zip(undefined, found, strict=True)]
+
+
+def _spread(moment: Moment, number: Any, product: Any, one: int, other: int) -> Any:
+    population = moment.options[0]
+    return _ratios(product, number * (number if population else number - 1) * (one * other))
+
+
+def _line(of: str, number: Any, sums: Any, spreads: Any, units: tuple[int, int]) -> Any:
+    """What the line through the points has; in units of ``x`` and ``y``."""
+    (x, y), (xx, yy, xy), (x_unit, y_unit) = sums, spreads, units
+    if of == "slope":
+        return _ratios(xy * x_unit, xx * y_unit)
+    if of == "intercept":
+        return _ratios(y * xx - x * xy, number * xx * y_unit)
+    if of == "r2":
+        return _fits(xx, yy, xy)
+    product, unit = {"sxx": (xx, x_unit * x_unit), "syy": (yy, y_unit * y_unit), "sxy": (xy, x_unit * y_unit)}[of]
+    return _ratios(product, number * unit)

@@ -1,0 +1,157 @@
+"""Rows near those that changed in an order: what a function needs that looks a few rows to either side.
+
+A group of many rows is searched by the first column of the order, in which its rows ascend in every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddcore.base.lazy import numpy as np
+from ddcore.data.encoding import NULL
+from ddcore.operators.join_between import rows_of_keys
+from ddcore.traces.budget import Budget
+from ddcore.traces.sorted_batch import SortedBatch, Spans
+from ddcore.traces.trace import Keys, Rows
+
+__all__ = ["Near", "found_near", "gathered_between"]
+
+_LARGE = 512  # rows of a group from which on a search pays
+_FIRST = 64  # rows on either side of the changes that are read first
+_MOST = 2**63 - 1
+
+
+@dataclass
+class Near:
+    """The values of the order, of each key, between which results may change, and those between which rows are needed.
+
+    ``some``: the keys for which this is not the whole group. All bounds are inclusive: int64[keys].
+    """
+
+    some: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def holds(self, keys: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Whether a result of a key, at a value of the order, may change."""
+        result: np.ndarray = ~self.some[keys] | ((words >= self.low[keys]) & (words <= self.high[keys]))
+        return result
+
+
+def _spans(batch: SortedBatch, keys: Keys, budget: Budget) -> Spans:
+    """The rows of each key."""
+    lo, hi = batch.locate(keys.codes, budget)
+    return rows_of_keys(batch, keys.words, lo, hi) if len(keys.words) else (lo, hi)
+
+
+def gathered_between(batches: Sequence[SortedBatch], keys: Keys, values: int, near: Near, budget: Budget) -> Rows:
+    """The rows of keys, of those that ``near`` bounds the rows between their bounds. Times have one coordinate."""
+    found, counts, word = [], np.zeros(len(keys), np.int64), len(keys.words)
+    for batch in batches:
+        lo, hi = _spans(batch, keys, budget)
+        if near.some.any():
+            after = np.where(near.low[near.some] > NULL, near.low[near.some] - 1, NULL)
+            lo[near.some], hi[near.some] = batch.between(
+                lo[near.some], hi[near.some], word, after, near.high[near.some]
+            )
+        some, lo, hi = batch.located(lo, hi)
+        some.count(counts, keys.words, (lo, hi))
+        found.append((some, (lo, hi)))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    at, columns = offsets[:-1].copy(), np.empty((values + 2, int(offsets[-1])), dtype=np.int64)
+    for some, spans in found:
+        some.scatter(at, columns, values, keys.words, spans)
+    return Rows(offsets, columns[:values], columns[values:-1], columns[-1])
+
+
+def found_near(
+    batches: Sequence[SortedBatch], keys: Keys, values: int, *, reach: int, around: np.ndarray, since: np.ndarray,
+    budget: Budget,
+) -> tuple[Rows, Near]:  # fmt: skip
+    """The rows that decide results which changes between two values of the order (``around``, (2, keys)) may change.
+
+    Such a result is that of a row with fewer than ``reach`` rows, or just as many, between it and a change. Only rows
+    that are there at all times from ``since[k]`` on are counted, so that it holds at each of them.
+    """
+    everything = [_spans(batch, keys, budget) for batch in batches]
+    sizes = sum((hi - lo for lo, hi in everything), np.zeros(len(keys), np.int64))
+    some = (sizes >= _LARGE) & (around[0] > NULL)
+    for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order
+        there = np.flatnonzero(some & (hi > lo))
+        if len(there):
+            first, place = np.unique(lo[there], return_inverse=True)
+            some[there[batch.take(first).words[len(keys.words)][place] == NULL]] = False
+    width = _FIRST + reach
+    while True:
+        within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)
+        rows = gathered_between(batches, keys, values, within, budget)
+        near = _affected(rows, within, reach, around, since)
+        if near is not None:
+            return rows, near
+        width *= 8
+
+
+def _within(
+    batches: Sequence[SortedBatch], everything: Sequence[Spans], some: np.ndarray, *, word: int, around: np.ndarray,
+    width: int,
+) -> Near:  # fmt: skip
+    """The values between which each batch has at most ``width`` rows on either side of the changes."""
+    near = Near(some, np.full(len(some), NULL), np.full(len(some), _MOST))
+    which = np.flatnonzero(some)
+    for batch, spans in zip(batches, everything, strict=True):
+        lo, hi = (each[which] for each in spans)
+        first, last = batch.between(lo, hi, word, around[0, which] - 1, around[1, which])
+        for side, place in ((0, first - width), (1, last + width)):
+            inside = np.flatnonzero((place > lo) & (place < hi) & (hi > lo))
+            if len(inside) == 0:
+                continue
+            rows, back = np.unique(place[inside], return_inverse=True)
+            values, at = batch.take(rows).words[word][back], which[inside]
+            if side == 0:
+                near.low[at] = np.maximum(near.low[at], values + 1)
+            else:
+                near.high[at] = np.minimum(near.high[at], values - 1)
+    return near
+
+
+def _affected(rows: Rows, within: Near, reach: int, around: np.ndarray, since: np.ndarray) -> Near | None:
+    """The values between which results may change; None where the rows do not suffice to tell, or to compute them."""
+    near = Near(within.some, np.full(len(since), NULL), np.full(len(since), _MOST))
+    for k in np.flatnonzero(within.some):
+        span = slice(int(rows.offsets[k]), int(rows.offsets[k + 1]))
+        steady = _steady(rows.words[:, span], rows.times[0, span], rows.diffs[span], int(since[k]))
+        below, above = steady[steady < around[0, k]], steady[steady > around[1, k]]
+        low = _bound(-below[::-1] - 1, reach, within.low[k] == NULL, -int(around[0, k]) - 1)
+        high = _bound(above, reach, within.high[k] == _MOST, int(around[1, k]))
+        if low is None or high is None:
+            return None
+        near.low[k], near.high[k] = -low - 1, high
+    return near
+
+
+def _bound(values: np.ndarray, reach: int, is_end: bool, nearest: int) -> int | None:
+    """The value up to which results may change, of the values behind the changes, which ascend; None: too few.
+
+    ``is_end``: whether there are no others behind them.
+    """
+    bound = nearest if reach == 0 else int(values[reach - 1]) if len(values) >= reach else None
+    if bound is not None and np.count_nonzero(values > bound) >= reach:
+        return bound
+    return _MOST if is_end else None
+
+
+def _steady(words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int) -> np.ndarray:
+    """The first words, ascending, of rows that are there at ``since`` and do not change after it."""
+    order = np.lexsort(words[::-1])
+    words, times, diffs = words[:, order], times[order], diffs[order]
+    heads = (
+        np.flatnonzero(np.concatenate([np.ones(1, np.bool_), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
+        if len(order)
+        else order
+    )
+    if len(heads) == 0:
+        return heads
+    steady = (np.maximum.reduceat(times, heads) <= since) & (np.add.reduceat(diffs, heads) > 0)
+    result: np.ndarray = words[0, heads[steady]]
+    return result

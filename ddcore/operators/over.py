@@ -1,0 +1,411 @@
+"""``over``: each row of a group with columns that look at the rows around it, in an order.
+
+Where one of its rows changed, a group is evaluated: its rows are sorted, and the differences are those of the rows
+whose results differ. Of a large group only the rows near the changes are read if all functions look a few rows away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ddcore import kernels
+from ddcore.base.digests import Part, digest
+from ddcore.base.errors import DiffOverflow, ProgramError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.base.source_line import caller
+from ddcore.data import encoding
+from ddcore.expressions.expressions import Projection, identity
+from ddcore.operators import arguments
+from ddcore.operators.aggregates import AGGREGATES, Aggregate
+from ddcore.operators.aggregation import argument_name, argument_of
+from ddcore.operators.frame import TO_PEERS, WHOLE, Frame
+from ddcore.operators.nearby import found_near, gathered_between
+from ddcore.operators.partitions import Partitions, Spans, extremes
+from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
+from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
+from ddcore.text.wording import brief, listed
+from ddcore.traces.trace import Rows
+
+if TYPE_CHECKING:
+    from ddcore.operators.base import Dataflow, State
+    from ddcore.operators.block import Block, Rounds
+    from ddcore.traces.sorted_batch import ColumnBatch
+
+__all__ = ["Needed", "Order", "Over", "Window"]
+
+_MOST_COPIES = 2**24
+"""How often one row may occur: each copy is numbered."""
+_FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order by columns: each ascending or descending, with nulls last or first."""
+
+    by: tuple[str, ...]
+    downs: tuple[bool, ...]
+    firsts: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, keys: Sequence[str], by: Any, descending: Any, nulls_first: Any) -> Order:
+        """Raises ProgramError."""
+        names = arguments.names_of(by, "over")
+        for name in names:
+            arguments.require(schema, name, "over")
+            if name in keys:
+                raise ProgramError(f"{caller()}: over: {name} is a key", "order by other columns")
+            if schema[name].is_nested:
+                raise ProgramError(
+                    f"{caller()}: over: {name} is {schema[name]}: lists and structs have no order",
+                    "order by a column, or by one computed from a field with with_columns()",
+                )
+        flags = [cls._flags(value, len(names), what) for value, what in
+                 ((descending, "descending"), (nulls_first, "nulls_first"))]  # fmt: skip
+        return cls(tuple(names), *flags)
+
+    @staticmethod
+    def _flags(value: Any, number: int, what: str) -> tuple[bool, ...]:
+        flags = [value] * number if isinstance(value, bool) else value
+        if not isinstance(flags, list | tuple) or not all(isinstance(flag, bool) for flag in flags):
+            raise ProgramError(f"{caller()}: over: {what} is {brief(value)}", "give True or False, or a list")
+        if len(flags) != number:
+            raise ProgramError(
+                f"{caller()}: over: {number} columns, and {what} has {len(flags)}", "give one for each column"
+            )
+        return tuple(flags)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One result: the function, the columns of its argument and of its default, its number, and its frame."""
+
+    name: str
+    kind: str
+    argument: str | None
+    default: str | None
+    number: int
+    ignore_nulls: bool
+    frame: Frame
+
+    @property
+    def text(self) -> Part:
+        """What identifies it."""
+        frame = self.frame
+        ends = [f"{type(end).__name__} {end!r}" for end in (frame.start, frame.end)]
+        rest = [str(self.number), str(self.ignore_nulls), frame.unit, *ends, frame.exclude]
+        return [self.name, self.kind, self.argument or [], self.default or [], *rest]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The columns of the source and those of the arguments, as expressions over it; and the results."""
+
+    exprs: dict[str, pl.Expr]
+    windows: tuple[Window, ...]
+
+    @classmethod
+    def of(cls, source: Schema, keys: Sequence[str], order: Order, functions: Mapping[str, Any]) -> Needed:
+        """Raises ProgramError."""
+        if not functions:
+            raise ProgramError(f"{caller()}: over() names no function", "for example over('day', before=dd.lag('x'))")
+        exprs = arguments.kept([*order.by, *(name for name in source if name not in order.by)])
+        names, windows = dict[str, str](), list[Window]()
+
+        def column(expr: pl.Expr | None) -> str | None:
+            if expr is None:
+                return None
+            same = digest(arguments.checked(identity, expr))
+            if same not in names:
+                plain = expr.meta.is_column() and expr.meta.root_names()[0] in {*source} - {*keys}
+                names[same] = expr.meta.root_names()[0] if plain else argument_name(expr, exprs, source)
+                exprs[names[same]] = expr
+            return names[same]
+
+        for name, spec in functions.items():
+            if name in source:
+                raise ProgramError(f"{caller()}: over: {name} is a column already", "choose another name")
+            kind, expr, default = _parts(source, name, spec)
+            number = spec.number if isinstance(spec, WindowFunction) else 1
+            ignores = isinstance(spec, WindowFunction) and spec.ignore_nulls
+            frame = spec.frame or (TO_PEERS if order.by else WHOLE)
+            windows.append(Window(name, kind, column(expr), column(default), number, ignores, frame))
+        return cls(exprs, tuple(windows))
+
+
+def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, pl.Expr | None]:
+    """The kind of a function, its argument and its default. Raises ProgramError."""
+    where = f"over({name}=...)"
+    if isinstance(spec, Aggregate) and spec.kind not in AGGREGATES:
+        raise ProgramError(
+            f"{caller()}: {where}: {spec.kind} is no aggregate of a frame", f"there are {listed(AGGREGATES)}"
+        )
+    if isinstance(spec, Aggregate):
+        return (*argument_of(source, where, spec), None)
+    if not isinstance(spec, WindowFunction):
+        raise ProgramError(
+            f"{caller()}: {where} is {type(spec).__name__}, not a function of rows in an order",
+            f"there are the aggregates, such as dd.sum(...), and {listed(WINDOW_FUNCTIONS)}",
+        )
+    if spec.expr is None:
+        return spec.kind, None, None
+    hint = "give one column at a time"
+    expr = arguments.single(source, spec.expr, where, hint)
+    kind = arguments.checked(Projection, {name: expr}, source).schema[name]
+    if spec.default is None:
+        return spec.kind, expr, None
+    default = arguments.single(source, spec.default, where, hint)
+    other = arguments.checked(Projection, {name: default}, source).schema[name]
+    if other.name == "int64" and kind.name in ("float64", "decimal"):
+        default, other = default.cast(kind.polars), kind
+    if other != kind:
+        raise ProgramError(f"{caller()}: {where}: the default is {other}, the values are {kind}", "cast one of them")
+    return spec.kind, expr, default
+
+
+@dataclass(frozen=True, eq=False)
+class Over(Reduction):
+    """The rows of each group with one more column for each of ``windows``; ``columns``: those of the rows."""
+
+    name = "over"
+    signs = "positive"
+    order: Order
+    columns: tuple[str, ...]
+    windows: tuple[Window, ...]
+
+    @classmethod
+    def of(
+        cls, source: Schema, columns: Sequence[str], keys: Sequence[str], order: Order, *,
+        windows: tuple[Window, ...], allow_negative: bool,
+    ) -> Over:  # fmt: skip
+        """For an input with the columns and the arguments. Raises ProgramError."""
+        negative = arguments.flag(allow_negative, "over: allow_negative")
+        schema = {name: source[name] for name in (*keys, *columns)}
+        for window in windows:
+            if window.frame.has_distance:
+                if len(order.by) != 1:
+                    raise ProgramError(
+                        f"{caller()}: over({window.name}=...): a range by distance needs an order by one column",
+                        f"it has {len(order.by)}: use rows_between() or groups_between()",
+                    )
+                window.frame.words(source[order.by[0]])
+            argument = source[window.argument] if window.argument is not None else Type("int64")
+            rule = WINDOW_FUNCTIONS.get(window.kind) or AGGREGATES[window.kind].result
+            schema[window.name] = rule(argument)
+        flags = [map(str, order.downs), map(str, order.firsts)]
+        text = digest(columns, keys, order.by, *flags, [window.text for window in windows], str(negative))
+        return cls(schema, text, tuple(keys), negative, order, tuple(columns), windows)
+
+    def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
+        """The work of an over block."""
+        return _OverStep(self, plan, block, port)
+
+
+class _OverStep(ReductionStep):
+    def __init__(self, over: Over, plan: Dataflow, block: Block, port: int) -> None:
+        super().__init__(over, plan, block, port)
+        self.over, self.types, self.values = over, self.port.schema, self.port.values
+        order = over.order
+        rest = [name for name in over.columns if name not in (*over.group, *order.by)]
+        self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
+        self.reach = _reach(over.windows) if order.by and not self.types[order.by[0]].is_pooled else None
+        assert not order.by or self.values[0] == self.output.values[0] == order.by[0]
+        self.kept = [self.values.index(name) for name in over.schema if name in self.values]
+
+    def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
+        """All keys, with the values of the order at which they change."""
+        if self.reach is not None and not rounds and self.inputs == 1 and len(new):
+            words = new.words[self.port.key_words]
+            part.around = np.stack([each.reduceat(words, part.offsets[:-1]) for each in (np.minimum, np.maximum)])
+        return part
+
+    def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
+        """Of large groups only what is near the changes, where the functions look only so far."""
+        if part.around is None or self.reach is None:
+            return super().histories(state, rounds, part)
+        since, budget = np.minimum.reduceat(part.times[0], part.offsets[:-1]), state.budget
+        history, part.near = found_near(
+            state.trace(self.port).batches,
+            part.keys,
+            len(self.values),
+            reach=self.reach,
+            around=part.around,
+            since=since,
+            budget=budget,
+        )
+        batches = state.trace(self.output).batches
+        return history, gathered_between(batches, part.keys, len(self.output.values), part.near, budget)
+
+    def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """Without the rows whose results do not change, of which the rows around may be missing."""
+        targets = self.evaluate(evaluations, history, loops)
+        if part.near is None:
+            return targets
+        rows = np.flatnonzero(part.near.holds(evaluations.key_of()[targets.evals], targets.words[0]))
+        return Targets(targets.evals[rows], np.take(targets.words, rows, axis=1), targets.counts[rows])
+
+    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
+        """Sorts the rows of all groups at once, and computes each result for all of them."""
+        evals, rows, counts = self.accumulate(evaluations, history, loops)
+        present = np.flatnonzero(counts > 0)
+        evals, rows, counts = evals[present], rows[present], counts[present]
+        if len(counts) and counts.max() > _MOST_COPIES:
+            place = evaluations.key_of()[evals[counts.argmax()]], evals[counts.argmax()]
+            where = self._where(np.array(place), evaluations, loops)
+            raise DiffOverflow(f"{where}: a row occurs {counts.max()} times, and over numbers {_MOST_COPIES} at most")
+        words = np.take(history.words, rows, axis=1)
+        sorts = [self._sortable(words, *each) for each in self.sorts]
+        order = np.lexsort([column for pair in sorts[::-1] for column in pair[::-1]] + [evals])
+        order = np.repeat(order, counts[order])  # each copy is a row
+        evals, words = evals[order], np.take(words, order, axis=1)
+        by = [(nulls[order], column[order]) for nulls, column in sorts[: len(self.over.order.by)]]
+        partitions = Partitions(evals, by, self.over.order.firsts, self.over.order.downs)
+        kinds = {window.name: self._result(window, partitions, words, evaluations, loops)
+                 for window in self.over.windows} if len(evals) else {}  # fmt: skip
+        results = [kinds.get(window.name, evals) for window in self.over.windows]
+        return Targets(evals, np.stack([*words[self.kept], *results]), np.ones(len(evals), np.int64))
+
+    def _sortable(self, words: np.ndarray, name: str, down: bool, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Whether nulls keep each back, and integers that ascend in the requested order."""
+        column = words[self.values.index(name)]
+        ranks, _ = encoding.rank_words(column, self.types[name])
+        nulls = column == encoding.NULL
+        return nulls != first, np.where(nulls, 0, ~ranks if down else ranks)
+
+    def _result(
+        self, window: Window, rows: Partitions, words: np.ndarray, at: Evaluations, loops: np.ndarray
+    ) -> np.ndarray:
+        """The words of one result."""
+        if window.argument is None and window.kind in WINDOW_FUNCTIONS:
+            return _number(window, rows)
+        values = np.zeros(len(rows.places), np.int64)
+        if window.argument is not None:
+            values = words[self.values.index(window.argument)]
+        if window.kind in ("lag", "lead"):
+            default = encoding.NULL if window.default is None else words[self.values.index(window.default)]
+            return _neighbour(window, rows, values, default)
+        spans = self._spans(window, rows)
+        if window.kind in WINDOW_FUNCTIONS:
+            return _value(window, values, spans)
+        return self._aggregate(window, rows, values, spans, at=at, loops=loops)
+
+    def _spans(self, window: Window, rows: Partitions) -> Spans:
+        frame = window.frame
+        if not frame.has_distance:
+            return rows.spans(frame, (None, None), of_floats=False)
+        kind = self.types[self.over.order.by[0]]
+        return rows.spans(frame, frame.words(kind), of_floats=kind.name == "float64")
+
+    def _aggregate(
+        self, window: Window, rows: Partitions, values: np.ndarray, spans: Spans, *, at: Evaluations, loops: np.ndarray
+    ) -> np.ndarray:
+        """Raises DiffOverflow."""
+        dtype = Type("int64") if window.argument is None else self.types[window.argument]
+        kind = AGGREGATES[window.kind].kind(dtype)
+        if kind in ("MIN", "MAX"):
+            return _extreme(kind, values, dtype, spans)
+        distinct, numbers = np.zeros(0, np.int64), rows.places
+        if kind == "COUNT_DISTINCT":
+            distinct, numbers = np.unique(values, return_inverse=True)
+        results: np.ndarray
+        results, beyond = kernels.windows.slide(
+            getattr(kernels.aggregating, kind), 10**dtype.scale, np.ascontiguousarray(values),
+            np.ascontiguousarray(numbers), len(distinct), rows.whole[0],
+            np.ascontiguousarray(spans[0]), np.ascontiguousarray(spans[1]),
+        )  # fmt: skip
+        wide = self.over.schema[window.name]
+        if beyond < 0 and kind == "SUM" and wide.name == "decimal":
+            beyond = int(np.append(np.flatnonzero(np.abs(results) >= 10**wide.precision), -1)[0])
+        if beyond >= 0:
+            evaluation = int(rows.partition[beyond])
+            place = self._where(np.array([at.key_of()[evaluation], evaluation]), at, loops)
+            raise DiffOverflow(f"{place}: {window.name}: a sum is more than {wide} holds")
+        return results
+
+
+def _reach(windows: Sequence[Window]) -> int | None:
+    """How many rows away the functions look; None: as far as the group goes."""
+    reach = 0
+    for window in windows:
+        if window.kind in ("lag", "lead") and not window.ignore_nulls:
+            reach = max(reach, window.number)
+            continue
+        frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
+        if not has_frame or window.kind in ("lag", "lead") or frame.unit != "rows" or None in (frame.start, frame.end):
+            return None
+        reach = max(reach, abs(frame.start), abs(frame.end))
+    return reach if reach <= _FARTHEST else None
+
+
+def _number(window: Window, rows: Partitions) -> np.ndarray:
+    """What depends on the place of a row alone."""
+    start, end = rows.whole
+    size, place = end - start, rows.places - start
+    result: np.ndarray
+    match window.kind:
+        case "row_number":
+            result = place + 1
+        case "rank":
+            result = rows.peers[0] - start + 1
+        case "dense_rank":
+            result = rows.group - rows.group[start] + 1
+        case "ntile":
+            short, longer = size // window.number, size % window.number  # the first parts have one row more
+            before = longer * (short + 1)
+            late = longer + (place - before) // np.maximum(short, 1)
+            result = np.where(place < before, place // (short + 1), late) + 1
+        case "percent_rank":
+            result = encoding.words_of_floats((rows.peers[0] - start) / np.maximum(size - 1, 1))
+        case _:
+            result = encoding.words_of_floats((rows.peers[1] - start) / size)
+    return result
+
+
+def _listed(window: Window, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that count, and for each row, and the end, how many of them come before it."""
+    counts = values != encoding.NULL if window.ignore_nulls else np.ones(len(values), np.bool_)
+    return np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def _neighbour(window: Window, rows: Partitions, values: np.ndarray, default: Any) -> np.ndarray:
+    """The values of rows before or after."""
+    if window.number == 0:
+        return values
+    listed, before = _listed(window, values)
+    start, end = rows.whole
+    wanted = before[:-1] - window.number if window.kind == "lag" else before[1:] + (window.number - 1)
+    there = (wanted >= before[start]) & (wanted < before[end])
+    places = listed[np.where(there, wanted, 0)] if len(listed) else rows.places
+    result: np.ndarray = np.where(there, values[places], default)
+    return result
+
+
+def _value(window: Window, values: np.ndarray, spans: Spans) -> np.ndarray:
+    """The first, the last or another value of each frame."""
+    listed, before = _listed(window, values)
+    lows, highs = before[spans[0]], before[spans[1]]
+    sizes = highs - lows
+    left = sizes.sum(axis=0) - 1 if window.kind == "last_value" else np.full(len(values), window.number - 1)
+    result = np.full(len(values), encoding.NULL, dtype=np.int64)
+    for low, size in zip(lows, sizes, strict=True):
+        there = np.flatnonzero((left >= 0) & (left < size))
+        result[there] = values[listed[low[there] + left[there]]]
+        left = left - size  # below 0 once it was there
+    return result
+
+
+def _extreme(kind: str, values: np.ndarray, dtype: Type, spans: Spans) -> np.ndarray:
+    """The least or the greatest value of each frame that is not null."""
+    ranks, back = encoding.rank_words(values, dtype)
+    nulls = values == encoding.NULL
+    best = extremes(np.where(nulls, -(2**63), ranks if kind == "MAX" else ~ranks), spans)
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(~nulls)])
+    there = (before[spans[1]] - before[spans[0]]).sum(axis=0) > 0
+    best = best if kind == "MAX" else ~best
+    if back is not None and len(back):
+        best = back[np.where(there, best, 0)]
+    return np.where(there, best, encoding.NULL)

@@ -1,0 +1,162 @@
+"""Aggregates that other operators put together, for ``agg``: statistics and those that need an order.
+
+Statistics are sums of digits (:mod:`ddcore.operators.moments`), ``min_by`` and ``max_by`` a ``top_k``, the others a
+``reduce`` of the rows of each group. Results meet by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Literal
+
+import polars as pl
+
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.expressions.expressions import Predicate, Projection
+from ddcore.operators import aggregates as plain_aggregates
+from ddcore.operators import arguments
+from ddcore.operators.aggregates import Aggregate
+from ddcore.operators.aggregation import check_names, checked_at
+from ddcore.operators.gathering import GATHERED
+from ddcore.operators.moments import Moment, digits, statistics
+from ddcore.operators.ordered import Part, ordered
+
+Collection = Any  # the one of ddcore.program.collection, which imports this module
+
+__all__ = ["gathered"]
+
+_ENDS = ("min_by", "max_by")
+
+
+def gathered(
+    base: Collection,
+    keys: Sequence[str],
+    unnamed: Sequence[Any],
+    aggregates: Mapping[str, Aggregate],
+    *,
+    allow_negative: bool,
+) -> Collection:
+    """One row per group: the keys and the aggregates, some of which are gathered. Raises ProgramError."""
+    check_names(keys, unnamed, aggregates)
+    kinds = {name: each for name, each in aggregates.items() if each.fields}
+    if arguments.flag(allow_negative, "agg: allow_negative"):
+        first = next(iter(kinds.values())).kind
+        raise ProgramError(
+            f"{caller()}: agg: there is no {first} with allow_negative", "compute it in an agg of its own, without"
+        )
+    writer = _Writer(base, list(keys))
+    plain: dict[str, Any] = {name: each for name, each in aggregates.items() if not each.fields}
+    parts = [base.group_by(*keys).agg(**plain)] if plain else []
+    ends = {name: each for name, each in kinds.items() if each.kind in _ENDS}
+    by_sums = {name: each for name, each in kinds.items() if GATHERED[each.kind].statistic}
+    by_order = {name: each for name, each in kinds.items() if name not in ends and name not in by_sums}
+    if by_order:
+        parts.append(writer.by_order(by_order))
+    if by_sums:
+        parts.append(writer.by_sums(by_sums))
+    if not parts:  # which groups there are
+        number = next(name for place in count() if (name := f"rows {place}") not in {*aggregates, *keys})
+        parts.append(base.group_by(*keys).agg(**{number: plain_aggregates.count()}))
+    result = parts[0]
+    for part in parts[1:]:
+        result = writer.beside(result, part, "inner")
+    for name, each in ends.items():
+        result = writer.beside(result, writer.end(name, each), "left")
+    return result.select(*keys, *aggregates)
+
+
+class _Writer:
+    """Writes the operators for a collection and its keys, which have names of their own meanwhile."""
+
+    def __init__(self, base: Collection, keys: Sequence[str]) -> None:
+        self.base, self.keys = base, keys
+        self.own = {f"key {number}": key for number, key in enumerate(keys)}
+
+    def by_order(self, aggregates: Mapping[str, Aggregate]) -> Collection:
+        """A reduce of the rows of each group."""
+        exprs, parts, schema = self._exprs(), [], {}
+        for number, (name, each) in enumerate(aggregates.items()):
+            fields = self._fields(name, each, as_float=each.kind == "median")
+            columns = {field: f"{number} {field}" for field in fields}
+            exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
+            there = self._condition(exprs, number, name, each)
+            by = tuple(column for field, column in columns.items() if field != "value")
+            parts.append(Part(f"result {number}", each.kind, each.options, columns["value"], by, there))
+            schema[f"result {number}"] = GATHERED[each.kind].result({f: kind for f, (_, kind) in fields.items()}).polars
+        groups = self.base.select(**exprs).group_by(*self.own)
+        return self._named(groups.reduce(ordered(tuple(parts)), schema), aggregates)
+
+    def by_sums(self, aggregates: Mapping[str, Aggregate]) -> Collection:
+        """Sums of digits by group, and the statistics of a group from these."""
+        exprs, moments = self._exprs(), []
+        for number, (name, each) in enumerate(aggregates.items()):
+            fields = self._fields(name, each)
+            columns = {field: f"{number} {field}" for field in fields}
+            exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
+            there = self._condition(exprs, number, name, each)
+            scales = tuple(kind.scale for _, kind in fields.values())
+            moments.append(Moment(f"result {number}", each.kind, each.options, tuple(columns.values()), scales, there))
+        rows = self.base.select(**exprs)
+        schema = {key: rows.schema[key].polars for key in self.own}
+        numbers = dict.fromkeys(("moment", "quantity", "place", "value"), pl.Int64())
+        cut = rows.flat_map(digits(tuple(moments), tuple(self.own)), schema=schema | numbers)
+        sums = cut.group_by(*self.own, "moment", "quantity", "place").agg(total=plain_aggregates.sum("value"))
+        results = {moment.result: pl.Float64() for moment in moments}
+        return self._named(sums.group_by(*self.own).reduce(statistics(tuple(moments)), results), aggregates)
+
+    def end(self, name: str, each: Aggregate) -> Collection:
+        """The value of the first row of each group that has one, in an order."""
+        fields = self._fields(name, each)
+        exprs = self._exprs() | {field: expr for field, (expr, _) in fields.items()}
+        there = self._condition(exprs, 0, name, each)
+        conditions = [pl.col(field).is_not_null() for field in fields]
+        rows = self.base.select(**exprs).where(*conditions, *([] if there is None else [pl.col(there)]))
+        order = [*(field for field in fields if field != "value"), "value"]
+        downs = [each.kind == "max_by" and field != "value" for field in order]
+        first = rows.select(*self.own, *fields).group_by(*self.own).top_k(1, order, descending=downs)
+        return first.select(**{key: pl.col(own) for own, key in self.own.items()}, **{name: pl.col("value")})
+
+    def beside(self, left: Collection, right: Collection, how: Literal["inner", "left"]) -> Collection:
+        """Two results with a row for each group, as one: null equals null in their keys."""
+        key = next(name for number in count() if (name := f"key {number}") not in {*left.schema, *right.schema})
+        other = f"{key} too"
+        struct = pl.struct(*self.keys) if self.keys else pl.lit(0, dtype=pl.Int64)
+        rest = [name for name in right.schema if name not in self.keys]
+        partners = right.select(*rest, **{other: struct})
+        return left.with_columns(**{key: struct}).join(partners, on={key: other}, how=how).select(*left.schema, *rest)
+
+    def _exprs(self) -> dict[str, pl.Expr]:
+        return {own: pl.col(key) for own, key in self.own.items()}
+
+    def _named(self, rows: Collection, aggregates: Mapping[str, Aggregate]) -> Collection:
+        named = {key: pl.col(own) for own, key in self.own.items()}
+        return rows.select(**named, **{name: pl.col(f"result {number}") for number, name in enumerate(aggregates)})
+
+    def _fields(self, name: str, each: Aggregate, *, as_float: bool = False) -> dict[str, tuple[pl.Expr, Any]]:
+        """The fields of an aggregate with their types. Raises ProgramError where it does not take them."""
+        where, rule = f"agg({name}=...)", GATHERED[each.kind]
+        found = {}
+        for field, given in each.fields.items():
+            expr = arguments.single(self.base.schema, given, where, "aggregate each column by itself")
+            schema: Schema = arguments.checked(checked_at, where, Projection, {"_": expr}, self.base.schema).schema
+            kind = schema["_"]
+            takes = rule.types_of(field)
+            if kind.name not in takes:
+                what = f"there is no {each.kind} of {kind}, only of {', '.join(takes)}"
+                raise ProgramError(f"{caller()}: {where}: {what}", f"cast to {takes[0]} first")
+            found[field] = (expr.cast(pl.Float64()) if as_float and kind.name != "float64" else expr, kind)
+        return found
+
+    def _condition(self, exprs: dict[str, pl.Expr], number: int, name: str, each: Aggregate) -> str | None:
+        """The column that says which rows count; None for all."""
+        if each.where is None:
+            return None
+        where = f"agg({name}=...), where="
+        hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
+        condition = arguments.single(self.base.schema, each.where, where, hint)
+        arguments.checked(checked_at, where, Predicate, [condition], self.base.schema)
+        exprs[f"{number} there"] = condition
+        return f"{number} there"

@@ -1,0 +1,190 @@
+"""Aggregates of SQL that are computed from sums or in an order: statistics, percentiles, lists and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.expressions.expressions import canonical
+from ddcore.operators import gathering
+from ddcore.operators.aggregates import Aggregate
+from ddcore.operators.gathering import GATHERED
+from ddcore.sql.source import called, shown
+from ddcore.sql.values import Value, Values
+
+__all__ = ["KINDS", "Found", "found", "of_one"]
+
+_SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
+    exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
+    exp.StddevPop: (gathering.stddev, True), exp.Variance: (gathering.variance, False),
+    exp.VariancePop: (gathering.variance, True), exp.CovarSamp: (gathering.covariance, False),
+    exp.CovarPop: (gathering.covariance, True),
+}  # fmt: skip
+_LINES: dict[type[exp.Expr], str] = {
+    exp.RegrSlope: "slope", exp.RegrIntercept: "intercept", exp.RegrR2: "r2", exp.RegrSxx: "sxx", exp.RegrSyy: "syy",
+    exp.RegrSxy: "sxy",
+}  # fmt: skip
+_BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
+    exp.BitwiseAndAgg: gathering.bit_and, exp.BitwiseOrAgg: gathering.bit_or, exp.BitwiseXorAgg: gathering.bit_xor,
+}  # fmt: skip
+_ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
+KINDS: tuple[type[exp.Expr], ...] = (
+    *_SPREADS, *_LINES, *_BITS, *_ENDS, exp.Corr, exp.Median, exp.Mode, exp.GroupConcat, exp.ArrayAgg, exp.WithinGroup,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """An aggregate, the types of its fields, and what is made of its result."""
+
+    aggregate: Aggregate
+    types: dict[str, Type]
+    after: Callable[[pl.Expr], pl.Expr] = lambda expr: expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the result."""
+        return GATHERED[self.aggregate.kind].result(self.types)
+
+    @property
+    def text(self) -> str:
+        """The same for equal aggregates."""
+        where = [] if self.aggregate.where is None else [self.aggregate.where]
+        exprs = map(canonical, [*self.aggregate.fields.values(), *where])
+        return " ".join([self.aggregate.kind, repr(self.aggregate.options), str(len(where)), *exprs])
+
+
+def of_one(node: exp.Expr) -> Callable[..., Aggregate] | None:
+    """The statistic of a single value, which may be of distinct ones; None for another aggregate."""
+    if isinstance(node, exp.Median):
+        return gathering.median
+    kind = _SPREADS.get(type(node))
+    if kind is None or isinstance(node, exp.CovarSamp | exp.CovarPop):
+        return None
+    make, population = kind
+    return lambda value, where=None: make(value, population=population, where=where)
+
+
+def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # noqa: PLR0911  (one case, one return)
+    """One of ``KINDS``. Raises ProgramError, with its place, for what is not supported."""
+    if isinstance(node, exp.WithinGroup):
+        return _within(values, node, where)
+    if isinstance(node, exp.GroupConcat | exp.ArrayAgg):
+        return _listed(values, node, where)
+    one = of_one(node)
+    if one is not None:
+        return _made(one, where, value=values.number(values.of(node.this)))
+    if isinstance(node, exp.Mode):
+        return _made(gathering.mode, where, value=_plain(values, node, node.this))
+    if type(node) in _BITS:
+        return _made(_BITS[type(node)], where, value=values.require(values.of(node.this), "int64"))
+    if type(node) in _ENDS:
+        by = _plain(values, node, node.expression)
+        return _made(_ENDS[type(node)], where, value=_plain(values, node, node.this), by=by)
+    pair = {"value": values.number(values.of(node.this)), "other": values.number(values.of(node.expression))}
+    if isinstance(node, exp.Corr):
+        return _made(gathering.corr, where, **pair)
+    if type(node) in _LINES:
+        return _made(lambda y, x, where: gathering.regression(y, x, _LINES[type(node)], where=where), where, **pair)  # type: ignore[arg-type]
+    make, population = _SPREADS[type(node)]
+    return _made(lambda y, x, where: make(y, x, population=population, where=where), where, **pair)
+
+
+def _made(make: Callable[..., Aggregate], where: pl.Expr | None, **fields: Value) -> Found:
+    types = {name: value.type for name, value in fields.items() if value.type is not None}
+    return Found(make(*(value.expr for value in fields.values()), where=where), types)
+
+
+def _plain(values: Values, node: exp.Expr, part: exp.Expr) -> Value:
+    """A value that has an order."""
+    value = values.of(part)
+    if value.type is None or value.type.is_nested:
+        values.source.refuse(node, f"{called(node)} of {value.name}")
+    return value
+
+
+# -- WITHIN GROUP -----------------------------------------------------------------------------------------------------
+
+
+def _within(values: Values, node: exp.WithinGroup, where: pl.Expr | None) -> Found:
+    inner, order = node.this, node.expression
+    if not isinstance(inner, exp.PercentileCont | exp.PercentileDisc | exp.Mode) or len(order.expressions) != 1:
+        hint = "percentile_cont, percentile_disc and mode are, with one value behind ORDER BY"
+        values.source.refuse(node, "this aggregate WITHIN GROUP", hint)
+    ordered = order.expressions[0]
+    down, value = bool(ordered.args.get("desc")), _plain(values, node, ordered.this)
+    if isinstance(inner, exp.Mode):
+        if down:
+            values.source.refuse(node, "mode() with DESC", "of several values it is the least: leave DESC out")
+        return _made(gathering.mode, where, value=value)
+    between = isinstance(inner, exp.PercentileCont)
+    if between or down:  # of numbers, so that the other direction is that of their opposites
+        value = values.number(value)
+    expr = -value.expr if down else value.expr
+    aggregate = gathering.quantile(expr, _fraction(values, inner), between=between, where=where)
+    assert value.type is not None
+    return Found(aggregate, {"value": value.type}, (lambda result: -result) if down else (lambda result: result))
+
+
+def _fraction(values: Values, node: exp.Expr) -> float:
+    literal = node.this
+    if isinstance(literal, exp.Literal) and not literal.is_string and 0 <= float(literal.name) <= 1:
+        return float(literal.name)
+    values.source.refuse(node, "this fraction", "write a number from 0 to 1")
+
+
+# -- lists and texts --------------------------------------------------------------------------------------------------
+
+
+def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
+    argument, sorts, distinct = node.this, list[exp.Expr](), False
+    if isinstance(argument, exp.Order):
+        argument, sorts = argument.this, argument.expressions
+    if isinstance(argument, exp.Distinct):
+        distinct = True
+        if len(argument.expressions) != 1:
+            values.source.refuse(node, f"{called(node)} of several distinct columns")
+        (argument,) = argument.expressions
+    if isinstance(argument, exp.Limit | exp.HavingMax | exp.IgnoreNulls):
+        values.source.refuse(node, f"this {called(node)}")
+    value = values.of(argument)
+    if isinstance(node, exp.GroupConcat):
+        value = values.require(value, "string")
+    elif value.type is None:
+        values.source.refuse(node, "array_agg(NULL)")
+    keys = [_plain(values, node, each.this) for each in sorts]
+    if distinct and any(canonical(key.expr) != canonical(value.expr) for key in keys):
+        raise values.source.error(
+            sorts[0], f"{called(node)}(DISTINCT ...) is ordered by another value: {shown(sorts[0])}",
+            "order it by its own value, or aggregate a SELECT DISTINCT",
+        )  # fmt: skip
+    return _in_order(values, node, value, keys, sorts, distinct=distinct, where=where)
+
+
+def _in_order(
+    values: Values,
+    node: exp.Expr,
+    value: Value,
+    keys: Sequence[Value],
+    sorts: Sequence[exp.Expr],
+    *,
+    distinct: bool,
+    where: pl.Expr | None,
+) -> Found:
+    options: dict[str, Any] = {
+        "order_by": [key.expr for key in keys], "descending": [bool(each.args.get("desc")) for each in sorts],
+        "nulls_first": [bool(each.args.get("nulls_first")) for each in sorts], "distinct": distinct, "where": where,
+    }  # fmt: skip
+    assert value.type is not None
+    types = {"value": value.type}
+    if isinstance(node, exp.ArrayAgg):
+        return Found(gathering.array_agg(value.expr, **options), types)
+    separator = node.args.get("separator")
+    if not isinstance(separator, exp.Literal) or not separator.is_string:
+        values.source.refuse(node, "a separator that is no literal", "write string_agg(x, ', ')")
+    return Found(gathering.string_agg(value.expr, separator.name, **options), types)

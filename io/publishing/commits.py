@@ -1,0 +1,272 @@
+"""The Delta log of a published table: what its newest commit of ours says, its files, and the next commit.
+
+A commit is written here, as JSON, since it names the rows that it changes: files under ``_change_data`` are what
+Delta's change feed shows of it, in place of the files that were written again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.schema import Type
+from ddcore.base.version import __version__
+from ddcore.io.delta import deltalog
+from ddcore.io.delta.column_types import columns, delta_schema, delta_type
+from ddcore.io.delta.open_tables import location, options_of
+from ddcore.io.delta.syncs import sync_all
+from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.tables import APP, add_actions
+from ddcore.io.parquet import datafile
+from ddcore.io.publishing.ranges import FIRST, RangeFile, first_from
+from ddcore.io.storage import store
+from ddcore.io.storage.address import Address
+from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.store import Place
+from ddcore.io.storage.warehouse import reporting
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = [
+    "CHANGES", "HINT", "Commit", "Position", "Snapshot", "commit", "escaped", "note_of", "position",
+    "remove_temporary", "snapshot", "upkeep",
+]  # fmt: skip
+
+CHANGES = "_change_data"  # Delta's folder for the files of the change feed
+HINT = "remove the folder: the next ddcore run makes the table again"
+_OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (
+    "ddcore.output", "ddcore.run", "ddcore.time", "ddcore.label", "ddcore.versions",
+)  # fmt: skip
+_CHECKPOINT_EVERY = 25  # commits
+_OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}-[0-9a-f]{16}\.parquet|\..*\.tmp")  # files before the first commit
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a table is: the ``run`` whose contents it has, at the time ``at``; by the commit ``version``.
+    ``is_newest``: no other program has written to it since.
+    """
+
+    output: str
+    run: int
+    at: tuple[int, ...]
+    version: int
+    is_newest: bool
+
+
+def position(folder: Place) -> Position | None:
+    """How far the table in a folder is; None where there is none. Reads one commit in most cases.
+
+    UsageError for a folder with something else.
+    """
+    with reporting(folder, "read", HINT):
+        versions, checkpoints = deltalog.versions_of(folder)
+        if not versions and not checkpoints:
+            for file in store.entries(folder):
+                if not _OURS.fullmatch(file.place.name):
+                    raise UsageError(
+                        f"{folder} holds other files, such as {file.below(folder)}", "name an empty folder"
+                    )
+            return None  # where there are files of ours, a process was killed before it committed them
+        is_newest = True
+        for version in reversed(versions):
+            info = deltalog.commit_info(folder, version)
+            if _OUTPUT in info:
+                at = tuple(json.loads(info[_TIME]))
+                return Position(info[_OUTPUT], int(info[_RUN]), at, version, is_newest)
+            is_newest &= deltalog.is_maintenance(folder, version)
+    raise UsageError(
+        f"{folder} is a Delta table that ddcore did not make", "name another folder for the output's table"
+    )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as its newest version is. ``files``: None where some were not written by ddcore."""
+
+    version: int
+    columns: tuple[tuple[str, str], ...]
+    partition_by: tuple[str, ...]
+    paths: Mapping[str, tuple[int, Mapping[str, str | None]]]
+    files: tuple[RangeFile, ...] | None
+
+
+def snapshot(folder: Place) -> Snapshot:
+    """The newest version of a table. Reads its log, and the footer of each file. StorageError."""
+    with reporting(folder, "read", HINT):
+        table = _opened(folder)
+        actions = add_actions(table)
+        names = [name for name in actions if name.startswith("partition.")]
+        paths = {
+            path: (
+                actions["size_bytes"][number],
+                {name.removeprefix("partition."): _partition_text(actions[name][number]) for name in names},
+            )
+            for number, path in enumerate(map(unquote, actions["path"]))
+        }
+        return Snapshot(
+            table.version(), tuple(columns(table)), tuple(table.metadata().partition_columns), paths,
+            _files(folder, paths, dict(zip(paths, actions["num_records"], strict=True))),
+        )  # fmt: skip
+
+
+def _files(
+    folder: Place, paths: Mapping[str, tuple[int, Mapping[str, str | None]]], rows: Mapping[str, int | None]
+) -> tuple[RangeFile, ...] | None:
+    """The files with their first rows; None where another program wrote one."""
+    files = []
+    for path, (size, partition) in paths.items():
+        note = datafile.notes(folder / path, HINT, [FIRST]).get(FIRST)
+        if not note:
+            return None
+        files.append(RangeFile(path, size, rows[path] or 0, partition, first_from(note)))
+    return tuple(files)
+
+
+def _opened(folder: Place) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(location(folder), storage_options=options_of(folder))
+
+
+def _partition_text(value: Any) -> str | None:
+    """A value of a partition as Delta's log has it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit: the columns that the table then has, the files that it adds and paths that it removes, the files of the
+    change feed, and what it says of itself.
+    """
+
+    schema: Mapping[str, Type]
+    partition_by: tuple[str, ...]
+    added: Sequence[AddedFile]
+    removed: Sequence[str]
+    feed: Sequence[AddedFile]
+    note: Mapping[str, str]
+
+    def actions(self, before: Snapshot | None) -> Iterator[dict[str, Any]]:
+        """The lines of the log, after the version ``before``."""
+        now = int(time.time() * 1000)
+        parameters = {"mode": "Append" if before else "Overwrite", "partitionBy": json.dumps([*self.partition_by])}
+        info = {"timestamp": now, "operation": "WRITE", "operationParameters": parameters}
+        yield {"commitInfo": {**info, "engineInfo": f"ddcore:{__version__}", **self.note}}
+        wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
+        if before is None:
+            yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
+        if before is None or (before.columns, before.partition_by) != (wanted, self.partition_by):
+            yield {"metaData": _metadata(self.schema, self.partition_by, now)}
+        paths = {} if before is None else before.paths
+        for path in self.removed:
+            size, partition = paths[path]
+            yield {"remove": {
+                "path": _written(path), "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True,
+                "partitionValues": dict(partition), "size": size,
+            }}  # fmt: skip
+        for file in self.added:
+            yield {"add": {
+                "path": _written(file.path), "partitionValues": dict(file.partition), "size": file.size,
+                "modificationTime": now, "dataChange": True, "stats": file.stats,
+            }}  # fmt: skip
+        for file in self.feed:
+            path, partition = f"{CHANGES}/{file.path}", dict(file.partition)
+            yield {"cdc": {"path": path, "partitionValues": partition, "size": file.size, "dataChange": False}}
+        yield {"txn": {"appId": APP, "version": int(self.note[_RUN]), "lastUpdated": now}}
+
+
+def escaped(value: str | None) -> str:
+    """A value of a partition in the name of a folder, as the Delta library writes it."""
+    return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(value, safe="")
+
+
+def _written(path: str) -> str:
+    """A path as Delta's log has it: as a part of a URL. Of what is special there, our paths have ``%`` alone."""
+    return path.replace("%", "%25")
+
+
+def commit(folder: Place, before: Snapshot | None, change: Commit) -> int:
+    """Commit the next version of a table, the first one where there is none ``before``, and sync it to the disk. Return
+    its number. StorageError where another program has just committed.
+    """
+    version = 0 if before is None else before.version + 1
+    text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in change.actions(before))
+    with reporting(folder, "commit to", HINT):
+        is_done = _create(deltalog.commit_file(folder, version), text.encode())
+    if not is_done:
+        raise StorageError(f"another program has committed to {folder} just now", "run the same command again")
+    failpoint("after-published")
+    return version
+
+
+def note_of(output: str, run: int, at: Sequence[int], label: str, versions: str) -> dict[str, str]:
+    """What a commit says of itself: the output and the run that it has, its time and label, and the versions since the
+    commit before.
+    """
+    return {
+        _OUTPUT: output, _RUN: str(run), _TIME: json.dumps([*at]), _VERSIONS: versions,
+        **({_LABEL: label} if label else {}),
+    }  # fmt: skip
+
+
+def _metadata(schema: Mapping[str, Type], partition_by: Sequence[str], now: int) -> dict[str, Any]:
+    return {
+        "id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}},
+        "schemaString": delta_schema(schema).to_json(), "partitionColumns": [*partition_by], "createdTime": now,
+        "configuration": {
+            "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": str(_CHECKPOINT_EVERY),
+        },
+    }  # fmt: skip
+
+
+def _create(place: Place, content: bytes) -> bool:
+    """Write a file unless there is one, and sync it to the disk; whether this call did."""
+    if isinstance(place, Address):
+        from ddcore.io.storage import objects
+
+        return objects.create(place, content) or objects.read(place) == content
+    store.create_folder(place.parent)
+    temporary = place.parent / f".{place.name}-{os.getpid()}.tmp"
+    temporary.write_bytes(content)
+    try:
+        sync_all([temporary], [])
+        os.link(temporary, place)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_all([], [place.parent, place.parent.parent])
+    return True
+
+
+def remove_temporary(folder: Place) -> None:
+    """Remove what a killed process was writing. Lists the folder."""
+    for file in store.entries(folder) if isinstance(folder, Path) else ():
+        if file.place.name.startswith(".") and file.place.name.endswith(".tmp"):
+            store.delete(file.place)
+
+
+def upkeep(folder: Place, version: int, days: float) -> None:
+    """Every 25 commits: write a checkpoint, and delete files that were replaced for longer than so many days."""
+    if version == 0 or version % _CHECKPOINT_EVERY:
+        return
+    with reporting(folder, "tidy up", HINT):
+        table = _opened(folder)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        table.vacuum(retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False)
+        if isinstance(folder, Path):
+            sync_all([], [folder / deltalog.LOG])

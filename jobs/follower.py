@@ -1,0 +1,160 @@
+"""The follower: a process that stays, looks at the declared sources again and again, and syncs what is new.
+
+Each sync is that of :mod:`ddcore.jobs.sync`, with its lock, its commits and its guarantees; between two of them the
+warehouse is free for other commands. What Python has imported, the kernels and the program's plan stay in memory. A
+look costs a listing for each source; only where something differs from the last sync does one begin.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddcore.base.errors import DdError, LockHeld, UsageError
+from ddcore.io.delta.deltalog import versions_of
+from ddcore.io.project.project import Project
+from ddcore.io.sources.finding import find_snapshots, find_sources
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs.sync import SyncReport, sync
+
+__all__ = ["Follower", "Told"]
+
+_NOTHING = object()  # no look yet
+_PATIENCE = 60.0  # seconds until what failed is tried again, if nothing has changed
+_COLLECTED = 256  # syncs between two collections of garbage
+
+Look = Mapping[str, Any]
+
+
+@dataclass
+class Told:
+    """What a follower has done so far, for metrics and the health file. Times are in seconds since 1970."""
+
+    syncs: int = 0
+    errors: int = 0
+    looks: int = 0
+    looked: float = 0.0
+    synced: float = 0.0
+    took: float = 0.0
+    error: str = ""
+    last: SyncReport | None = None
+    rows: dict[tuple[str, str, str], int] = field(default_factory=dict)
+
+    def add(self, report: SyncReport) -> None:
+        """Count a sync."""
+        self.syncs += 1
+        self.synced, self.took, self.error, self.last = time.time(), report.took, "", report
+        for ingest in report.ingests:
+            if not ingest.nothing_new:
+                self._count("in", ingest.input, ingest.plus, ingest.minus)
+        for _, _, outputs in report.run.versions:
+            for name, (plus, minus) in outputs.items():
+                self._count("out", name, plus, minus)
+
+    def _count(self, side: str, name: str, plus: int, minus: int) -> None:
+        for sign, number in (("+", plus), ("-", minus)):
+            key = side, name, sign
+            self.rows[key] = self.rows.get(key, 0) + number
+
+
+class Follower:
+    """Follows the sources of a project until ``stop`` is set. ``every``: seconds between two looks.
+
+    ``tell`` gets the report of each sync that had something new, ``fail`` each error, once for a series of the same;
+    ``looked`` is called after each look.
+    """
+
+    def __init__(
+        self, project: Project, options: Mapping[str, Any], *, every: float, engine: str, parallelism: int | None,
+        tell: Callable[[SyncReport], None], fail: Callable[[DdError], None], looked: Callable[[Told], None],
+    ) -> None:  # fmt: skip
+        self.project, self.options, self.every = project, options, every
+        self.engine, self.parallelism = engine, parallelism
+        self.tell, self.fail, self.looked = tell, fail, looked
+        self.stop, self.done = threading.Event(), Told()
+        self._code = dict(self._program())
+        self._retry = 0.0
+
+    def follow(self) -> bool:
+        """Look and sync until ``stop`` is set; True where the program or ``dd.toml`` has changed: start again then.
+
+        UsageError for what waiting does not mend.
+        """
+        seen: Look | object | None = _NOTHING
+        while not self.stop.is_set():
+            begin = time.monotonic()
+            if dict(self._program()) != self._code:
+                return True
+            now = self._look()
+            if now != seen or (self.done.error and begin >= self._retry):
+                self._sync(begin)
+                seen = self._after(now)
+            self.done.looks += 1
+            self.done.looked = time.time()
+            self.looked(self.done)
+            self.stop.wait(max(0.0, self.every - (time.monotonic() - begin)))
+        return False
+
+    def _sync(self, begin: float) -> None:
+        try:
+            report = sync(self.project, self.options, engine=self.engine, parallelism=self.parallelism)
+        except UsageError:
+            raise
+        except LockHeld as error:
+            self._failed(error, begin)
+        except DdError as error:
+            self.done.errors += 1
+            self._failed(error, begin + _PATIENCE)
+        else:
+            self.done.add(report)
+            if not report.nothing_new:
+                self.tell(report)
+            if self.done.syncs % _COLLECTED == 0:
+                gc.collect()
+
+    def _failed(self, error: DdError, retry: float) -> None:
+        self._retry = retry
+        if error.message != self.done.error:
+            self.fail(error)
+        self.done.error = error.message
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Look | None:
+        """What the sources and the ledger are like, without reading a row; None where a sync has to say what is wrong.
+
+        The ledger is in it because other commands may ingest, too.
+        """
+        look: dict[str, Any] = {}
+        try:
+            for name, source in self.project.sources.items():
+                find = find_snapshots if source.form == "snapshot" else find_sources
+                look[name] = [(found.real, found.stamp()) for found in find(source.places)]
+            return self._after(look)
+        except (DdError, OSError):
+            return None
+
+    def _after(self, look: Look | None) -> Look | None:
+        """A look before a sync, with the ledger as it is now. Sources that changed meanwhile are seen to."""
+        ledger = Warehouse(self.project.warehouse).ledger
+        return None if look is None else {**look, "": versions_of(ledger)[0][-1:]}
+
+    def _program(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """The files that decide what is computed, with their sizes and times: dd.toml, the program, and its modules."""
+        root = str(self.project.root)
+        modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        files = {str(self.project.file), str(self.project.program_file)}
+        files |= {file for file in modules if isinstance(file, str) and file.startswith(f"{root}/")}
+        files |= {str(file) for file in self.project.root.glob("*.sql")}
+        for file in sorted(files):
+            try:
+                status = Path(file).stat()
+            except OSError:
+                continue
+            yield file, (status.st_mtime_ns, status.st_size)

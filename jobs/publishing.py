@@ -1,0 +1,105 @@
+"""Publishing: the tables with the present contents of outputs, after the run that changed these.
+
+A run that is killed after its record and before a table is finished by the next one, which compares the run of each
+table with the last. Where that is the same, one small file is read for each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddcore.base.errors import Mismatch, StorageError, UsageError
+from ddcore.base.schema import Schema
+from ddcore.io.publishing.published import Published
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.project.project import Project
+    from ddcore.io.publishing.commits import Position
+    from ddcore.io.storage.store import Place
+
+__all__ = ["TableVerdict", "check_tables", "mismatch", "publish", "tables_of", "verdicts"]
+
+
+def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]) -> None:
+    """Raise UsageError for columns that an output with a table lacks, and for a folder that holds something else."""
+    for name, place, there in tables_of(project, ledger):
+        if (settings := project.outputs[name].table) is not None:
+            settings.check(name, outputs[name])
+        if there is not None and there.output != name:
+            raise UsageError(f"{place} is the table of output {there.output}", f"name another folder for {name}")
+
+
+def publish(project: Project, ledger: Ledger) -> list[Published]:
+    """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError."""
+    tables = [(name, settings.table) for name, settings in project.outputs.items() if settings.table is not None]
+    if not tables or ledger.current_run() is None:
+        return []
+    from ddcore.io.publishing.publication import Publication
+
+    done = (Publication(project, ledger, name, settings).publish() for name, settings in tables)
+    return [table for table in done if table is not None]
+
+
+def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:
+    """The published tables: output, folder, and how far each is. Reads one small file for each."""
+    for name, settings in project.outputs.items():
+        if settings.table is not None:
+            from ddcore.io.publishing.commits import position
+            from ddcore.io.publishing.publication import place_of
+
+            place = place_of(project, ledger, name, settings.table)
+            yield name, place, position(place)
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """Whether a published table holds what the output's log holds at the table's time.
+
+    ``differing``: rows with ``diff``, above 0 where the table has too many, below where it lacks some. ``problem``: why
+    it cannot be read; empty where it can.
+    """
+
+    output: str
+    path: str
+    differing: pl.DataFrame | None
+    problem: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it can be read, and no row differs."""
+        return self.differing is not None and self.differing.is_empty()
+
+
+def verdicts(project: Project, ledger: Ledger, names: Iterable[str]) -> Iterator[TableVerdict]:
+    """Verdicts on the tables of some outputs, against their logs. Reads all of both."""
+    from ddcore.io.publishing.publication import Publication
+
+    wanted = {*names}
+    for name, settings in project.outputs.items():
+        if settings.table is None or name not in wanted:
+            continue
+        publication = Publication(project, ledger, name, settings.table)
+        try:
+            yield TableVerdict(name, str(publication.folder), publication.differences())
+        except StorageError as error:
+            yield TableVerdict(name, str(publication.folder), None, error.message)
+
+
+def mismatch(found: Iterable[TableVerdict]) -> Mismatch | None:
+    """The error for tables that are not what the logs say; None where all are."""
+    failed = [verdict for verdict in found if not verdict.holds]
+    if not failed:
+        return None
+    first = failed[0]
+    many = 0 if first.differing is None else len(first.differing)
+    what = first.problem or f"{many} {'row differs' if many == 1 else 'rows differ'} from the output's log"
+    more = f"; so are {len(failed) - 1} more tables" if len(failed) > 1 else ""
+    return Mismatch(
+        f"the table of {first.output} in {first.path} is not right: {what}{more}",
+        "remove its folder: the next ddcore run makes the table again, from the log",
+    )

@@ -1,0 +1,243 @@
+"""`ddcore sync --follow`, as a process: it takes in what comes, tells monitors, ends when asked, survives kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from trams import Command
+
+from ddcore.base.errors import UsageError
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.project import find_project
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs.follower import Told
+from ddcore.jobs.metrics import Metrics, metrics_text
+
+PROJECT = """
+[project]
+program = "program.py:program"
+[run]
+engine = "inline"
+[inputs.sales]
+schema = { item = "string", n = "int64" }
+source = { path = "exports/*.csv", append = true }
+[outputs.sold]
+key = ["item"]
+table = true
+"""
+PROGRAM = """
+import ddcore as dd
+
+
+def program(sales):
+    return {"sold": sales.group_by("item").agg(n=dd.sum("n"))}
+"""
+RUN = "import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
+PATIENCE = 60.0  # seconds; on a machine with a load of ten a sync takes three
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dd: Command) -> Path:
+    del dd  # it clears the environment
+    folder = tmp_path / "shop"
+    (folder / "exports").mkdir(parents=True)
+    (folder / "dd.toml").write_text(PROJECT)
+    (folder / "program.py").write_text(PROGRAM)
+    sell(folder, 0, ("nut", 1))
+    return folder
+
+
+def sell(folder: Path, number: int, *rows: tuple[str, int]) -> None:
+    """A file comes, as a whole. One with the rows of another would be known."""
+    temporary = folder / f"{number}.tmp"
+    temporary.write_text("item,n\n" + "".join(f"{item},{n}\n" for item, n in rows))
+    temporary.replace(folder / "exports" / f"{number:06d}.csv")
+
+
+def sold(folder: Path) -> dict[str, int]:
+    table = folder / "warehouse" / "tables" / "sold"
+    return dict(pl.read_delta(str(table)).rows()) if [*table.glob("_delta_log/*.json")] else {}
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RUN, "sync", "--follow", "--every", "0.05", "--json", *options]
+    out, err = (folder / "out").open("a"), (folder / "err").open("a")
+    with out, err:
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, text=True)
+
+
+@contextmanager
+def following(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    child = start(folder, *options)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def wait_for(holds: Callable[[], bool], folder: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, (folder / "err").read_text()
+        time.sleep(0.02)
+
+
+def test_it_takes_in_what_comes_until_it_is_told_to_stop(shop: Path) -> None:
+    with following(shop) as child:
+        wait_for(lambda: sold(shop) == {"nut": 1}, shop)
+        sell(shop, 1, ("nut", 2), ("bolt", 5))
+        wait_for(lambda: sold(shop) == {"nut": 3, "bolt": 5}, shop)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0
+    lines = [json.loads(line) for line in (shop / "out").read_text().splitlines()]
+    assert [line["command"] for line in lines if "command" in line] == ["sync", "sync"]  # none where nothing was new
+    assert Warehouse(shop / "warehouse").holder() is None
+
+
+def test_a_second_signal_ends_it_at_once(shop: Path) -> None:
+    with following(shop) as child:
+        wait_for(lambda: sold(shop) == {"nut": 1}, shop)
+        child.send_signal(signal.SIGSTOP)
+        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGCONT)
+        assert child.wait(PATIENCE) == 0
+
+
+def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_did(shop: Path, dd: Command) -> None:
+    with following(shop):
+        wait_for(lambda: sold(shop) == {"nut": 1}, shop)
+        (shop / "hand.csv").write_text("item,n\nnail,7\n")
+        place = ("--project", str(shop), "-q")
+        for _ in range(50):
+            code = dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0]
+            if code != 75:
+                break
+        assert code == 0
+        wait_for(lambda: sold(shop) == {"nut": 1, "nail": 7}, shop)
+
+
+def test_two_followers_of_one_warehouse(shop: Path) -> None:
+    with following(shop), following(shop):
+        for number in range(2, 7):
+            sell(shop, number, ("nut", number))
+            total = sum(range(1, number + 1))
+            wait_for(lambda total=total: sold(shop) == {"nut": total}, shop)  # type: ignore[misc]
+    assert "Traceback" not in (shop / "err").read_text()
+
+
+def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> None:
+    with following(shop, "--health", "health") as child:
+        wait_for(lambda: sold(shop) == {"nut": 1}, shop)
+        sell(shop, 1, ("nut", 2))
+        (shop / "exports" / "000002.csv").write_text("item,n\nnut,many\n")
+        wait_for(lambda: not json.loads((shop / "health").read_text())["healthy"], shop)
+        assert "'many'" in json.loads((shop / "health").read_text())["error"] and child.poll() is None
+        time.sleep(0.5)  # ten looks
+        sell(shop, 2, ("nut", 4))
+        wait_for(lambda: sold(shop) == {"nut": 7}, shop)
+        wait_for(lambda: json.loads((shop / "health").read_text())["healthy"], shop)
+    assert (shop / "err").read_text().count("'many'") == 1
+
+
+def test_a_changed_program_starts_it_again(shop: Path) -> None:
+    with following(shop) as child:
+        wait_for(lambda: sold(shop) == {"nut": 1}, shop)
+        (shop / "program.py").write_text(PROGRAM.replace("sales.group", 'sales.where("n > 1").group'))
+        wait_for(lambda: "the follower starts again" in (shop / "err").read_text(), shop)
+        sell(shop, 1, ("nut", 5))
+        wait_for(lambda: sold(shop) == {"nut": 5}, shop)
+        assert child.poll() is None
+
+
+def page(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_what_monitors_are_told() -> None:
+    told = Told(syncs=3, looks=9, looked=5.5)
+    told.rows["in", "sales", "+"] = 12
+    with Metrics("127.0.0.1:0", told) as server:
+        code, text = page(server.port, "/metrics")
+        assert code == 200 and 'ddcore_rows_total{side="in",name="sales",sign="+"} 12\n' in text
+        assert "# TYPE ddcore_syncs_total counter\nddcore_syncs_total 3\n" in text
+        assert page(server.port, "/health") == (200, "healthy\n")
+        told.error = "broken"
+        assert page(server.port, "/health") == (503, "broken\n")
+        assert page(server.port, "/else")[0] == 404
+        with pytest.raises(UsageError, match="Address already in use"):
+            Metrics(f"127.0.0.1:{server.port}", told)
+    names = [line.split()[2] for line in metrics_text(told).splitlines() if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--every", "2"], "--every: only with --follow"),
+        (["--follow", "--every", "0"], "'0' is not a number of seconds above 0"),
+        (["--follow", "--metrics", "here"], "--metrics: 'here' is no address"),
+        (["--follow", "--label", "x"], "--follow and --label: only one of them"),
+        (["--follow", "--health", "no/such/file"], "no/such/file: No such file"),
+    ],
+)
+def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -> None:
+    code, _, err = dd("sync", *options, "--project", str(shop))
+    assert code in (1, 2) and any(says in line for line in err), err
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(300, marks=pytest.mark.long)])
+def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path) -> None:
+    seed = random.randrange(10**6)
+    rng, number, total = random.Random(seed), 1, 1
+    print(f"seed {seed}")
+    for _ in range(kills):
+        with following(shop) as child:
+            end = time.monotonic() + rng.uniform(0.3, 1.5)
+            while time.monotonic() < end:
+                number += 1
+                total += number
+                sell(shop, number, ("nut", number))
+                time.sleep(rng.uniform(0.0, 0.2))
+            os.kill(child.pid, signal.SIGKILL)
+    with following(shop):
+        wait_for(lambda: sold(shop) == {"nut": total}, shop)
+    project = find_project(shop, {})
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    rows = sum(plus for ingest in ledger.ingests() for plus, _ in ingest.counts.values())
+    assert rows == number
+
+
+@pytest.mark.long
+def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
+    """3,600 files, as fast as they are taken in."""
+    (shop / "dd.toml").write_text(PROJECT + "[retention]\ndays = 0\n")
+    with following(shop, "--health", "health") as child:
+        sizes, files = list[int](), list[int]()
+        for number in range(2, 3_601):
+            sell(shop, number, ("nut", number))
+            total = sum(range(1, number + 1))
+            if number % 100 == 0:
+                wait_for(lambda total=total: sold(shop) == {"nut": total}, shop)  # type: ignore[misc]
+                status = Path(f"/proc/{child.pid}/status").read_text()
+                sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
+                files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
+    assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
+    assert files[-1] < 2 * max(files[:10]) + 200, files

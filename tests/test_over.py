@@ -1,0 +1,227 @@
+"""Windows over an order: literal cases, random partitions against the reference, and mistakes."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from typing import Any
+
+import folding
+import polars as pl
+import pytest
+from folding import Fold
+from notation import frame, log
+from test_semantics import same
+
+import ddcore as dd
+from ddcore import col
+from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
+from ddcore.operators import nearby
+from ddcore.planning.planner import build
+
+
+def over(*by: str, **functions: Any) -> Any:
+    return lambda t: {"out": t.group_by("k").over(list(by), **functions)}
+
+
+def test_a_row_between_two_others_changes_its_neighbours(fold: Fold) -> None:
+    actual = fold(over("n", before=dd.lag("n"), after=dd.lead("n")), t=frame("k n", "(a,1),(a,9):+1@0 (a,5):+1@1"))
+    expected = "(a,1,null,9),(a,9,1,null):+1@0 (a,1,null,9),(a,9,1,null):-1,(a,1,null,5),(a,5,1,9),(a,9,5,null):+1@1"
+    same(actual["out"], log(expected))
+
+
+def test_a_running_total_changes_after_the_row(fold: Fold) -> None:
+    program = over("n", total=dd.sum("n").rows_between(None, 0))
+    actual = fold(program, t=frame("k n", "(a,1),(a,2),(a,4):+1@0 (a,3):+1@1 (a,4):-1@2"))
+    same(actual["out"], log("(a,1,1),(a,2,3),(a,4,7):+1@0 (a,3,6),(a,4,10):+1,(a,4,7):-1@1 (a,4,10):-1@2"))
+
+
+def test_each_copy_of_a_row_has_its_own_place(fold: Fold) -> None:
+    actual = fold(over("n", number=dd.row_number(), rank=dd.rank()), t=frame("k n", "(a,1):+2,(a,7):+1@0 (a,1):-1@1"))
+    same(actual["out"], log("(a,1,1,1),(a,1,2,1),(a,7,3,3):+1@0 (a,1,2,1),(a,7,3,3):-1,(a,7,2,2):+1@1"))
+
+
+def at_zero(program: Any, t: pl.DataFrame) -> list[tuple[Any, ...]]:
+    """The results in the order of the first column after the key, without the key."""
+    whole = folding.whole(program, t=t)
+    assert whole == folding.by_reference(program, t=t)
+    return sorted((row[1:] for row, _ in whole["out"]), key=lambda row: row[0])
+
+
+SEVEN = frame("k n x", "(a,1,5),(a,2,null),(a,2,3),(a,4,8),(a,7,null),(a,8,2),(a,8,1):+1@0")
+"""In order: the ties of 2 as 3, null, those of 8 as 1, 2."""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (dd.lag("x", 2, default=0), [0, 0, 5, 3, None, 8, None]),
+        (dd.lag("x", ignore_nulls=True), [None, 5, 3, 3, 8, 8, 1]),
+        (dd.lead("x", 0), [5, 3, None, 8, None, 1, 2]),
+        (dd.lead("x", ignore_nulls=True), [3, 8, 8, 1, 1, 2, None]),
+        (dd.first_value("x").rows_between(1, 2), [3, None, 8, None, 1, 2, None]),
+        (dd.last_value("x"), [5, None, None, 8, None, 2, 2]),
+        (dd.last_value("x", ignore_nulls=True), [5, 3, 3, 8, 8, 2, 2]),
+        (dd.nth_value("x", 2).groups_between(-1, 1), [3, 3, 3, None, None, 1, 1]),
+        (dd.sum("x").rows_between(-1, 1, exclude="row"), [3, 5, 11, 0, 9, 2, 1]),
+        (dd.sum("x").groups_between(0, 0, exclude="ties"), [5, 3, 0, 8, 0, 1, 2]),
+        (dd.sum("x").range_between(None, None, exclude="peers"), [14, 16, 16, 11, 19, 16, 16]),
+        (dd.sum("x"), [5, 8, 8, 16, 16, 19, 19]),
+        (dd.count(where="x > 2").range_between(-2, 0), [1, 2, 2, 2, 0, 0, 0]),
+        (dd.max("x").range_between(-1, 4), [8, 8, 8, 8, 2, 2, 2]),
+        (dd.min("x").rows_between(2, 1), [None] * 7),
+        (dd.mean("x").rows_between(-1, 0), [5.0, 4.0, 3.0, 8.0, 8.0, 1.0, 1.5]),
+        (dd.count_distinct("x").rows_between(0, None), [5, 4, 3, 3, 2, 2, 1]),
+        (dd.ntile(3), [1, 1, 1, 2, 2, 3, 3]),
+        (dd.ntile(9), [1, 2, 3, 4, 5, 6, 7]),
+        (dd.percent_rank(), [0, 1 / 6, 1 / 6, 3 / 6, 4 / 6, 5 / 6, 5 / 6]),
+        (dd.cume_dist(), [1 / 7, 3 / 7, 3 / 7, 4 / 7, 5 / 7, 1.0, 1.0]),
+        (dd.dense_rank(), [1, 2, 2, 3, 4, 5, 5]),
+    ],
+)
+def test_functions_by_their_place(function: Any, expected: list[Any]) -> None:
+    whole = at_zero(over("n", place=dd.row_number(), it=function), SEVEN)
+    results = {row[2]: row[3] for row in whole}
+    assert [results[place] for place in range(1, 8)] == expected
+
+
+def test_distances_of_dates() -> None:
+    days = pl.DataFrame({"k": "a", "d": [datetime.date(2024, 2, day) for day in (1, 2, 5)], "version": 0, "diff": 1})
+    week = dd.count().range_between(datetime.timedelta(days=-3), datetime.timedelta(0))
+    assert [row[1] for row in at_zero(over("d", n=week), days)] == [1, 2, 2]
+
+
+FUNCTIONS: list[Any] = [
+    dd.lag("x"), dd.lead("x", 2, ignore_nulls=True), dd.first_value("x", ignore_nulls=True), dd.last_value("x"),
+    dd.nth_value("x", 2), dd.sum("x"), dd.count(), dd.mean("f"), dd.sum("f"), dd.min("f"), dd.max("w"),
+    dd.count_distinct("w"), dd.any(col("x") > 2), dd.sum("x", where="f > 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_partitions(seed: int) -> None:
+    """Larger partitions than random programs have, with many ties, at partially ordered times."""
+    rng = random.Random(seed)
+    pools: dict[str, list[Any]] = {
+        "k": [1, 2],
+        "n": [1, 2, 4, 5, None],
+        "f": [0.5, -1e300, float("nan"), float("inf"), None, 1e300],
+        "w": ["x", "y", None],
+        "x": [1, 2**58, -5, None],
+    }
+    rows: list[tuple[Any, ...]] = [tuple(rng.choice(pool) for pool in pools.values()) for _ in range(12)]
+    updates = [(*row, *time, 1) for row in rows for time in [(rng.randint(0, 1), rng.randint(0, 1))]]
+    updates += [(*row[:-3], row[-3] + 1, row[-2], -1) for row in rng.sample(updates, 4)]
+    types = {"k": pl.Int64, "n": pl.Int64, "f": pl.Float64, "w": pl.String, "x": pl.Int64}
+    t = pl.DataFrame(updates, {**types, "day": pl.Int64, "revision": pl.Int64, "diff": pl.Int64}, orient="row")
+    functions: dict[str, Any] = {}
+    for number, function in enumerate(rng.sample(FUNCTIONS, 4)):
+        if function.kind not in ("lag", "lead"):
+            unit = rng.choice(["rows", "groups", "range"])
+            ends = [rng.choice([None, -2, -1, 0, 1, 2]) for _ in range(2)]
+            exclude: Any = rng.choice(["nothing", "row", "peers", "ties"])
+            function = getattr(function, f"{unit}_between")(*ends, exclude=exclude)  # noqa: PLW2901
+        functions[f"r{number}"] = function
+    by, flags = rng.choice(["n", "f"]), {"descending": rng.random() < 0.5, "nulls_first": rng.random() < 0.5}
+
+    def program(t: Any) -> Any:
+        return {"out": t.group_by("k").over(by, **flags, **functions)}
+
+    assert folding.whole(program, t=t) == folding.by_reference(program, t=t)
+
+
+NEAR: list[Any] = [
+    dd.lag("x"), dd.lead("w", 3), dd.lag("x", 0), dd.sum("x").rows_between(-2, 0), dd.max("w").rows_between(-1, 2),
+    dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [1, 5])
+@pytest.mark.parametrize("seed", range(40))
+def test_large_groups_are_searched_around_the_changes(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With groups that count as large from the first row on, in one fold and in one for each version."""
+    monkeypatch.setattr(nearby, "_LARGE", 1)
+    monkeypatch.setattr(nearby, "_FIRST", first)
+    rng = random.Random(f"near {seed}")
+    numbers = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
+    keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
+    there: list[tuple[Any, ...]] = []
+    updates = []
+    for version in range(5):
+        for _ in range(rng.choice([1, 2, 40 if version == 0 else 3])):
+            if there and rng.random() < 0.4:
+                updates.append((*there.pop(rng.randrange(len(there))), version, -1))
+                continue
+            row: tuple[Any, ...] = (
+                rng.choice(keys),
+                rng.choice([7, 8]),
+                rng.choice(numbers),
+                rng.choice("xy"),
+                rng.choice([1, 2, None]),
+            )
+            there.append(row)
+            updates.append((*row, version, 1))
+    names = ["k", "g", "n", "w", "x", "version", "diff"]
+    t = pl.DataFrame(updates, names, orient="row")
+    functions = {f"r{number}": function for number, function in enumerate(rng.sample(NEAR, rng.randint(1, 3)))}
+    groups, down = rng.choice([("k",), ("k", "g")]), rng.random() < 0.5
+
+    def program(t: Any) -> Any:
+        return {"out": t.group_by(*groups).over("n", descending=down, **functions)}
+
+    expected = folding.by_reference(program, t=t)
+    assert folding.whole(program, t=t) == expected
+    assert folding.one_time_each(program, t=t) == expected
+    assert folding.compacted(program, t=t) == expected
+    assert folding.fed_early(program, seed=seed, t=t) == expected
+
+
+def test_an_argument_that_is_the_key() -> None:
+    assert [row[1] for row in at_zero(over("n", it=dd.sum(col("k") * 2)), frame("k n", "(3,1),(3,2):+1@0"))] == [6, 12]
+
+
+def test_negative_counts() -> None:
+    t = frame("k n", "(a,1):+1,(a,2):-1@0")
+    with pytest.raises(NegativeMultiplicity):
+        folding.whole(over("n", number=dd.row_number()), t=t)
+    assert at_zero(over("n", number=dd.row_number(), allow_negative=True), t) == [(1, 1)]
+
+
+def test_sums_that_do_not_fit() -> None:
+    with pytest.raises(DiffOverflow, match=r"over .*: key \('a',\) at time \(0,\): it: a sum is more than int64"):
+        folding.whole(over("n", it=dd.sum("n")), t=frame("k n", f"(a,{2**62}),(a,{2**62 + 1}):+1@0"))
+
+
+def test_a_row_that_occurs_too_often() -> None:
+    with pytest.raises(DiffOverflow, match="a row occurs 100000000 times"):
+        folding.whole(over("n", it=dd.row_number()), t=frame("k n", "(a,1):+100000000@0"))
+
+
+HALF: Any = 0.5
+ALL: Any = "all"
+MISTAKES: list[Any] = [
+    (lambda t: t.group_by("k").over("n"), "names no function"),
+    (lambda t: t.group_by("k").over("n", n=dd.row_number()), "n is a column already"),
+    (lambda t: t.group_by("k").over("k", r=dd.row_number()), "k is a key"),
+    (lambda t: t.group_by("k").over("l", r=dd.row_number()), "lists and structs have no order"),
+    (lambda t: t.group_by("k").over("n", r=col("n")), "not a function of rows in an order"),
+    (lambda t: t.group_by("k").over("n", r=dd.lag("n", default="'x'")), "the default is string"),
+    (lambda t: t.group_by("k").over("n", r=dd.lag("n", -1)), "-1 is no number of rows"),
+    (lambda t: t.group_by("k").over("n", r=dd.ntile(0)), "0 is no number of parts"),
+    (lambda t: t.group_by("k").over("n", r=dd.sum("n").range_between(-1.5, 0)), "-1.5 is no distance of int64"),
+    (lambda t: t.group_by("k").over("d", r=dd.count().range_between(-1, 0)), "-1 is no distance of date"),
+    (lambda t: t.group_by("k").over(r=dd.count().range_between(-1, 0)), "an order by one column"),
+    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(HALF, 1)), "0.5 is no number of rows"),
+    (lambda t: t.group_by("k").over("n", r=dd.sum("n").rows_between(0, 1, exclude=ALL)), "exclude is 'all'"),
+    (lambda t: t.group_by("k").over(["n"], descending=[True, False], r=dd.rank()), "1 columns, and descending has 2"),
+    (lambda t: t.group_by("k").agg(r=dd.sum("n").rows_between(0, 1)), "frames are of rows in an order"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES)
+def test_mistakes(mistake: Any, message: str) -> None:
+    schema = {"k": pl.String(), "n": pl.Int64(), "d": pl.Date(), "l": pl.List(pl.Int64)}
+    with pytest.raises(ProgramError, match=r"test_over\.py") as error:
+        build(lambda t: {"out": mistake(t)}, {"t": schema})
+    assert message in error.value.message
+    assert error.value.hint

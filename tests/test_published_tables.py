@@ -1,0 +1,403 @@
+"""Published tables hold what the outputs hold, whatever happened; their change feeds say what each run changed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from trams import Command
+
+from ddcore.base.errors import UsageError
+from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.project import Project, find_project
+from ddcore.io.publishing.publication import Publication
+from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs import replay
+from ddcore.jobs.ingest import IngestSettings, ingest
+
+PROJECT = """
+[project]
+program = "program.py:program"
+[run]
+engine = "inline"
+[inputs.rows]
+schema = {{ id = "int64", town = "string", day = "date", price = "decimal(12,2)", tags = "list[string]" }}
+[outputs.rows]
+{key}
+table = {table}
+"""
+PROGRAM = "def program(rows):\n    return {'rows': rows}\n"
+TOWNS = ["Ashby", "Berne", "Cádiz", None]
+Row = tuple[Any, ...]
+
+
+def make(folder: Path, table: str = "true", key: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "dd.toml").write_text(PROJECT.format(table=table, key=key))
+    return folder
+
+
+def project_of(folder: Path, published_rows: int = DEFAULT.published_rows) -> Project:
+    project = find_project(folder, {})
+    object.__setattr__(project, "tuning", Tuning(published_rows=published_rows))
+    return project
+
+
+def drawn(rng: random.Random, serial: Iterator[int], unique: bool) -> Row:
+    number = next(serial) if unique else rng.randrange(12)
+    day = datetime.date(2026, 11, rng.randrange(1, 4)) if rng.random() < 0.9 else None
+    price = rng.choice([None, "1.50", "99999999.99", "-3.25"])
+    tags = rng.choice([None, (), ("a",), ("a", None)])
+    return (number, rng.choice(TOWNS), day, price, tags)
+
+
+def version_of(folder: Path, version: int, changes: Counter[Row]) -> str:
+    lines = [
+        {"id": i, "town": town, "day": day and str(day), "price": price, "tags": tags and list(tags) if tags else tags,
+         "version": version, "diff": diff}
+        for (i, town, day, price, tags), diff in changes.items()
+    ]  # fmt: skip
+    for line in lines:
+        line["tags"] = None if line["tags"] is None else list(line["tags"])
+    file = folder / f"v{version}.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(file)
+
+
+def step(project: Project, version: int, changes: Counter[Row]) -> replay.RunReport:
+    source = version_of(project.root, version, changes)
+    ingest(project, "rows", [source], IngestSettings(), engine="inline")
+    return replay.run(project, engine="inline")
+
+
+def plain(row: Row) -> Row:
+    return tuple(tuple(v) if isinstance(v, list) else str(v) if v.__class__.__name__ == "Decimal" else v for v in row)
+
+
+def held(place: Path, count: str = "") -> Counter[Row]:
+    frame = pl.read_delta(str(place))
+    rows: Counter[Row] = Counter()
+    for row in frame.select("id", "town", "day", "price", "tags", *([count] if count else [])).iter_rows():
+        rows[plain(row[:5])] += row[5] if count else 1
+    if count:
+        assert (frame[count] > 0).all()
+        assert sum(1 for _ in rows) == len(frame)
+    return rows
+
+
+def fed(place: Path, first: int, last: int, count: str = "") -> list[tuple[str, Row]]:
+    """The change feed of some versions of a table."""
+    table = pl.DataFrame(DeltaTable(str(place)).load_cdf(first, last).read_all())
+    columns = ["_change_type", "id", "town", "day", "price", "tags", *([count] if count else [])]
+    return [(kind, plain(tuple(row))) for kind, *row in table.select(columns).iter_rows()]
+
+
+FORMS = {
+    "rows": ("true", ""),
+    "key": ("true", 'key = ["id"]'),
+    "clustered": ('{ cluster_by = ["day", "town"] }', ""),
+    "partitioned": ('{ partition_by = ["town"], cluster_by = ["price"] }', 'key = ["id"]'),
+    "two partitions, counted": ('{ path = "tables/xy", partition_by = ["day", "town"], count = "n" }', ""),
+    "counted": ('{ count = "how many" }'.replace("how many", "how_many"), 'key = ["id", "town"]'),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    table, key = FORMS[form]
+    count = {"two partitions, counted": "n", "counted": "how_many"}.get(form, "")
+    project = project_of(make(tmp_path / "p", table, key), rng.choice([1, 2, 5, 40]))
+    place = tmp_path / "p" / ("tables/xy" if "xy" in table else "warehouse/tables/rows")
+    serial = iter(range(10**6))
+    unique = 'key = ["id"]' in key
+    rows: Counter[Row] = Counter()
+    for version in range(rng.randrange(4, 9)):
+        changes: Counter[Row] = Counter()
+        for row in rng.sample(sorted(rows.elements(), key=repr), min(len(rows), rng.randrange(4))):
+            changes[row] -= 1
+        for _ in range(rng.choice([0, 1, 3, 30])):
+            changes[drawn(rng, serial, unique)] += 1
+        changes = Counter({row: diff for row, diff in changes.items() if diff})
+        before = Counter(rows)
+        rows.update(changes)
+        rows = Counter({row: number for row, number in rows.items() if number})
+        if not changes:
+            continue
+        report = step(project, version, changes)
+        assert len(report.published) == 1, report
+        assert held(place, count) == rows
+        log = DeltaTable(str(place))
+        if log.version():
+            check_feed(fed(place, log.version(), log.version(), count), before, rows, count)
+    assert replay.run(project, engine="inline").published == []
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    settings = project.outputs["rows"].table
+    assert settings is not None
+    assert len(Publication(project, ledger, "rows", settings).differences()) == 0
+
+
+def check_feed(feed: list[tuple[str, Row]], before: Counter[Row], after: Counter[Row], count: str) -> None:
+    """The feed takes one to the other, without a row that stayed."""
+    signs = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
+    if count:
+        old = Counter({(*row, number): 1 for row, number in before.items()})
+        new = Counter({(*row, number): 1 for row, number in after.items()})
+    else:
+        old, new = before, after
+    moved: Counter[Row] = Counter()
+    for kind, row in feed:
+        moved[row] += signs[kind]
+    due = Counter(new)
+    due.subtract(old)
+    assert {row: n for row, n in moved.items() if n} == {row: n for row, n in due.items() if n}
+    assert len(feed) == sum(abs(n) for n in due.values())
+    images = Counter(kind for kind, _ in feed)
+    assert images["update_preimage"] == images["update_postimage"]
+
+
+# --- tables that are lost, damaged or written to ----------------------------------------------------------------------
+
+A, B, C = ((n, "Ashby", datetime.date(2026, 11, 1), f"{n}.00", ("a",)) for n in (1, 2, 3))
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Project:
+    """A table with a file for each of three rows."""
+    project = project_of(make(tmp_path / "p"), published_rows=1)
+    step(project, 0, Counter({A: 1, B: 1, C: 1}))
+    return project
+
+
+def table_of(project: Project) -> Path:
+    return Path(str(project.warehouse)) / "tables" / "rows"
+
+
+def data_files(project: Project) -> list[Path]:
+    return sorted(table_of(project).glob("*.parquet"))
+
+
+def again(project: Project) -> str:
+    """Why the next run, with a changed row, made the table again; empty where it did not."""
+    (published,) = step(project, 1, Counter({A: -1})).published
+    assert held(table_of(project)) == Counter({B: 1, C: 1})
+    return published.made
+
+
+def test_files_without_a_changed_row_are_not_written_again(three: Project) -> None:
+    before = {file.name for file in data_files(three)}
+    (published,) = step(three, 1, Counter({B: -1})).published
+    assert (published.plus, published.minus, published.files, published.made) == (0, 1, 0, "")
+    assert {file.name for file in data_files(three)} == before
+    assert held(table_of(three)) == Counter({A: 1, C: 1})
+    assert published.sentence == "published rows: +0/-1 in 0 of 2 files"
+
+
+def test_status_says_where_tables_are_and_of_which_run(three: Project, dd: Command) -> None:
+    place = ("--project", str(three.root))
+    line = f"table      rows: {table_of(three)}: of run 1"
+    assert line in dd("status", *place)[1]
+    json_line = json.loads(dd("status", "--json", *place)[1][0])
+    assert json_line["published"] == [{"output": "rows", "path": str(table_of(three)), "run": 1}]
+    shutil.rmtree(table_of(three))
+    assert f"table      rows: {table_of(three)}: not written yet  (ddcore run)" in dd("status", *place)[1]
+
+
+def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new(three: Project) -> None:
+    shutil.rmtree(table_of(three))
+    (published,) = replay.run(three, engine="inline").published
+    assert published.made == "it is new" and held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
+
+
+def test_a_damaged_file_with_a_changed_row_makes_it_again(three: Project) -> None:
+    for file in data_files(three):
+        content = bytearray(file.read_bytes())
+        content[10] ^= 1
+        file.write_bytes(bytes(content))
+    assert "damaged" in again(three)
+
+
+def test_verify_finds_a_table_that_is_not_right(three: Project, dd: Command) -> None:
+    place = ("--project", str(three.root))
+    assert dd("verify", *place)[1][-1] == "holds    the table of rows"
+    data_files(three)[0].unlink()
+    code, out, err = dd("verify", *place)
+    assert code == 3 and out[-1].startswith("differs  the table of rows: ")
+    assert err[-1] == "  remove its folder: the next ddcore run makes the table again, from the log"
+    code, out, _ = dd("verify", "--json", *place)
+    assert code == 3 and json.loads(out[-1])["holds"] is False
+    shutil.rmtree(table_of(three))
+    assert dd("run", *place)[0] == 0
+    assert dd("verify", "-q", *place)[:2] == (0, [])
+
+
+def test_rows_that_another_program_wrote_go(three: Project) -> None:
+    frame = pl.read_delta(str(table_of(three))).head(1).with_columns(id=pl.lit(77, pl.Int64))
+    frame.write_delta(str(table_of(three)), mode="append")
+    assert again(three) == "another program has written to it"
+
+
+def test_maintenance_by_another_program_is_no_reason(three: Project) -> None:
+    DeltaTable(str(table_of(three))).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(str(table_of(three))).create_checkpoint()
+    assert again(three) == ""
+
+
+def test_a_table_that_another_program_compacted_is_made_again(three: Project) -> None:
+    DeltaTable(str(table_of(three))).optimize.compact()
+    assert again(three) == "another program has written to it"
+
+
+def test_a_folder_with_something_else_is_refused_before_anything_is_folded(tmp_path: Path, dd: Command) -> None:
+    folder = make(tmp_path / "p", '"shared"')
+    (folder / "shared").mkdir()
+    (folder / "shared" / "notes.txt").write_text("mine")
+    source = version_of(folder, 0, Counter({A: 1}))
+    assert dd("ingest", "rows", source, "--project", str(folder))[0] == 0
+    code, _, err = dd("run", "--project", str(folder))
+    assert code == 2 and "shared holds other files, such as notes.txt" in err[-2]
+    assert not (folder / "warehouse" / "outputs").exists()
+    (folder / "shared" / "notes.txt").unlink()
+    pl.DataFrame({"x": [1]}).write_delta(str(folder / "shared"))
+    code, _, err = dd("run", "--project", str(folder))
+    assert code == 2 and "is a Delta table that ddcore did not make" in err[-2]
+    assert len(pl.read_delta(str(folder / "shared"))) == 1
+
+
+# --- histories that change --------------------------------------------------------------------------------------------
+
+
+def test_a_restated_history_changes_only_the_rows_that_differ(three: Project) -> None:
+    source = version_of(three.root, 0, Counter({A: 1, C: 1}))
+    ingest(three, "rows", [source], IngestSettings(restate="first"), engine="inline")
+    (published,) = replay.run(three, engine="inline").published
+    assert (published.plus, published.minus, published.made) == (0, 1, "")
+    assert held(table_of(three)) == Counter({A: 1, C: 1})
+    assert fed(table_of(three), 1, 1) == [("delete", B)]
+
+
+def test_other_columns_make_a_table_anew(three: Project) -> None:
+    (three.root / "program.py").write_text("def program(rows):\n    return {'rows': rows.select('id', n='id * 2')}\n")
+    (published,) = replay.run(three, engine="inline").published
+    assert published.made == "its columns or partitions are others"
+    assert sorted(pl.read_delta(str(table_of(three))).rows()) == [(1, 2), (2, 4), (3, 6)]
+    (three.root / "dd.toml").write_text(
+        (three.root / "dd.toml").read_text().replace("table = true", 'table = { partition_by = ["n"] }')
+    )
+    step(project_of(three.root), 1, Counter({A: -1}))
+    assert DeltaTable(str(table_of(three))).metadata().partition_columns == ["n"]
+    assert sorted(pl.read_delta(str(table_of(three))).rows()) == [(2, 4), (3, 6)]
+
+
+def test_corrections_that_follow_reach_the_table_when_they_are_folded(three: Project) -> None:
+    (three.root / "program.py").write_text("def program(rows):\n    return {'rows': rows.where('id > 1')}\n")
+    replay.run(three, engine="inline")
+    assert held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
+    (published,) = step(three, 1, Counter({B: -1})).published
+    assert published.made == "" and held(table_of(three)) == Counter({C: 1})
+
+
+def test_a_table_behind_a_history_that_was_given_up(three: Project, dd: Command) -> None:
+    """A run without the table in dd.toml, and retention, come between."""
+    text = (three.root / "dd.toml").read_text()
+    (three.root / "dd.toml").write_text(text.replace("table = true", ""))
+    without = project_of(three.root)
+    for version in range(1, 5):
+        step(without, version, Counter({A: -1} if version % 2 else {A: 1}))
+    assert dd("compact", "--since", "4", "--project", str(three.root))[0] == 0
+    (three.root / "dd.toml").write_text(text)
+    (published,) = step(three, 5, Counter({B: -1})).published
+    assert published.made == "" and held(table_of(three)) == Counter({A: 1, C: 1})
+
+
+def test_checkpoints_and_files_that_go(three: Project) -> None:
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project = project_of(three.root, published_rows=1)
+    for version in range(1, 28):
+        step(project, version, Counter({A: -1} if version % 2 else {A: 1}))
+    table = DeltaTable(str(table_of(project)))
+    assert table.version() >= 27 and (table_of(project) / "_delta_log" / f"{25:020d}.checkpoint.parquet").exists()
+    assert len(data_files(project)) <= 4
+    assert held(table_of(project)) == Counter({B: 1, C: 1})
+
+
+def test_several_dimensions(tmp_path: Path) -> None:
+    """The table has the contents at the greatest complete time."""
+    folder = make(tmp_path / "p")
+    (folder / "dd.toml").write_text((folder / "dd.toml").read_text() + '[time]\ndims = ["batch", "revision"]\n')
+    project = project_of(folder, 1)
+    changes = [(0, 0, A, 1), (1, 0, B, 1), (0, 1, A, -1), (0, 1, C, 1), (1, 1, B, -1)]
+    for number, (batch, revision, row, diff) in enumerate(changes):
+        line = json.loads(Path(version_of(folder, number, Counter({row: diff}))).read_text())
+        del line["version"]
+        source = folder / f"{number}.jsonl"
+        source.write_text(json.dumps({**line, "batch": batch, "revision": revision}))
+        ingest(project, "rows", [str(source)], IngestSettings(late="restate"), engine="inline")
+        replay.run(project, engine="inline")
+        ours: Counter[Row] = Counter()
+        for _, _, other, count in changes[: number + 1]:
+            ours[other] += count
+        assert held(table_of(project)) == +ours
+
+
+# --- who reads and who writes wrong settings --------------------------------------------------------------------------
+
+
+def test_duckdb_and_arrow_read_it(three: Project) -> None:
+    rows = DeltaTable(str(table_of(three))).to_pyarrow_table()
+    with duckdb.connect() as session:
+        session.register("rows", rows)
+        assert session.execute("select count(*), sum(price) from rows").fetchall() == [(3, 6)]
+    assert rows.schema.names == ["id", "town", "day", "price", "tags"]
+
+
+@pytest.mark.spark
+def test_spark_reads_it_and_its_change_feed(tmp_path: Path, spark: Any) -> None:
+    project = project_of(make(tmp_path / "p", '{ partition_by = ["town"] }', 'key = ["id"]'), 1)
+    step(project, 0, Counter({A: 1, B: 1}))
+    changed = (1, None, None, "5.00", None)
+    step(project, 1, Counter({A: -1, changed: 1}))
+    frame = spark.read.format("delta").load(str(table_of(project)))
+    assert sorted((row.id, row.town) for row in frame.collect()) == [(1, None), (2, "Ashby")]
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
+    kinds = {(row["_change_type"], row.id, row.town) for row in feed.load(str(table_of(project))).collect()}
+    assert kinds == {("update_preimage", 1, "Ashby"), ("update_postimage", 1, None)}
+    spark.sql(f"OPTIMIZE delta.`{table_of(project)}`")
+    assert held(table_of(project)) == Counter({B: 1, changed: 1})
+
+
+@pytest.mark.parametrize(
+    ("table", "says", "hint"),
+    [
+        ("5", "[outputs.rows] table: must be true, a path or a table, not 5", "table = true"),
+        ("{ path = 5 }", "[outputs.rows.table] path: must be text, not 5", ""),
+        ('{ partition = ["town"] }', "[outputs.rows.table] partition: unknown key", "partition_by"),
+        ('{ partition_by = ["town"], cluster_by = ["town"] }', "cluster_by: 'town' is in partition_by", "once"),
+        ('{ partition_by = ["towm"] }', "partition_by: the output has no column 'towm'", "did you mean 'town'?"),
+        ('{ partition_by = ["price"] }', "partition_by: the column 'price' is of the type decimal(12,2)", "int64"),
+        ('{ cluster_by = ["tags"] }', "cluster_by: the column 'tags' is a list or struct", "plain"),
+        ('{ count = "Town" }', "count: the output has a column 'Town'", "another name"),
+    ],
+)
+def test_wrong_settings_are_told_with_their_place(table: str, says: str, hint: str, tmp_path: Path) -> None:
+    folder = make(tmp_path / "p", table)
+    source = version_of(folder, 0, Counter({A: 1}))
+    with pytest.raises(UsageError) as caught:
+        project = project_of(folder)
+        ingest(project, "rows", [source], IngestSettings(), engine="inline")
+        replay.run(project, engine="inline")
+    assert says in caught.value.message and hint in caught.value.hint
