@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ddcore.jobs.setup import compile_kernels
 
 SCHEMA = {"k": "int64", "n": "int64", "x": "int64"}
 VERSIONS = 40
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "lag": (lambda: dd.lag("x"), pl.col("x").shift(1)),
     "moving_average": (lambda: dd.mean("x").rows_between(-6, 0), pl.col("x").rolling_mean(7, min_samples=1)),
     "running_total": (lambda: dd.sum("x").rows_between(None, 0), pl.col("x").cum_sum()),
