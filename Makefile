@@ -26,7 +26,7 @@ test: $(READY) ## all tests but those marked long; make test LANE=unit (or spark
 	@$(PY) -m pytest -n 2 --dist loadfile $(if $(LANE),-m "$(LANE) and not long") $(ARGS)
 
 test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
-	@DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
+	@DDCORE_FSYNC=1 DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
 
 coverage: $(READY) ## all tests but those marked long, and which lines they ran: a figure, and pages in build/coverage
 	@$(PY) -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage $(ARGS)

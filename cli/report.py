@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,17 +46,18 @@ def report(
 
 def _runs(ledger: Ledger, first: int | None, last: int | None) -> list[RunRecord]:
     """The runs of a range, oldest first; the newest one without a range. UsageError where there is none."""
-    runs = sorted(ledger.runs(), key=lambda run: run.run)
-    if not runs:
+    newest = ledger.current_run()
+    if newest is None:
         raise UsageError("there is no run yet", "fold what was ingested: ddcore run")
     if first is None:
-        return runs[-1:]
+        return [newest]
     end = first if last is None else last
-    chosen = [run for run in runs if first <= run.run <= end]
+    chosen = list(takewhile(lambda run: run.run >= first, ledger.runs_backwards(end)))
     if chosen:
-        return chosen
+        return chosen[::-1]
     what = f"run {first}" if last is None else f"runs {first} to {last}"
-    raise UsageError(f"{what}: there is none", f"there are runs {runs[0].run} to {runs[-1].run}; see: ddcore log")
+    oldest = next(ledger.runs())
+    raise UsageError(f"{what}: there is none", f"there are runs {oldest.run} to {newest.run}; see: ddcore log")
 
 
 def write_page(out: Output, file: Path | None, name: str, text: str) -> None:

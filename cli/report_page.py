@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ddcore.cli.charts import bars, curve, heat_map, share
@@ -12,14 +13,13 @@ from ddcore.cli.page import Html, figure, page, scrolling, section, svg_inline, 
 from ddcore.cli.text import cell, count, duration, size
 from ddcore.io.ledger.history import moment
 from ddcore.io.ledger.profiles import HeatRecord, OperatorRecord, ProfileRecord
-from ddcore.io.project.times import least, span
+from ddcore.io.project.times import Time, least, span
 from ddcore.io.project.times import shown as shown_time
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.records import IngestRecord, RunRecord
     from ddcore.io.project.project import Project
-    from ddcore.io.project.times import Time
 
 __all__ = ["report_page"]
 
@@ -233,33 +233,31 @@ def _range(first: int, width: int) -> str:
 
 
 def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> Iterator[Html]:
-    """How many rows each output has after each version of the runs."""
-    changes: dict[str, dict[Time, int]] = {}
-    for run in sorted(ledger.runs(), key=lambda each: each.run):
-        if run.run > runs[-1].run:
-            break
+    """How many rows each output has after each version of the runs, and before them."""
+    first = runs[0]
+    begun = ledger.rows_before(first)
+    rows, points = dict(begun), dict[str, dict[Time, int]]()
+    for run in runs:
         if run.refresh:
-            changes.clear()
+            rows, points = {}, {}
+        elif run.folds_again and run is not first:
+            rows = ledger.rows_before(run)
         for name, counts in run.outputs.items():
-            mine = changes.setdefault(name, {})
-            for time in [time for time in mine if _is_again(time, run)]:
-                del mine[time]
-            for time, (plus, minus) in counts.items():
-                mine[time] = mine.get(time, 0) + plus - minus
-    first = runs[0].first
+            known = {
+                time: each for time, each in points.get(name, {}).items() if not run.folds_again or time < run.first
+            }
+            for time in sorted(counts):
+                rows[name] = rows.get(name, 0) + counts[time][0] - counts[time][1]
+                known[time] = rows[name]
+            points[name] = known
     pictures = []
-    for name in sorted(changes)[:_OUTPUTS]:
-        points, total, before = [], 0, None
-        for time in sorted(changes[name]):
-            total += changes[name][time]
-            if time >= first:
-                points.append((shown_time(time, dims), total))
-            else:
-                before = (shown_time(time, dims), total)
-        points = [*([before] if before and len(dims) == 1 else []), *points]
-        if points:
-            caption = f"{name}: {count(points[-1][1])} rows after {points[-1][0]}"
-            pictures.append(figure(caption, curve(f"rows of {name} by {dims[0]}", points)))
+    for name in sorted({*rows, *points})[:_OUTPUTS]:
+        curved = [(shown_time(time, dims), number) for time, number in sorted(points.get(name, {}).items())]
+        if name in begun and len(dims) == 1 and first.first.version > 0 and not any(run.refresh for run in runs):
+            curved.insert(0, (shown_time(Time([first.first.version - 1]), dims), begun[name]))
+        if curved:
+            caption = f"{name}: {count(curved[-1][1])} rows after {curved[-1][0]}"
+            pictures.append(figure(caption, curve(f"rows of {name} by {dims[0]}", curved)))
     if pictures:
         yield section(
             "Outputs",
@@ -268,16 +266,11 @@ def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
         )
 
 
-def _is_again(time: Time, run: RunRecord) -> bool:
-    """Whether a run folded a time again that earlier ones had folded."""
-    return not run.lower and run.base > 0 and run.base < run.run - 1 and time >= run.first
-
-
 def _leading_to(ledger: Ledger, runs: Sequence[RunRecord]) -> Sequence[RunRecord]:
     """The runs, or those before a single one with it."""
     if len(runs) > 1:
         return runs
-    return sorted((run for run in ledger.runs() if run.run <= runs[0].run), key=lambda each: each.run)[-_BARS:]
+    return list(islice(ledger.runs_backwards(runs[0].run), _BARS))[::-1]
 
 
 def _growth(runs: Sequence[RunRecord]) -> Html:
@@ -307,10 +300,12 @@ def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
     """The ingests with versions that the runs folded, newest first."""
     low, high = runs[0].first, runs[-1].last
     inputs = {name for run in runs for name in run.program_inputs}
-    rows = []
-    for ingest in sorted(ledger.ingests(), key=lambda ingest: -ingest.number):
-        if ingest.input in inputs and ingest.last >= low and ingest.first <= high:
-            rows.append(_ingest(ingest, dims))
+    ingests: list[IngestRecord] = []
+    for name in inputs:
+        index = ledger.ingest_index(name)
+        ingests += ledger.ingests_at(index, index.between(low[0], high[0]))
+    ingests = [each for each in ingests if each.last >= low and each.first <= high]
+    rows = [_ingest(each, dims) for each in sorted(ingests, key=lambda each: -each.number)]
     if not rows:
         return section("Sources", "No ingest has versions that these runs folded.")
     about = "The ingests whose versions these runs folded, newest first."

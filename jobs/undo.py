@@ -62,17 +62,17 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     version of it is folded, unless ``restate`` or the ingest itself restated closed versions: then the next run folds
     again from there. DataError if a later ingest builds on it, StorageError, LockHeld; the input is then as it was. An
     unfinished run of these versions that committed nothing is given up: its versions are open again. Cost: a scan of
-    the input's log if other ingests of it retract rows or if it replaced history, else a few small reads.
+    the input's log if other ingests of it retract rows or if it replaced history, else a few small reads: of the ledger
+    the indexes of its files, and the rows from the ingest on.
     """
     start = time.monotonic()
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
-        intent, before = ledger.open_intent(), {record.number: record for record in ledger.ingests()}
-        finished = unrecorded.finish(ledger)
+        intent, finished = ledger.open_intent(), unrecorded.finish(ledger)
         is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
-        record = before[number] if is_done else _ingest(ledger, number, input_name)
+        record = _ingest(ledger, number, input_name, is_done=is_done)
         work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()
@@ -96,13 +96,13 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     )
 
 
-def _ingest(ledger: Ledger, number: int, input_name: str | None) -> IngestRecord:
-    records = list(ledger.ingests())
-    record = next((record for record in records if record.number == number), None)
-    if record is None and any(before.number == number for before in ledger.undos()):
-        raise UsageError(f"--undo {number}: ingest {number} was taken back already", "see: ddcore log")
+def _ingest(ledger: Ledger, number: int, input_name: str | None, *, is_done: bool) -> IngestRecord:
+    """The ingest to take back, or that was just found to be taken back (``is_done``). UsageError."""
+    record = ledger.ingest(number)
     if record is None:
-        raise _unknown(number, [record.number for record in records])
+        raise _unknown(number, ledger)
+    if not is_done and ledger.ingest_index(record.input).entry_of(number) is None:
+        raise UsageError(f"--undo {number}: ingest {number} was taken back already", "see: ddcore log")
     if input_name not in (None, record.input):
         raise UsageError(
             f"--undo {number}: ingest {number} is one of {record.input}, not of {input_name}",
@@ -111,8 +111,9 @@ def _ingest(ledger: Ledger, number: int, input_name: str | None) -> IngestRecord
     return record
 
 
-def _unknown(number: int, numbers: list[int]) -> UsageError:
-    others = f"the last is {max(numbers)}" if numbers else "nothing is ingested"
+def _unknown(number: int, ledger: Ledger) -> UsageError:
+    last = next((record.number for record in ledger.newest_first() if isinstance(record, IngestRecord)), None)
+    others = "nothing is ingested" if last is None else f"the last is {last}"
     return UsageError(f"--undo {number}: there is no ingest {number}; {others}", "ingests are listed by: ddcore log")
 
 
@@ -124,7 +125,9 @@ class _Undo:
         folder, schema = ledger.warehouse.input(record.input), project.input_schema(record.input)
         self.log = ChangeLog(folder, schema, project.dims, ledger.writer, project.tuning)
         self.base, self.key = ledger.input_table(record.input), tuple(project.keys.get(record.input, ()))
-        self.others = [other for other in ledger.ingests(record.input) if other.number != record.number]
+        self.index = ledger.ingest_index(record.input)
+        later = [entry for entry, number in self.index.numbers.items() if number > record.number]
+        self.later = ledger.ingests_at(self.index, later)
         # Whoever restated closed times before knows that they are folded again.
         self.restate = restate or bool(record.restates) or record.replaces is not None
         self.restates: Frontier = ()
@@ -155,14 +158,14 @@ class _Undo:
     def _check_others(self) -> None:
         """Raise DataError if a later ingest builds on this one, or changed what it holds."""
         record = self.record
-        for other in self.others:
+        for other in self.later:
             if record.number in other.rests_on:
                 raise DataError(
                     f"ingest {record.number} cannot be taken back: ingest {other.number} took in only the rows after "
                     f"it in {', '.join(source.name for source in other.sources)}",
                     f"take that back first: ddcore ingest --undo {other.number}",
                 )
-        later = [other.number for other in self.others if other.number > record.number]
+        later = [other.number for other in self.later]
         if record.replaces is not None and later:
             raise DataError(
                 f"ingest {record.number} cannot be taken back: it replaced history, and ingest {later[-1]} came after",
@@ -271,8 +274,9 @@ class _Undo:
         """Raise DataError if other ingests retract its rows, or if counts fit int64 only with its retractions."""
         rest = [file for file in self.live if file.path not in self.record.files]
         balance = Balance(self.log, rest)
-        retracts = any(minus for other in self.others for _, minus in other.counts.values())
-        large = sum(plus for other in self.others for plus, _ in other.counts.values()) >= 2**63
+        # The sums of the index are upper bounds: at worst the rows are counted in vain.
+        plus, minus = (sum(counts[side] for counts in self.record.counts.values()) for side in (0, 1))
+        retracts, large = self.index.minus > minus, self.index.plus - plus >= 2**63
         if retracts:
             balance.watch(self.files, pl.col(DIFF) > 0)
         if large:
@@ -299,10 +303,11 @@ class _Undo:
 
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number
+        others = [each for each in self.index.numbers.values() if each != number]
         return DataError(
             f"ingest {number} cannot be taken back: without it {shown_row(row.row)} would have the count {row.count} "
             f"as of {named(row.version, self.log.dims)}, as another ingest {why}",
-            f"take back that one first, of ingest {', '.join(str(other.number) for other in self.others)}",
+            f"take back that one first, of ingest {', '.join(map(str, others))}",
         )
 
     def commit(self) -> None:

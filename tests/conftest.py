@@ -85,6 +85,19 @@ def fold(request: pytest.FixtureRequest) -> Any:
     return getattr(folding, request.param)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """In this process nothing waits for the disk: only a loss of power would show the difference, and no test is one.
+
+    ``test_durability`` records what is synced, and when; commands in processes of their own sync as always, and so does
+    everything with ``DDCORE_FSYNC``, as at night.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("DDCORE_FSYNC"):
+            patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session on two cores for all tests that ask for it; tests that do not never start a JVM."""

@@ -21,6 +21,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from places import local
+from seeds import nightly
 from workshop import Workshop
 
 from ddcore.base.errors import DdError, StorageError
@@ -41,7 +42,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 
-TRIALS = int(os.environ.get("DDCORE_FLIPS", "100"))
+TRIALS = int(os.environ.get("DDCORE_FLIPS", "60"))
 PROGRAM = """
 import ddcore as dd
 
@@ -160,12 +161,13 @@ def outcome(work: Callable[[], Any], warehouse: Path) -> Any:
         return "error"
 
 
-def test_one_flipped_bit_never_changes_a_result(shop: Shop, seed: int) -> None:
+@pytest.mark.parametrize("trials", nightly([TRIALS, 5 * TRIALS], 1))
+def test_one_flipped_bit_never_changes_a_result(trials: int, shop: Shop, seed: int) -> None:
     rng = random.Random(seed)
     files = sorted(path.relative_to(shop.kept) for path in shop.kept.rglob("*") if path.is_file())
     files = [path for path in files if (shop.kept / path).stat().st_size]
     seen: Counter[tuple[str, bool]] = Counter()
-    for _ in range(TRIALS):
+    for _ in range(trials):
         shop.restore()
         name = rng.choice(files)
         content = bytearray((shop.warehouse / name).read_bytes())
@@ -184,7 +186,7 @@ def test_one_flipped_bit_never_changes_a_result(shop: Shop, seed: int) -> None:
     # Many files are not read any more: gathered ones of the ledger, commits that a checkpoint has. About a fifth of all
     # flips is noticed.
     noticed = sum(number for (_, error), number in seen.items() if error)
-    assert noticed > TRIALS // 20
+    assert noticed > trials // 20
 
 
 def last_commit(table: Path) -> Path:

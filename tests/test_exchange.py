@@ -87,7 +87,7 @@ def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("seed", one_dimensional(range(40))[:3])
+@pytest.mark.parametrize("seed", nightly(one_dimensional(range(40))[:3], 2))
 def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, spark: Any) -> None:
     drawn = case(seed, plain=True)
     outcomes = outcome(

@@ -611,7 +611,7 @@ def jvms(pid: int) -> Iterator[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("parallelism", ["1", "2"])
+@pytest.mark.parametrize("parallelism", nightly(["2", "1"], 1))
 def test_a_killed_jvm_is_said_to_be_one(parallelism: str, project: Project) -> None:
     """The fold has begun, which a function of the program says by a file; it waits until the JVM is gone."""
     (project.root / "cause").write_text(

@@ -295,6 +295,7 @@ def test_partitions_whose_values_are_escaped_are_read_by_spark_only(tmp_path: Pa
 
 
 @pytest.mark.spark
+@pytest.mark.long  # with deletion vectors, above, is for every change
 def test_what_spark_wrote_is_the_same_on_both_engines(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     """Spark and delta-rs write one table in turns, without deletion vectors."""
     rng = random.Random(seed)

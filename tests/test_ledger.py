@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -35,7 +35,9 @@ from ddcore.io.ledger.records import (
     TableState,
     UndoRecord,
 )
+from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Time, time_of
+from ddcore.io.reading.opened import History, _Entries
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -562,3 +564,80 @@ def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Ledger, "_checked", mixed)
     with pytest.raises(StorageError, match="entry 3 has changed since it was written"):
         [*one._backwards()]
+
+
+def test_an_undo_reads_the_rows_from_the_ingest_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of the others the index: one input's ingests say which versions are left, whatever came between."""
+    writer = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=4)))
+    for number in range(1, 121):
+        writer.append(ingest(number, number, number, "edges" if number % 2 else "nodes"))
+        if number == 116:
+            writer.append(intent(1, 1, 3))
+            writer.append(run(1, 1, 3))
+    ledger, read = Ledger.load(Warehouse(tmp_path), Writer()), list[int]()
+    real = Ledger._checked
+
+    def checked(self: Ledger, rows: Sequence[int]) -> Any:
+        read.append(len(rows))
+        return real(self, rows)
+
+    monkeypatch.setattr(Ledger, "_checked", checked)
+    record = ledger.ingest(119)
+    assert record is not None and (record.number, record.input) == (119, "edges")
+    ledger.append(UndoRecord(119, "edges", record.first, record.last, TableState(1, 2, 3, "ab")))
+    assert (ledger.first_ingested(["edges"]), ledger.latest_ingested(["edges"])) == (time_of(1), time_of(117))
+    assert (ledger.ingest(119), ledger.ingest_index("edges").entry_of(119)) == (record, None), "it is there, and undone"
+    assert ledger.ingest(121) is None
+    assert sum(read) <= 16, "a few of the newest rows"
+    assert ledger.ingest(0) is None
+
+
+def test_the_rows_of_outputs_before_a_run(tmp_path: Path) -> None:
+    """Runs that go on, that fold again from a base, and that begin anew; an output keeps what a run did not fold."""
+
+    def counted(number: int, first: int, *, refresh: bool = False, base: int = 0, **outputs: int) -> RunRecord:
+        counts = {name: {time_of(first): (rows + 1, 1)} for name, rows in outputs.items()}
+        return replace(run(number, first, first), outputs=counts, base=base, refresh=refresh)
+
+    runs = [
+        counted(1, 0, a=10, b=1),
+        counted(2, 1, a=5),
+        counted(3, 2, a=7, b=2),
+        counted(4, 1, base=1, a=3),
+        counted(5, 2, base=4, a=1),
+        counted(6, 0, refresh=True, a=2),
+    ]
+    ledger = Ledger.load(Warehouse(tmp_path), Writer())
+    for record in runs:
+        ledger.append(replace(intent(record.run, 0, 0), first=record.first, last=record.last, refresh=record.refresh))
+        ledger.append(record)
+    expected = [{}, {"a": 10, "b": 1}, {"a": 15, "b": 1}, {"a": 10, "b": 3}, {"a": 13, "b": 3}, {}]
+    for again in (ledger, Ledger.load(Warehouse(tmp_path))):
+        assert [again.rows_before(record) for record in runs] == expected
+        assert again._summary.rows == {"a": 2}
+        assert [record.run for record in again.runs_backwards(4)] == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("taken", ["first", "slice", "text", "loop"])
+def test_the_history_of_a_project_reads_as_far_as_it_is_looked_at(taken: str) -> None:
+    read = list[int]()
+
+    def newest_first() -> Iterator[dict[str, Any]]:
+        for number in range(100, 0, -1):
+            read.append(number)
+            at = "2026-11-25T21:00:00Z"
+            inputs = {"edges": {"plus": 1, "minus": 0}}
+            yield {"kind": "undo", "ingest": number, "at": at, "first": time_of(0), "last": time_of(0),
+                   "input": "edges", "inputs": inputs, "restates": ()}  # fmt: skip
+
+    history = History(_Entries(newest_first()), VersionNames(("version",)))
+    if taken == "first":
+        assert (history[0]["ingest"], history[1]["ingest"], len(read)) == (100, 99, 2)
+    elif taken == "slice":
+        assert ([each["ingest"] for each in history[2:5]], len(read)) == ([98, 97, 96], 5)
+    elif taken == "text":
+        assert repr(history).endswith("... and more") and len(read) == 21
+    else:
+        assert [each["ingest"] for each in islice(history, 3)] == [100, 99, 98] and len(read) == 3
+    assert (len(history), history[-1]["ingest"], len(read)) == (100, 1, 100)
+    assert [each["ingest"] for each in history[-2:]] == [2, 1] == [each["ingest"] for each in history[::-1][1::-1]]

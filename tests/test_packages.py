@@ -134,7 +134,7 @@ def ddcore(project: Path, *words: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, source: Path) -> Path:
     """``examples/packages`` with the whole history ingested and folded, by either engine."""
     folder = tmp_path_factory.mktemp("packages") / "project"

@@ -47,14 +47,14 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.parametrize("seed", seeds(64))
+@pytest.mark.parametrize("seed", seeds(48))
 def test_same_logs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed // 16 % 2:  # keys with short histories are evaluated as all others are
         monkeypatch.setattr(aggregation.AggregationStep, "short", False)
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(28))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seeds import nightly
 from trams import Command
 
 from ddcore.base.cache import cache_folder
@@ -212,7 +213,7 @@ with spark(conf, "local[1]") as session:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("debug", nightly([True, False], 1))
 def test_spark_gets_the_secrets_and_nobody_sees_them(debug: bool, tmp_path: Path) -> None:
     """They are settings of the session, but no arguments of its process; and its output is masked, in its log and
     where it is shown.

@@ -44,6 +44,7 @@ def updates_of(batch: SortedBatch) -> Counter[Any]:
     *columns, diffs = batch.columns()
     rows = [tuple(row) for row in np.stack(columns).T.tolist()]
     assert rows == sorted(set(rows))
+    assert np.all(diffs != 0)
     return Counter(dict(zip(rows, diffs.tolist(), strict=True)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import sys
@@ -195,6 +196,33 @@ CASES = {
     "SELECT sum(DISTINCT sum % 2) AS s, avg(DISTINCT id % 4) AS a, count(DISTINCT (who, sum > 6)) AS n FROM orders": [
         (1, 1.5, 5)
     ],
+    "SELECT who, variance(sum) AS v, stddev_pop(id) AS s, median(sum) AS m, mode() WITHIN GROUP (ORDER BY sum) AS f"
+    " FROM orders GROUP BY who": [
+        ("ann", 2.0, 0.5, 6.0, 5),
+        ("bob", None, 1.0, 2.0, 2),
+        (None, None, 0.0, 9.0, 9),
+    ],
+    "SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY sum) AS a,"
+    " percentile_cont(0.25) WITHIN GROUP (ORDER BY sum DESC) AS b,"
+    " percentile_disc(0.5) WITHIN GROUP (ORDER BY who) AS c,"
+    " percentile_disc(0.5) WITHIN GROUP (ORDER BY sum DESC) AS d FROM orders": [(4.25, 7.5, "ann", 7)],
+    "SELECT string_agg(who, ',' ORDER BY id DESC) AS a, string_agg(DISTINCT who, '') AS b, min_by(who, sum) AS c,"
+    " max_by(id, sum) AS d, bit_or(id) AS e, every(id > 1) AS f FROM orders": [
+        ("bob,bob,ann,ann", "annbob", "bob", 4, 7, False)
+    ],
+    "SELECT who, cardinality(array_agg(sum)) AS n,"
+    " array_to_string(array_agg(CAST(id AS text) ORDER BY sum NULLS FIRST), '') AS l FROM orders GROUP BY who": [
+        ("ann", 2, "12"),
+        ("bob", 2, "35"),
+        (None, 1, "4"),
+    ],
+    "SELECT round(corr(id, sum) * 1000) AS c, regr_count(id, sum) AS n, round(regr_slope(sum, id) * 1000) AS s,"
+    " regr_avgy(sum, id) AS a FROM orders WHERE id < 3 OR id > 3": [(-245, 4, -400, 5.75)],
+    "SELECT stddev(DISTINCT sum % 2) AS s, count(*) AS n FROM orders": [(math.sqrt(0.5), 5)],
+    "SELECT median(sum) AS m, string_agg(who, ',') AS t, stddev(id) AS s FROM orders WHERE id > 9": [
+        (None, None, None)
+    ],
+    "SELECT id, median(sum) OVER (PARTITION BY who) AS m FROM orders WHERE who = 'ann'": [(1, 6.0), (2, 6.0)],
     "SELECT upper(who) || '!' AS w, position('n' IN who) AS p FROM people": [("ANN!", 2), ("CID!", 0)],
     "SELECT DISTINCT extract(year FROM date '2024-02-29' + interval '1 year') AS y FROM people": [(2025,)],
     "SELECT date '2024-01-31' + interval '1' month AS d, date '2024-03-01' - date '2024-02-01' AS n FROM people"
@@ -387,10 +415,34 @@ MISTAKES = {
         "program.sql:2:8: a program may not read the clock: CURRENT_TIMESTAMP",
         "columns",
     ),
-    "SELECT string_agg(who, ',') AS t FROM orders": (
-        "program.sql:2:19: the aggregate string_agg is not supported",
-        "",
+    "SELECT kurtosis(sum) AS t FROM orders": (
+        "program.sql:2:8: the aggregate kurtosis is not supported: KURTOSIS(sum)",
+        "docs/sql.md",
     ),
+    "SELECT string_agg(who, id) AS t FROM orders": (
+        "program.sql:2:19: a separator that is no literal is not supported",
+        "string_agg(x, ', ')",
+    ),
+    "SELECT string_agg(id, ',') AS t FROM orders": ("program.sql:2:19: id is int64, not string", "cast"),
+    "SELECT string_agg(DISTINCT who, ',' ORDER BY id) AS t FROM orders": (
+        "program.sql:2:46: string_agg(DISTINCT ...) is ordered by another value: id",
+        "own value",
+    ),
+    "SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY id) AS t FROM orders": (
+        "program.sql:2:8: this fraction is not supported: PERCENTILE_CONT(1.5)",
+        "from 0 to 1",
+    ),
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY who) AS t FROM orders": (
+        "program.sql:2:52: who is string, not int64",
+        "cast",
+    ),
+    "SELECT rank(3) WITHIN GROUP (ORDER BY id) AS t FROM orders": (
+        "program.sql:2:8: this aggregate WITHIN GROUP is not supported",
+        "percentile_cont",
+    ),
+    "SELECT stddev(who) AS t FROM orders": ("program.sql:2:15: who is string, not int64", "cast"),
+    "SELECT corr(id, who) AS t FROM orders": ("program.sql:2:17: who is string, not int64", "cast"),
+    "SELECT stddev(sum(id)) AS t FROM orders": ("program.sql:2:8: an aggregate of an aggregate", "inner one"),
     "SELECT id FROM orders TABLESAMPLE SYSTEM (5)": (
         "program.sql:2:16: a join in parentheses, a sample or a pivot is not",
         "",

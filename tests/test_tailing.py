@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from places import local
 from polars.testing import assert_frame_equal
+from seeds import nightly
 from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
 import ddcore as dd
@@ -89,7 +90,7 @@ def assert_equal_logs(actual: dict[str, pl.DataFrame], edges: pl.DataFrame) -> N
 # -- killed runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cycle", range(CYCLES))
+@pytest.mark.parametrize("cycle", nightly(range(CYCLES), 1))
 def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, tmp_path: Path, seed: int) -> None:
     """Commands die at random places, also several times in a row; tailers read after each of them."""
     rng, edges = random.Random(seed), history(seed)

@@ -30,7 +30,7 @@ from ddcore.jobs.spark.failures import TaskLost
 SEEDS = one_dimensional(range(60))
 
 
-@pytest.mark.parametrize("seed", nightly(SEEDS, 7))
+@pytest.mark.parametrize("seed", nightly(SEEDS, 4))
 def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parallelism = 2 + seed % 2
     tuning = sparkless.tuning_of(seed)
@@ -47,7 +47,7 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
-@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
+@pytest.mark.parametrize("seed", nightly(SEEDS, 2))
 def test_a_fold_begins_again_when_a_worker_is_killed(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

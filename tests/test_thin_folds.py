@@ -52,3 +52,32 @@ def test_a_fold_of_two_changes_makes_few_calls() -> None:
     made = counts(lambda: [session.fold({"edges": frame}) for frame in frames])
     assert made["all"] < 3_500 * FOLDS  # of some five steps each
     assert made["kernels"] < 50 * FOLDS
+
+
+def closure(needs: dd.Collection) -> dict[str, dd.Collection]:
+    direct = needs.distinct()
+
+    def through(reached: dd.Collection) -> dd.Collection:
+        further = direct.join(reached, on={"to": "from"})
+        return further.select("from", to="to_right").concat(direct).distinct()
+
+    return {"reached": direct.iterate(through)}
+
+
+def test_a_fold_of_strings_makes_few_calls() -> None:
+    rng = np.random.default_rng(4)
+    layers = [[f"{layer}.{number}" for number in range(60)] for layer in range(6)]
+    pairs = [(layers[at][a], layers[at + 1][b]) for at in range(5) for a, b in rng.integers(0, 60, (100, 2))]
+    session = dd.Session(closure, {"needs": {"from": "string", "to": "string"}}, threads=1)
+
+    def rows(version: int, diffs: dict[int, int]) -> pl.DataFrame:
+        some = [pairs[number] for number in diffs]
+        return pl.DataFrame(
+            {"from": [a for a, _ in some], "to": [b for _, b in some], "version": version, "diff": [*diffs.values()]}
+        )
+
+    session.fold({"needs": rows(0, dict.fromkeys(range(480), 1))})
+    frames = [rows(version, {version: -1, 479 + version: 1}) for version in range(1, FOLDS + 1)]
+    made = counts(lambda: [session.fold({"needs": frame}) for frame in frames])
+    assert made["all"] < 7_500 * FOLDS
+    assert made["kernels"] < 120 * FOLDS  # where keys are hashed, too, rows of several batches are found by one

@@ -579,7 +579,7 @@ def test_with_several_dimensions_every_second_run_is_verified(tmp_path: Path, dd
 # --- random programs, real data, Spark --------------------------------------------------------------------------------
 
 
-SEEDS = range(8)
+SEEDS = range(4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

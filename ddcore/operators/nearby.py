@@ -80,8 +80,8 @@ def found_near(
     for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order
         there = np.flatnonzero(some & (hi > lo))
         if len(there):
-            rows, place = np.unique(lo[there], return_inverse=True)
-            some[there[batch.take(rows).words[len(keys.words)][place] == NULL]] = False
+            first, place = np.unique(lo[there], return_inverse=True)
+            some[there[batch.take(first).words[len(keys.words)][place] == NULL]] = False
     width = _FIRST + reach
     while True:
         within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)

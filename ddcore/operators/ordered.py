@@ -80,12 +80,6 @@ def _mode(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
     return _counted(rows).group_by("group", maintain_order=True).agg(value=pl.col("value").filter(most).first())
 
 
-def _by(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
-    rows = rows.filter(pl.all_horizontal(pl.col("value", *part.by).is_not_null()))
-    downs = [False, part.kind == "max_by", False]
-    return rows.sort("group", *part.by, "value", descending=downs).group_by("group", maintain_order=True).first()
-
-
 def _bits(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
     rows = rows.filter(pl.col("value").is_not_null())
     if part.kind == "bit_xor":
@@ -118,6 +112,6 @@ def _array_agg(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
 
 
 _KINDS: dict[str, Callable[[pl.DataFrame, Part], pl.DataFrame]] = {
-    "median": _median, "quantile": _quantile, "mode": _mode, "min_by": _by, "max_by": _by, "bit_and": _bits,
+    "median": _median, "quantile": _quantile, "mode": _mode, "bit_and": _bits,
     "bit_or": _bits, "bit_xor": _bits, "string_agg": _string_agg, "array_agg": _array_agg,
 }  # fmt: skip

@@ -1,14 +1,14 @@
 """Aggregates that other operators put together, for ``agg``: statistics and those that need an order.
 
-Statistics are sums of digits (:mod:`ddcore.operators.moments`); the others are a ``reduce`` of the rows of each group.
-Results meet by key.
+Statistics are sums of digits (:mod:`ddcore.operators.moments`), ``min_by`` and ``max_by`` a ``top_k``, the others a
+``reduce`` of the rows of each group. Results meet by key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -27,6 +27,8 @@ from ddcore.operators.ordered import Part, ordered
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 
 __all__ = ["gathered"]
+
+_ENDS = ("min_by", "max_by")
 
 
 def gathered(
@@ -48,15 +50,21 @@ def gathered(
     writer = _Writer(base, list(keys))
     plain: dict[str, Any] = {name: each for name, each in aggregates.items() if not each.fields}
     parts = [base.group_by(*keys).agg(**plain)] if plain else []
-    by_order = {name: each for name, each in kinds.items() if not GATHERED[each.kind].statistic}
+    ends = {name: each for name, each in kinds.items() if each.kind in _ENDS}
     by_sums = {name: each for name, each in kinds.items() if GATHERED[each.kind].statistic}
+    by_order = {name: each for name, each in kinds.items() if name not in ends and name not in by_sums}
     if by_order:
         parts.append(writer.by_order(by_order))
     if by_sums:
         parts.append(writer.by_sums(by_sums))
+    if not parts:  # which groups there are
+        number = next(name for place in count() if (name := f"rows {place}") not in {*aggregates, *keys})
+        parts.append(base.group_by(*keys).agg(**{number: plain_aggregates.count()}))
     result = parts[0]
     for part in parts[1:]:
-        result = writer.beside(result, part)
+        result = writer.beside(result, part, "inner")
+    for name, each in ends.items():
+        result = writer.beside(result, writer.end(name, each), "left")
     return result.select(*keys, *aggregates)
 
 
@@ -99,14 +107,26 @@ class _Writer:
         results = {moment.result: pl.Float64() for moment in moments}
         return self._named(sums.group_by(*self.own).reduce(statistics(tuple(moments)), results), aggregates)
 
-    def beside(self, left: Collection, right: Collection) -> Collection:
-        """Two results with one row for each group, as one: null equals null in their keys."""
+    def end(self, name: str, each: Aggregate) -> Collection:
+        """The value of the first row of each group that has one, in an order."""
+        fields = self._fields(name, each)
+        exprs = self._exprs() | {field: expr for field, (expr, _) in fields.items()}
+        there = self._condition(exprs, 0, name, each)
+        conditions = [pl.col(field).is_not_null() for field in fields]
+        rows = self.base.select(**exprs).where(*conditions, *([] if there is None else [pl.col(there)]))
+        order = [*(field for field in fields if field != "value"), "value"]
+        downs = [each.kind == "max_by" and field != "value" for field in order]
+        first = rows.select(*self.own, *fields).group_by(*self.own).top_k(1, order, descending=downs)
+        return first.select(**{key: pl.col(own) for own, key in self.own.items()}, **{name: pl.col("value")})
+
+    def beside(self, left: Collection, right: Collection, how: Literal["inner", "left"]) -> Collection:
+        """Two results with a row for each group, as one: null equals null in their keys."""
         key = next(name for number in count() if (name := f"key {number}") not in {*left.schema, *right.schema})
         other = f"{key} too"
         struct = pl.struct(*self.keys) if self.keys else pl.lit(0, dtype=pl.Int64)
         rest = [name for name in right.schema if name not in self.keys]
         partners = right.select(*rest, **{other: struct})
-        return left.with_columns(**{key: struct}).join(partners, on={key: other}).select(*left.schema, *rest)
+        return left.with_columns(**{key: struct}).join(partners, on={key: other}, how=how).select(*left.schema, *rest)
 
     def _exprs(self) -> dict[str, pl.Expr]:
         return {own: pl.col(key) for own, key in self.own.items()}

@@ -49,7 +49,7 @@ def index_of(rows: Iterable[Row]) -> str:
 
 def _nothing() -> dict[str, Any]:
     lists = ("ingests", "columns", "restatements", "places", "names", "marks")
-    return {**{name: [] for name in lists}, "plus": 0}
+    return {**{name: [] for name in lists}, "plus": 0, "minus": 0}
 
 
 def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
@@ -58,6 +58,7 @@ def _add(of: dict[str, Any], row: Row, body: Mapping[str, Any]) -> None:
         of["columns"].append(columns)
     of["ingests"].append([row.entry, row.number, row.first, row.last, of["columns"].index(columns)])
     of["plus"] += sum(plus for plus, _ in body["counts"].values())
+    of["minus"] += sum(minus for _, minus in body["counts"].values())
     if body.get("replaces") is not None:
         of["restatements"].append(row.entry)
     marks = [(name, int(digest.partition(":")[2], 16)) for name, digest, *_ in body["sources"]]
@@ -74,12 +75,13 @@ class IngestIndex:
     """The ingests of one input that were not undone, by the entries of their rows, which ascend.
 
     ``numbers``: by entry. ``columns``: the lists of columns that their rows had, newest first.
-    ``plus``: at least the sum of all insertions.
+    ``plus``, ``minus``: at least the sum of all insertions, and of all retractions.
     """
 
     numbers: dict[int, int] = field(default_factory=dict)
     columns: tuple[tuple[str, ...], ...] = ()
     plus: int = 0
+    minus: int = 0
     restatements: list[int] = field(default_factory=list)
     _files: list[dict[str, Any]] = field(default_factory=list)
 
@@ -97,6 +99,7 @@ class IngestIndex:
             index.numbers.update({row[0]: row[1] for row in live})
             newest.update({tuple(one["columns"][place]): entry for place, entry in {r[4]: r[0] for r in live}.items()})
             index.plus += one["plus"]
+            index.minus += one["minus"]
         index.columns = tuple(sorted(newest, key=newest.__getitem__, reverse=True))
         index.restatements = [e for one in index._files for e in one["restatements"] if e in index.numbers]
         return index
@@ -113,6 +116,15 @@ class IngestIndex:
         """The entries of ingests that may have times whose first coordinates are in ``first``..``last``."""
         rows = (row for one in self._files for row in one["ingests"])
         return {row[0] for row in rows if row[2] <= last and first <= row[3]} & self.numbers.keys()
+
+    def entry_of(self, number: int) -> int | None:
+        """The entry of an ingest; None for one that is not of this input, or was undone."""
+        return next((entry for entry, each in self.numbers.items() if each == number), None)
+
+    def spans(self, without: int) -> list[tuple[int, int]]:
+        """The first coordinates of the first and of the last time of each ingest other than ``without``."""
+        rows = (row for one in self._files for row in one["ingests"])
+        return [(row[2], row[3]) for row in rows if row[0] in self.numbers and row[1] != without]
 
     def names(self) -> set[str]:
         """The names of all sources."""

@@ -263,8 +263,8 @@ class Ledger:
         kind, number, _ = row_of(record)
         newest = {"ingest": self._summary.ingests, "intent": self._summary.runs}
         exists = kind != "compact" and number <= newest.get(kind, self._summary.ended)
-        if kind == "undo":
-            exists = all(ingest.number != number for ingest in self.ingests())
+        if isinstance(record, UndoRecord):
+            exists = self.ingest_index(record.input).entry_of(number) is None
         if exists:
             raise StorageError(f"the ledger already has {kind} {number}", "this is a bug: please report it")
         self.begin()
@@ -358,6 +358,21 @@ class Ledger:
         restatements = [self._rows[entry] for entry in later]
         return [_without_replaced(self._rows[entry], restatements).record for entry in wanted]
 
+    def ingest(self, number: int) -> IngestRecord | None:
+        """Ingest ``number``, also if it was undone; None if there is none. Reads the rows from it on."""
+        undone, restatements = set[int](), deque[_Entry]()
+        for row in self._backwards():
+            if row.kind == "undo":
+                undone.add(row.number)
+            elif row.kind == "ingest" and row.number == number:
+                record: IngestRecord = _without_replaced(row, restatements).record
+                return record
+            elif row.kind == "ingest" and row.number < number:
+                return None
+            elif row.kind == "ingest" and row.number not in undone and '"replaces":' in row.body:
+                restatements.appendleft(row)
+        return None
+
     def undos(self) -> Iterator[UndoRecord]:
         """Undone ingests, in the order of their undoing. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "undo")
@@ -371,6 +386,10 @@ class Ledger:
         """Finished runs, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "run")
 
+    def runs_backwards(self, last: int) -> Iterator[RunRecord]:
+        """Finished runs up to number ``last``, newest first. Reads rows as they are asked for."""
+        return (e.record for e in self._backwards() if e.kind == "run" and e.number <= last)
+
     def compactions(self) -> Iterator[CompactRecord]:
         """Compactions, oldest first. Reads all rows."""
         return (e.record for e in self._range(0) if e.kind == "compact")
@@ -378,6 +397,21 @@ class Ledger:
     def run(self, number: int) -> RunRecord | None:
         """Finished run ``number``; None if there is none. Reads the rows from it on."""
         return next((e.record for e in self._backwards() if e.kind == "run" and e.number == number), None)
+
+    def rows_before(self, run: RunRecord) -> dict[str, int]:
+        """The rows of each output where a run went on: after the finished run before it; of outputs that it folded
+        again, after its base. Reads the rows from there on.
+        """
+        before: dict[str, int] | None = None
+        for row in () if run.refresh else self._backwards():
+            if row.kind == "run" and row.number < run.run:
+                rows = Summary.from_json(row.summary).rows
+                before = dict(rows) if before is None else before
+                if not run.folds_again:
+                    return before
+                if row.number == run.base:
+                    return {**before, **{name: rows.get(name, 0) for name in run.outputs}}
+        return before or {}
 
     def lineage(self) -> Iterator[RunRecord]:
         """The last finished run, the run whose tables that one continued, and so on: from each of them, what was folded
@@ -751,8 +785,17 @@ class Ledger:
             lower = record.lower or (record.first,)
             restated = tuple(time for time in now.restated if not times.is_open(time, lower))
             now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
+            now = replace(now, rows=self._rows_after(record))
             now = replace(now, compact=None, restated=restated)
         return now
+
+    def _rows_after(self, run: RunRecord) -> dict[str, int]:
+        """The rows of each output after a run that is about to be recorded."""
+        goes_on = not (run.refresh or run.folds_again)
+        rows = dict(self._summary.rows) if goes_on else self.rows_before(run)
+        for name, counts in run.outputs.items():
+            rows[name] = rows.get(name, 0) + sum(plus - minus for plus, minus in counts.values())
+        return rows
 
     def _with_compaction(self, record: CompactRecord, entry: int) -> Summary:
         """The summary after a compaction. A second one after the same run names the tables of the first as well."""
@@ -779,13 +822,21 @@ class Ledger:
         return replace(now, ingests=max(now.ingests, record.number), inputs=inputs)
 
     def _without_ingest(self, record: UndoRecord) -> Summary:
-        """The summary after an undo. Reads all rows: the remaining ingests say which versions the input has."""
-        remaining = [e.record for e in self._ingests(0, without=record.number) if e.name == record.input]
-        inputs = {**self._summary.inputs, record.input: _extent(remaining, record.table)}
+        """The summary after an undo. The remaining ingests say which versions the input has: their index does, where
+        there is one time dimension and no history was replaced; else their records, or all of the input's rows.
+        """
+        index = self.ingest_index(record.input)
+        entry, own = index.entry_of(record.number), Input(None, None, record.table)
+        if len(self._summary.dims) > 1 or index.restatements:
+            remaining = [e.record for e in self._ingests(0, without=record.number) if e.name == record.input]
+            own = _extent(remaining, record.table)
+        elif spans := index.spans(record.number):
+            first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+            own = Input(Time([first]), Time([last]), record.table)
+        inputs = {**self._summary.inputs, record.input: own}
         restated = frontier((*self._restated_without(record.number), *record.restates))
-        undone = (row for row in self._range(0) if row.kind == "ingest" and row.number == record.number)
         summary = replace(self._summary, inputs=inputs, restated=restated)
-        if any('"replaces":' in row.body for row in undone):
+        if entry is None or entry in index.restatements:
             # What a restatement had replaced, in any earlier row, may be waiting again: all rows are looked at.
             summary = replace(summary, waiting=0, open=())
         return summary

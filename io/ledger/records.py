@@ -213,6 +213,11 @@ class RunRecord:
     broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
 
     @property
+    def folds_again(self) -> bool:
+        """Whether it folded times again that runs after its base had folded. With one time dimension."""
+        return not self.lower and 0 < self.base < self.run - 1
+
+    @property
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
         return self.upper or times.up_to(self.last)

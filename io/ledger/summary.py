@@ -35,7 +35,8 @@ class Summary:
     folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
     names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
     last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
-    ingests changed an input; the next run folds again from there. ``labels``: whether any ingest gave labels.
+    ingests changed an input; the next run folds again from there. ``labels``: whether any ingest gave labels. ``rows``:
+    those of each output after the last finished run, of outputs that have had any.
     """
 
     head: int = 0
@@ -54,10 +55,11 @@ class Summary:
     since: Frontier = ()
     restated: Frontier = ()
     labels: bool = False
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""
-        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels")
+        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels", "rows")
         body = plain(asdict(self), *seldom)
         body["inputs"] = {name: plain(one) for name, one in body["inputs"].items()}
         return json.dumps(body, separators=(",", ":"))

@@ -6,6 +6,7 @@ Every access asks the ledger, so it sees the newest finished run; a log that was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -97,7 +98,7 @@ class OpenedProject:
         from ddcore.io.reading.folded import ledger_of
 
         ledger = ledger_of(self.settings)
-        return History([*entries(ledger)], ledger.version_names(self.settings.dims).read())
+        return History(_Entries(entries(ledger)), ledger.version_names(self.settings.dims).read())
 
     def __repr__(self) -> str:
         inputs, outputs = listed(self.inputs), listed(self.outputs)
@@ -207,14 +208,36 @@ class Logs(Mapping[str, Log]):
         return fragment(self._table())
 
 
-class History(Sequence[dict[str, Any]]):
-    """Ingests, runs and undos, newest first. Each is a dict, as a line of ``dd log --json``."""
+class _Entries:
+    """Entries of the ledger, which are read as far as they are asked for, and kept."""
 
-    def __init__(self, records: Sequence[dict[str, Any]], names: VersionNames) -> None:
-        self._records, self._names = records, names
+    def __init__(self, rest: Iterator[dict[str, Any]]) -> None:
+        self._rest, self._read = rest, list[dict[str, Any]]()
+
+    def first(self, many: int | None) -> list[dict[str, Any]]:
+        """The newest entries: so many, or all for None; fewer where there are no more."""
+        missing = None if many is None else max(0, many - len(self._read))
+        self._read += islice(self._rest, missing)
+        return self._read[:many]
+
+
+class History(Sequence[dict[str, Any]]):
+    """Ingests, runs and undos, newest first. Each is a dict, as a line of ``dd log --json``.
+
+    The ledger is read from its end, as far as the entries are asked for; ``len``, and places from the end, read all.
+    """
+
+    def __init__(self, entries: _Entries, names: VersionNames) -> None:
+        self._entries, self._names = entries, names
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._entries.first(None))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        place = 0
+        while record := self._entries.first(place + 1)[place:]:
+            yield spelled(record[0], self._names)
+            place += 1
 
     @overload
     def __getitem__(self, place: int) -> dict[str, Any]: ...
@@ -224,23 +247,25 @@ class History(Sequence[dict[str, Any]]):
 
     def __getitem__(self, place: int | slice) -> dict[str, Any] | History:
         if isinstance(place, slice):
-            return History(self._records[place], self._names)
-        return spelled(self._records[place], self._names)
+            ends = [end for end in (place.start, place.stop, place.step) if end is not None]
+            many = place.stop if place.stop is not None and min(ends) >= 0 else None
+            return History(_Entries(iter(self._entries.first(many)[place])), self._names)
+        return spelled(self._entries.first(place + 1 if place >= 0 else None)[place], self._names)
 
     def __repr__(self) -> str:
-        if not self._records:
+        records = self._entries.first(_ENTRIES + 1)
+        if not records:
             return "no ingest and no run yet"
-        rows, right = history_table(self._records[:_ENTRIES], self._names)
-        left = len(self) - _ENTRIES
-        return "\n".join([*aligned(rows, right, header=True), *([f"... and {count(left)} more"] if left > 0 else [])])
+        rows, right = history_table(records[:_ENTRIES], self._names)
+        return "\n".join([*aligned(rows, right, header=True), *(["... and more"] if len(records) > _ENTRIES else [])])
 
     def _repr_html_(self) -> str:
         from ddcore.text.markup import table
         from ddcore.text.notebook import fragment, note
 
-        if not self._records:
+        records = self._entries.first(_ENTRIES + 1)
+        if not records:
             return fragment(note("No ingest and no run yet."))
-        (head, *rows), right = history_table(self._records[:_ENTRIES], self._names)
-        left = len(self) - _ENTRIES
-        more = [note(f"{count(left)} earlier ones are not shown.")] if left > 0 else []
+        (head, *rows), right = history_table(records[:_ENTRIES], self._names)
+        more = [note("Earlier ones are not shown.")] if len(records) > _ENTRIES else []
         return fragment(table(head, rows, right=right, label="ingests and runs"), *more)

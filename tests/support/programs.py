@@ -1071,15 +1071,15 @@ def _bits(of: Named) -> dict[str, str]:
 
 def _texts(of: Named) -> dict[str, str]:
     """Cut, so that a loop does not make them ever longer."""
-    return {
-        f'col({q(name)}).str.slice(0, 3), "{separator}"{option}': "str"
-        for name in of.having("str")
-        for separator, option in (("", ""), (", ", ", distinct=True"), ("-", _order(of)))
-    }
+    texts = [f"col({q(name)}).str.slice(0, 3)" for name in of.having("str")]
+    texts += [f"col({q(name)}).cast(pl.String)" for name in of.having("int")]
+    options = (('""', ""), ('", "', ", distinct=True"), ('"-"', _order(of)))
+    return {f"{text}, {separator}{option}": "str" for text in texts for separator, option in options}
 
 
 def _lists(of: Named) -> dict[str, str]:
-    return {f"{q(name)}{option}": "list" for name in of.having("str") for option in ("", ", distinct=True", _order(of))}
+    texts = [*map(q, of.having("str")), *(f"col({q(name)}).cast(pl.String)" for name in of.having("int"))]
+    return {f"{text}{option}": "list" for text in texts for option in ("", ", distinct=True", _order(of))}
 
 
 def _order(of: Named) -> str:
