@@ -130,6 +130,7 @@ def test_random_partitions(seed: int) -> None:
     assert folding.whole(program, t=t) == folding.by_reference(program, t=t)
 
 
+VALUES: list[Any] = [1, 2, None]
 NEAR: list[Any] = [
     dd.lag("x"), dd.lead("w", 3), dd.lag("x", 0), dd.sum("x").rows_between(-2, 0), dd.max("w").rows_between(-1, 2),
     dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
@@ -143,7 +144,7 @@ def test_large_groups_are_searched_around_the_changes(seed: int, first: int, mon
     monkeypatch.setattr(nearby, "_LARGE", 1)
     monkeypatch.setattr(nearby, "_FIRST", first)
     rng = random.Random(f"near {seed}")
-    numbers = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
+    numbers: list[Any] = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
     there: list[tuple[Any, ...]] = []
     updates = []
@@ -157,7 +158,7 @@ def test_large_groups_are_searched_around_the_changes(seed: int, first: int, mon
                 rng.choice([7, 8]),
                 rng.choice(numbers),
                 rng.choice("xy"),
-                rng.choice([1, 2, None]),
+                rng.choice(VALUES),
             )
             there.append(row)
             updates.append((*row, version, 1))

@@ -85,10 +85,10 @@ def found_near(
     width = _FIRST + reach
     while True:
         within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)
-        rows = gathered_between(batches, keys, values, within, budget)
-        near = _affected(rows, within, reach, around, since)
+        history = gathered_between(batches, keys, values, within, budget)
+        near = _affected(history, within, reach, around, since)
         if near is not None:
-            return rows, near
+            return history, near
         width *= 8
 
 
