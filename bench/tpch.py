@@ -48,14 +48,9 @@ def run(rounds: int, scale: float = 0.05) -> Iterator[Result]:
 
         ours_, theirs = in_turn({"ours": ours, "DuckDB": peer}, rounds).values()
     yield Result(
-        f"six TPC-H queries, {VERSIONS} refreshes",
-        ours_["s"],
-        "DuckDB, queries and snapshots",
-        theirs["s"],
-        rounds,
-        ours_cpu_s=ours_["cpu_s"],
-        peer_cpu_s=theirs["cpu_s"],
-    )
+        f"six TPC-H queries, {VERSIONS} refreshes", ours_["s"], "DuckDB, queries and snapshots", theirs["s"], rounds,
+        ours_cpu_s=ours_["cpu_s"], peer_cpu_s=theirs["cpu_s"],
+    )  # fmt: skip
 
 
 def prepare(folder: Path, scale: float) -> None:

@@ -96,29 +96,27 @@ def parallelism_of(project: Any) -> int:
     return run.parallelism
 
 
-def test_workers_that_do_not_reach_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    sparkless.install(monkeypatch)
-    monkeypatch.setattr(peers, "MEETING", 0)
+def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """Fold with three workers asked for; one folds all the same, and says why."""
     drawn = reach()
-    project = project_of(tmp_path / "p", drawn)
+    project = project_of(folder, drawn)
     with caplog.at_level(logging.WARNING, "ddcore"):
         outcomes = outcome(project, [None], engine="spark", parallelism=3)
     compare(drawn, "one worker", expected_of(drawn), outcomes)
     assert parallelism_of(project) == 1
     (record,) = caplog.records
-    assert record.getMessage().startswith("one worker folds, and not 3: worker ")
+    return record.getMessage()
+
+
+def test_workers_that_do_not_reach_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sparkless.install(monkeypatch)
+    monkeypatch.setattr(peers, "MEETING", 0)
+    assert warning_of_one_worker(tmp_path / "p", caplog).startswith("one worker folds, and not 3: worker ")
 
 
 @pytest.mark.spark
 def test_more_workers_than_cores(tmp_path: Path, spark: Any, caplog: pytest.LogCaptureFixture) -> None:
-    drawn = reach()
-    project = project_of(tmp_path / "p", drawn)
-    with caplog.at_level(logging.WARNING, "ddcore"):
-        outcomes = outcome(project, [None], engine="spark", parallelism=3)
-    compare(drawn, "one worker", expected_of(drawn), outcomes)
-    assert parallelism_of(project) == 1
-    assert [record.getMessage() for record in caplog.records] == [
-        "one worker folds, and not 3: Spark runs 2 tasks at a time"
-    ]
+    warning = warning_of_one_worker(tmp_path / "p", caplog)
+    assert warning == "one worker folds, and not 3: Spark runs 2 tasks at a time"
