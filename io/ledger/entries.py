@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Entries"]
 
-FORMAT = 1  # of the whole warehouse: docs/storage.md says when it rises
+FORMAT = 2  # of the whole warehouse: docs/storage.md says when it rises
 
 _LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _ROW_GROUP = 64  # rows that are decoded together
