@@ -288,7 +288,7 @@ def _ending(process: subprocess.Popen[bytes], patience: float) -> str:
     except subprocess.TimeoutExpired:
         return ""
     number = -code if code < 0 else code - 128  # a shell in between makes 137 of signal 9
-    if number not in {Signal.value for Signal in signal.Signals}:
+    if number not in {known.value for known in signal.Signals}:
         return f"exit code {code}"
     name = signal.Signals(number).name
     return f"killed by {name}" + "; the system does that when memory runs out" * (name == "SIGKILL")
