@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     seeds.seeds(1)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(base)
+    if config.getoption("hypothesis_profile", None) is None:
+        config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
 
 
 def pytest_report_header() -> str:

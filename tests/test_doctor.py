@@ -71,7 +71,7 @@ def test_kernels_are_counted_that_are_compiled_and_current(monkeypatch: pytest.M
     count = len(kernel_names())
     assert results_of(None)["kernels"].state == "ok"
     assert f"{count} of {count} compiled and current" in results_of(None)["kernels"].message
-    damaged = next(kernel_folder().glob("look_up.merge.*"))
+    damaged = next(kernel_folder().glob("look_up.search.*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     next(kernel_folder().glob("hashing.mix.*")).unlink()
     assert results_of(None)["kernels"].state == "note"

@@ -273,10 +273,10 @@ def test_the_names_from_the_sources_are_those_of_the_compiled_functions() -> Non
 def test_missing_and_current_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(copy_of_cache(tmp_path / "cache", "hashing.mix")))
     assert missing_kernels() == ["hashing.mix"]
-    file = next(kernel_folder().glob("look_up.merge.*"))
+    file = next(kernel_folder().glob("look_up.search.*"))
     file.write_bytes(file.read_bytes()[:-1])
     os.rename(next(kernel_folder().glob("look_up.locate.*")), kernel_folder() / "look_up.locate.anotherprocessor")
-    lacking = {"hashing.mix", "look_up.merge", "look_up.locate"}
+    lacking = {"hashing.mix", "look_up.search", "look_up.locate"}
     assert set(kernel_names()) - set(current_kernels()) == lacking
     kernel_folder().chmod(0o777)
     assert (current_kernels(), missing_kernels()) == ([], kernel_names())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -46,17 +47,17 @@ class Moment:
 
 def digits(moments: Sequence[Moment], keys: Sequence[str]) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """A function for ``flat_map``: digits of quantities, beside the keys. Of each row one says that it is there."""
+    return partial(_cut, tuple(moments), tuple(keys))
 
-    def cut(frame: pl.DataFrame) -> pl.DataFrame:
-        every = np.arange(len(frame))
-        pieces = [_piece(every, 0, _ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
-        for number, moment in enumerate(moments):
-            pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
-        rows, numbers, quantities, places, values = (np.concatenate(each) for each in zip(*pieces, strict=True))
-        chosen = frame.select("row", *keys)[pl.Series(rows, dtype=pl.UInt32)]
-        return chosen.with_columns(moment=numbers, quantity=quantities, place=places, value=values)
 
-    return cut
+def _cut(moments: Sequence[Moment], keys: Sequence[str], frame: pl.DataFrame) -> pl.DataFrame:
+    every = np.arange(len(frame))
+    pieces = [_piece(every, 0, _ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
+    for number, moment in enumerate(moments):
+        pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
+    rows, numbers, quantities, places, values = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    chosen = frame.select("row", *keys)[pl.Series(rows, dtype=pl.UInt32)]
+    return chosen.with_columns(moment=numbers, quantity=quantities, place=places, value=values)
 
 
 def _piece(rows: Any, number: int, quantity: int, places: Any, values: Any) -> tuple[Any, ...]:
@@ -121,18 +122,16 @@ def _digits(rows: Any, quantity: int, signs: Any, numbers: Any, power: Any) -> I
 
 def statistics(moments: Sequence[Moment]) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """A function for ``reduce``: the statistics of each group from its sums of digits."""
+    return partial(_results, tuple(moments))
 
-    def results(frame: pl.DataFrame) -> pl.DataFrame:
-        groups = frame.select(pl.col("group").unique(maintain_order=True))
-        columns = [
-            pl.Series(
-                moment.result, _computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64
-            )
-            for number, moment in enumerate(moments)
-        ]
-        return groups.with_columns(columns)
 
-    return results
+def _results(moments: Sequence[Moment], frame: pl.DataFrame) -> pl.DataFrame:
+    groups = frame.select(pl.col("group").unique(maintain_order=True))
+    columns = [
+        pl.Series(moment.result, _computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64)
+        for number, moment in enumerate(moments)
+    ]
+    return groups.with_columns(columns)
 
 
 class _Sums:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -29,21 +30,21 @@ class Part:
 
 
 def ordered(parts: Sequence[Part]) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """A function for ``reduce`` that gives one row for each group."""
+    """A function for ``reduce`` that gives one row for each group; it can be pickled, unlike one that is made here."""
+    return partial(_results, tuple(parts))
 
-    def results(frame: pl.DataFrame) -> pl.DataFrame:
-        groups = frame.select(pl.col("group").unique(maintain_order=True))
-        for part in parts:
-            rows = frame if part.there is None else frame.filter(pl.col(part.there))
-            names = {part.value: "value"} if part.value not in part.by else {}
-            rows = rows.select("group", "count", *dict.fromkeys((part.value, *part.by))).rename(names)
-            if part.value in part.by:
-                rows = rows.with_columns(value=pl.col(part.value))
-            found = _KINDS[part.kind](rows, part).select("group", pl.col("value").alias(part.result))
-            groups = groups.join(found, on="group", how="left", maintain_order="left")
-        return groups
 
-    return results
+def _results(parts: Sequence[Part], frame: pl.DataFrame) -> pl.DataFrame:
+    groups = frame.select(pl.col("group").unique(maintain_order=True))
+    for part in parts:
+        rows = frame if part.there is None else frame.filter(pl.col(part.there))
+        names = {part.value: "value"} if part.value not in part.by else {}
+        rows = rows.select("group", "count", *dict.fromkeys((part.value, *part.by))).rename(names)
+        if part.value in part.by:
+            rows = rows.with_columns(value=pl.col(part.value))
+        found = _KINDS[part.kind](rows, part).select("group", pl.col("value").alias(part.result))
+        groups = groups.join(found, on="group", how="left", maintain_order="left")
+    return groups
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
