@@ -303,6 +303,15 @@ def test_other_columns_make_a_table_anew(three: Project) -> None:
     assert sorted(pl.read_delta(str(table_of(three))).rows()) == [(2, 4), (3, 6)]
 
 
+def test_another_order_makes_a_table_anew(three: Project) -> None:
+    text = (three.root / "dd.toml").read_text()
+    (three.root / "dd.toml").write_text(text.replace("table = true", 'table = { cluster_by = ["price", "id"] }'))
+    (published,) = step(project_of(three.root, 1), 1, Counter({B: -1})).published
+    assert published.made == "its order is another" and held(table_of(three)) == Counter({A: 1, C: 1})
+    (published,) = step(project_of(three.root, 1), 2, Counter({A: -1})).published
+    assert published.made == "" and held(table_of(three)) == Counter({C: 1})
+
+
 def test_corrections_that_follow_reach_the_table_when_they_are_folded(three: Project) -> None:
     (three.root / "program.py").write_text("def program(rows):\n    return {'rows': rows.where('id > 1')}\n")
     replay.run(three, engine="inline")

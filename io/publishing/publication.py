@@ -132,6 +132,8 @@ class Publication:
             return self._made_again(due, "its columns or partitions are others", before)
         if not there.is_newest or before.files is None:
             return self._made_again(due, "another program has written to it", before)
+        if any(tuple(file.first.columns) != self.order.columns for file in before.files):
+            return self._made_again(due, "its order is another", before)
         since = Time(there.at)
         if not self._goes_on(there, since):
             held = self._rows(before.files)
