@@ -113,6 +113,7 @@ def failure_of(drawn: Case) -> type[Exception] | None:
     return None
 
 
+@pytest.mark.long  # it takes ten seconds, and tests our tools
 def test_failures_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this reference ``distinct`` keeps rows twice; a seed that finds it leads to a program of a few lines."""
     right = reference.NaiveCollection.distinct
