@@ -467,6 +467,12 @@ def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
         shop.disturb(name, place, n, action)
 
 
+def test_a_first_publication_that_was_stopped_before_its_commit(shop: StoreShop) -> None:
+    """Its files, which only the store names so, are no reason to refuse the folder."""
+    last = max(n for place, n in shop.scenario("first run").points if place == "after-file")
+    shop.disturb("first run", "after-file", last, "int")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
 def test_places_of_a_command(name: str, shop: StoreShop, seed: int) -> None:

@@ -48,7 +48,8 @@ _OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (
     "ddcore.output", "ddcore.run", "ddcore.time", "ddcore.label", "ddcore.versions",
 )  # fmt: skip
 _CHECKPOINT_EVERY = 25  # commits
-_OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}-[0-9a-f]{16}\.parquet|\..*\.tmp")  # files before the first commit
+# files before the first commit; the names of a store's files have one part more
+_OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}(-[0-9a-f]{16}){1,2}\.parquet|\..*\.tmp")
 
 
 @dataclass(frozen=True)
