@@ -28,6 +28,7 @@ def follow_sources(
 ) -> int:
     """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
     from ddcore.cli.notices import notices
+    from ddcore.jobs.engines import kept
     from ddcore.jobs.follower import Follower
     from ddcore.jobs.metrics import Metrics, write_health
 
@@ -56,6 +57,7 @@ def follow_sources(
     )  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(notices(out))
+        stack.enter_context(kept(project.engine))
         if metrics is not None:
             stack.enter_context(Metrics(metrics, follower.done))
         stack.enter_context(_stopping(follower.stop.set))
