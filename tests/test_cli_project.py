@@ -11,8 +11,9 @@ import pytest
 
 from ddcore.base.errors import ProgramError, UsageError
 from ddcore.cli.main import run_command
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import OutputSettings, find_project
+from ddcore.io.project.project import OutputSettings
 
 TOML = """
 [project]

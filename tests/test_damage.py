@@ -33,7 +33,8 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse

@@ -34,8 +34,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up, is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, replay

@@ -23,9 +23,10 @@ from ddcore.cli.main import run_command
 from ddcore.engine import session
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project import kept_plans
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.program import Program, load
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.planning import planner
 from ddcore.planning.plan import Plan

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
-from ddcore.io.project.project import NOT_IN_COLUMNS, Project, check_fields
+from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
+from ddcore.io.project.project import Project
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.program.data_tests import DataTest, in_module, is_test, with_tests

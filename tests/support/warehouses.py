@@ -20,7 +20,8 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import greatest, is_open, least
 from ddcore.io.storage.warehouse import Warehouse
 
