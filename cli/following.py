@@ -27,6 +27,7 @@ def follow_sources(
     call: Call, project: Project, options: Mapping[str, Any], *, every: float, metrics: str | None, health: Path | None
 ) -> int:
     """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
+    from ddcore.cli.hook import failure, tell_hook
     from ddcore.cli.notices import notices
     from ddcore.jobs.engines import kept
     from ddcore.jobs.follower import Follower
@@ -39,13 +40,16 @@ def follow_sources(
             if not one.nothing_new:
                 tell_ingest(out, one, project.dims, of_several=True)
         tell_run(out, report.run)
-        out.result("sync", **report.fields(project.dims))
+        fields = report.fields(project.dims)
+        out.result("sync", **fields)
         out.stdout.flush()
+        tell_hook(out, project, "sync", fields)
 
     def fail(error: DdError) -> None:
         out.say(("error: ", "red"), error.message)
         if error.hint:
             out.say(f"  {error.hint}")
+        tell_hook(out, project, "sync", failure(error))
 
     def looked(told: Told) -> None:
         if health is not None:

@@ -15,7 +15,7 @@ from real_data import REPOSITORY
 from sql_queries import bag
 from trams import Command
 
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 
 EXAMPLE = REPOSITORY / "examples" / "shop"
 

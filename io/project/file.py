@@ -33,7 +33,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "inputs": (),
     "outputs": (),
     "tests": (),
-    "run": ("engine", "parallelism", "memory", "verify_every"),
+    "run": ("engine", "parallelism", "memory", "verify_every", "hook"),
     "spark": ("master", "conf"),
     "compaction": ("auto",),
     "retention": ("versions", "days", "history"),
@@ -74,9 +74,18 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
         tests=declared_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
+        hook=_hook(sections["run"]),
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
+
+
+def _hook(section: Section) -> tuple[str, ...]:
+    words = section.table.get("hook", [])
+    are_words = isinstance(words, list) and all(isinstance(word, str) and "\0" not in word for word in words)
+    if are_words and (not words or words[0].strip()):
+        return tuple(words)
+    raise section.wrong("hook", f"must be a command as a list of words, not {quoted(words)}", 'say ["./notify.sh"]')
 
 
 def _text(file: Path) -> str:

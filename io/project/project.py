@@ -58,6 +58,8 @@ class Project:
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
+    ``hook``: the words of the command that gets the JSON object of each run.
+
     ``tuning``: what no setting changes; tests give others.
 
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
@@ -81,6 +83,7 @@ class Project:
     spark_master: str = field(default="local[*]", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
+    hook: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
