@@ -42,6 +42,10 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
             None,
         ],
     ),
+    "decimal(38,3)": (
+        pl.Decimal(38, 3),
+        [*map(Decimal, ["0", "0.001", "-0.001", "1.001", f"{'9' * 35}.999", f"-{'9' * 35}.999", f"{2**64}.5"]), None],
+    ),
     "decimal(12,3)": (
         pl.Decimal(12, 3),
         [*map(Decimal, ["0", "0.001", "-0.001", "999999999.999", "-999999999.999"]), None],
