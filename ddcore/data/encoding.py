@@ -23,7 +23,6 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data import nested, wide
-from ddcore.data.arrow import series_of
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.pools import Pool, Sequences, Strings, Words
 
@@ -275,4 +274,3 @@ def floats_of(words: np.ndarray) -> np.ndarray:
     """The floats of :func:`words_of_floats`."""
     bits = np.where(words >= 0, words, words ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.ascontiguousarray(bits).view(np.float64)
-

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import UsageError
+from ddcore.io.project.dbt import manifest_of
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
 from ddcore.io.project.output_tables import output_table
@@ -33,6 +34,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "inputs": (),
     "outputs": (),
     "tests": (),
+    "dbt": ("project",),
     "run": ("engine", "parallelism", "memory", "verify_every", "hook"),
     "spark": ("master", "conf"),
     "compaction": ("auto",),
@@ -56,9 +58,11 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     program = sections["project"].text("program")
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
-    if not _PROGRAM.fullmatch(program):
+    if program == "dbt":
+        program = manifest_of(sections["dbt"].text("project") or ".")
+    elif not _PROGRAM.fullmatch(program):
         raise sections["project"].wrong(
-            "program", f"must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not {quoted(program)}"
+            "program", f"must be FILE.py:FUNCTION, FILE.sql, FOLDER/*.sql or dbt, not {quoted(program)}"
         )
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))

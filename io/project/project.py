@@ -95,7 +95,7 @@ class Project:
     @property
     def program_file(self) -> Path:
         """The file part of ``program``."""
-        return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
+        return self.root / (self.program if self.is_sql or self.is_dbt else self.program.rpartition(":")[0])
 
     @property
     def program_files(self) -> tuple[Path, ...]:
@@ -106,6 +106,11 @@ class Project:
     def is_sql(self) -> bool:
         """Whether the program is SQL, which has no function."""
         return self.program.endswith(".sql")
+
+    @property
+    def is_dbt(self) -> bool:
+        """Whether the program is a dbt project: the manifest of what dbt compiled."""
+        return self.program.endswith(".json")
 
     @property
     def program_function(self) -> str:
