@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
@@ -622,7 +623,7 @@ def test_a_killed_jvm_is_said_to_be_one(parallelism: str, project: Project) -> N
     with subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True) as run:
         begun = project.root / "begun"
         while run.poll() is None and not begun.exists():
-            pass
+            time.sleep(0.01)
         (java,) = jvms(run.pid)
         os.kill(java, signal.SIGKILL)
         _, err = run.communicate(timeout=60)
