@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from datetime import date
+from typing import Any
 
 import polars as pl
 import pytest
 import sqlglot
 from tpcds import VERSIONS, check, literals, logs, suite
 
-SCHEMAS = {
+SCHEMAS: dict[str, dict[str, Any]] = {
     "store_sales": {"ss_item_sk": pl.Int64, "ss_quantity": pl.Int64},
     "item": {"i_item_sk": pl.Int64, "i_color": pl.String},
 }

@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ Schemas = Mapping[str, Mapping[str, Any]]
 
 def fetched() -> Path:
     """The source package of the installed sqlglot, in the cache folder; pip fetches it if it is not there."""
-    folder, version = cache_folder() / "tpcds", sqlglot.__version__
+    folder, version = cache_folder() / "tpcds", metadata.version("sqlglot")
     archive = folder / f"sqlglot-{version}.tar.gz"
     if not archive.exists():
         print(f"fetching the source package of sqlglot {version} with pip", flush=True)
@@ -80,7 +81,7 @@ def suite() -> tuple[list[str], Schemas]:
 
 def _member(package: tarfile.TarFile, name: str) -> str:
     file = package.extractfile(name)
-    assert file is not None, f"{package.name} has no {name}"
+    assert file is not None, f"the package has no {name}"
     return file.read().decode()
 
 
@@ -119,7 +120,7 @@ def _log(rng: random.Random, table: str, schema: Mapping[str, Any], known: Mappi
     number = ROWS["fact" if is_fact else "dimension"]
     if table == "date_dim":
         number *= 3
-    columns = {name: [*_values(rng, name, kind, known, number)] for name, kind in schema.items()}
+    columns: dict[str, list[Any]] = {name: [*_values(rng, name, kind, known, number)] for name, kind in schema.items()}
     if not is_fact:
         columns[next(iter(schema))] = list(range(number))
     if table == "date_dim":
@@ -166,7 +167,7 @@ def _values(
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    kinds = {pl.Int64: int, pl.Float64: (int, float), pl.Date: date, pl.String: str}
+    kinds: dict[Any, Any] = {pl.Int64: int, pl.Float64: (int, float), pl.Date: date, pl.String: str}
     return isinstance(value, kinds[kind])
 
 
