@@ -486,7 +486,7 @@ def test_processes_at_once(home: Path, folder: Path) -> None:
     environment = {**os.environ, "DDCORE_CACHE": str(folder.parent)}
     script = (
         "from ddcore.io.project.kept_plans import kept_plan, planned\n"
-        "from ddcore.io.project.project import find_project\n"
+        "from ddcore.io.project.finding import find_project\n"
         "project = find_project()\n"
         "for _ in range(20):\n"
         "    print(planned(project, kept_plan(project)).plan.fingerprint)\n"
