@@ -16,7 +16,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, OutputSettings, Project, Retention
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import overridable_settings
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
@@ -33,7 +33,8 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "inputs": (),
     "outputs": (),
     "tests": (),
-    "run": ("engine", "parallelism", "memory", "verify_every"),
+    "dbt": ("project",),
+    "run": ("engine", "parallelism", "memory", "verify_every", "hook"),
     "spark": ("master", "conf"),
     "compaction": ("auto",),
     "retention": ("versions", "days", "history"),
@@ -56,9 +57,11 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     program = sections["project"].text("program")
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
-    if not _PROGRAM.fullmatch(program):
+    if program == "dbt":
+        program = str(Path(sections["dbt"].text("project") or ".", MANIFEST))
+    elif not _PROGRAM.fullmatch(program):
         raise sections["project"].wrong(
-            "program", f"must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not {quoted(program)}"
+            "program", f"must be FILE.py:FUNCTION, FILE.sql, FOLDER/*.sql or dbt, not {quoted(program)}"
         )
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))
@@ -74,9 +77,18 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
         tests=declared_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
+        hook=_hook(sections["run"]),
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
+
+
+def _hook(section: Section) -> tuple[str, ...]:
+    words = section.table.get("hook", [])
+    are_words = isinstance(words, list) and all(isinstance(word, str) and "\0" not in word for word in words)
+    if are_words and (not words or words[0].strip()):
+        return tuple(words)
+    raise section.wrong("hook", f"must be a command as a list of words, not {quoted(words)}", 'say ["./notify.sh"]')
 
 
 def _text(file: Path) -> str:

@@ -20,9 +20,10 @@ from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["FILE_NAME", "OutputSettings", "Project", "Retention"]
+__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Retention"]
 
 FILE_NAME = "dd.toml"
+MANIFEST = "target/manifest.json"  # of a dbt project
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Project:
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
+    ``hook``: the words of the command that gets the JSON object of each run.
+
     ``tuning``: what no setting changes; tests give others.
 
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
@@ -81,6 +84,7 @@ class Project:
     spark_master: str = field(default="local[*]", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
+    hook: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
@@ -92,7 +96,7 @@ class Project:
     @property
     def program_file(self) -> Path:
         """The file part of ``program``."""
-        return self.root / (self.program if self.is_sql else self.program.rpartition(":")[0])
+        return self.root / (self.program if self.is_sql or self.is_dbt else self.program.rpartition(":")[0])
 
     @property
     def program_files(self) -> tuple[Path, ...]:
@@ -103,6 +107,11 @@ class Project:
     def is_sql(self) -> bool:
         """Whether the program is SQL, which has no function."""
         return self.program.endswith(".sql")
+
+    @property
+    def is_dbt(self) -> bool:
+        """Whether the program is a dbt project: the manifest of what dbt compiled."""
+        return self.program.endswith(".json")
 
     @property
     def program_function(self) -> str:
