@@ -117,6 +117,16 @@ class Type:
 Schema = dict[str, Type]
 
 
+def widest(kind: Type, *others: Type) -> Type:
+    """The decimal type for results of decimals, with the scale of ``kind``: of 18 digits, or where one of these types
+    has more, of 38. Any other type as it is.
+    """
+    if kind.name != "decimal":
+        return kind
+    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
+
+
 def parse_type(kind: Any, place: str = "") -> Type:
     """A type from its name (``int64``, ``decimal(10,2)``, ``list[string]``, ``struct[city: string, zip: int64]``), a
     Polars type (``pl.Int64``), an Arrow type or a Python type (``int``).
