@@ -54,8 +54,12 @@ def value_of(kind: Type, number: int) -> Any:
     if kind.element is not None:
         return [str(number) if place % 2 else None for place in range(number % 4)]
     if kind.fields:
-        return {"a": "x" * (number % 5), "b": [number, None], "c": Decimal(number % 1000) / 10,
-                "d": Decimal(number) / 8}
+        return {
+            "a": "x" * (number % 5),
+            "b": [number, None],
+            "c": Decimal(number % 1000) / 10,
+            "d": Decimal(number) / 8,
+        }
     small = number % 90_000
     if kind.is_wide:
         return Decimal(f"{(number - 40) * 10 ** (kind.precision - 17)}e-1")

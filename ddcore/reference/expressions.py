@@ -100,7 +100,9 @@ def is_wide(expr: pl.Expr, frame: pl.DataFrame) -> bool:
 def _has_wide(dtype: Any) -> bool:
     if isinstance(dtype, pl.Struct):
         return any(_has_wide(field.dtype) for field in dtype.fields)
-    return _has_wide(dtype.inner) if isinstance(dtype, pl.List) else isinstance(dtype, pl.Decimal) and dtype.precision > 18
+    return (
+        _has_wide(dtype.inner) if isinstance(dtype, pl.List) else isinstance(dtype, pl.Decimal) and dtype.precision > 18
+    )
 
 
 _TRUTHS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,12 @@ from ddcore.sql.names import (
     Relation,
     candidates,
     free,
+    is_bracket,
     is_comma,
     is_named,
     mentioned,
     require_names,
+    tables_in,
     tables_of,
     types,
     unwrapped,
@@ -63,6 +65,8 @@ class _From:
     earlier: list[Any] = field(default_factory=list)
     start: int = 0
     fused: bool = False
+    taken: set[str] = field(default_factory=set)
+    """The keys of columns around, if it is in parentheses."""
 
     @property
     def schema(self) -> Schema:
@@ -94,7 +98,9 @@ class _From:
             source.refuse(table, "a function in FROM")
         if isinstance(table, exp.Table):
             relation = self.queries.table(table, self.env)
-        elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
+        elif is_bracket(table):
+            return self._bracket(table)
+        elif isinstance(table, exp.Subquery | exp.Values):
             query = unwrapped(table)
             conditions = conjuncts(self.select.args.get("where"))
             self.queries.bounds[id(query)] = windows.bounds(
@@ -103,10 +109,28 @@ class _From:
             relation = self.queries.query(query, self.env.alone)
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
-        inside = table.args.get("joins") if table is not tables_of(self.select)[0][0] else None
-        if inside or table.args.get("sample") or table.args.get("pivots"):
-            source.refuse(table, "a join in parentheses, a sample or a pivot", "write the joins one after another")
+        if table.args.get("sample") or table.args.get("pivots"):
+            source.refuse(table, "a sample or a pivot")
         return self._renamed(table, relation)
+
+    def _bracket(self, table: exp.Expr) -> tuple[Any, list[Column]]:
+        """A join in parentheses: joined before those around it, with the names of its tables, or of its own."""
+        taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
+        inner = _From(self.queries, self.env.alone, self.select, self.later, taken=taken)
+        inner.merged, inner.natural = self.merged, self.natural or bool(table.alias)
+        for each, join in tables_in(table):
+            inner.add(each, join)
+        keys = {column.key for column in inner.columns if not column.absent} if table.alias else ()
+        joined = inner.joined(final=False, keys=keys)
+        assert not inner.conditions, "a condition was not met"
+        self.single |= inner.single
+        if table.alias:
+            return self._renamed(table, joined)
+        names = {column.table for column in self.columns if column.table and not column.outer}
+        for name in dict.fromkeys(column.table for column in joined.columns if column.table):
+            if any(is_named(name, other) for other in names):
+                raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
+        return joined.rows, list(joined.columns)
 
     def _is_of(self, node: Any, table: exp.Expr) -> bool:
         """Whether a part of WHERE is a column of this subquery, of which no join may make another."""
@@ -134,7 +158,7 @@ class _From:
         wanted = mentioned(columns, [self.select])
         wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
         kept = [column for column in columns if column.key in wanted or self.natural]
-        taken = set(self.schema) | {column.key for column in self.columns}
+        taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
         placed = []
         for each in kept:
             placed.append(replace(each, key=_unused(each.name or each.key, name, taken)))
@@ -237,7 +261,7 @@ class _From:
             return first.key
         values = [Value(pl.col(each.key), kinds[each.key], self.select) for each in (first, second)]
         (one, other), _ = aligned(self.queries.source, values, f"USING ({mine.name})")
-        key = _unused(f"using {mine.name}", "", kinds)
+        key = _unused(f"using {mine.name}", "", {*kinds, *self.taken})
         expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
         place = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
         self.pool[place] = self.pool[place].with_columns(**{key: expr})
@@ -299,11 +323,6 @@ class _From:
             )
         conditions = [self._condition(node, join) for node in nodes]
         conditions += [self._equal(pair, join) for pair in shared]
-        for condition in conditions:
-            if condition.asks:
-                self.queries.source.refuse(
-                    condition.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
-                )
         theirs = set(types(rows))
         needed = set().union(*(condition.keys for condition in conditions)) - theirs if conditions else set()
         picked = self.item
@@ -452,11 +471,19 @@ def _unused(name: str, table: str, taken: Container[str]) -> str:
     return key
 
 
+def _every(tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> Iterator[tuple[exp.Expr, exp.Join | None]]:
+    """The tables of FROM, and those in parentheses."""
+    for table, join in tables:
+        yield table, join
+        if is_bracket(table):
+            yield from _every(tables_in(table))
+
+
 def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
     """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
     skipped = {id(each) for each in skip}
     tables = tables_of(select)
-    joins = [join for _, join in tables if join is not None]
+    joins = [join for _, join in _every(tables) if join is not None]
     later = [
         each
         for key, value in select.args.items()

@@ -13,8 +13,8 @@ from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
 
 __all__ = [
-    "Column", "Relation", "candidates", "free", "is_comma", "is_named", "mentioned", "own", "require_names", "resolve",
-    "result_name", "tables_of", "types", "unwrapped",
+    "Column", "Relation", "candidates", "free", "is_bracket", "is_comma", "is_named", "mentioned", "own",
+    "require_names", "resolve", "result_name", "tables_in", "tables_of", "types", "unwrapped",
 ]  # fmt: skip
 
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
@@ -92,6 +92,18 @@ def tables_of(query: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
     first = [(start.this, None)] if start is not None else []
     joins = [*(query.args.get("joins") or []), *((start.this.args.get("joins") or []) if start is not None else [])]
     return [*first, *((join.this, join) for join in joins)]
+
+
+def is_bracket(table: exp.Expr) -> bool:
+    """Whether an item of FROM is a join in parentheses, or a table in them."""
+    return isinstance(table, exp.Subquery) and isinstance(table.this, exp.Table | exp.Subquery | exp.Values)
+
+
+def tables_in(bracket: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
+    """What a join in parentheses names, in order, as :func:`tables_of`."""
+    first = bracket.this
+    joins = [*(first.args.get("joins") or []), *(bracket.args.get("joins") or [])]
+    return [(first, None), *((join.this, join) for join in joins)]
 
 
 def is_comma(join: exp.Join | None) -> bool:
@@ -214,10 +226,18 @@ def own(query: exp.Expr, known: Known) -> list[str]:
 
 
 def _starred(query: exp.Expr, known: Known) -> list[str]:
-    """The names that ``*`` stands for: in each join item, columns that USING and NATURAL merge come once, and first."""
+    """The names that ``*`` stands for."""
+    return _joined_names(tables_of(query), known)
+
+
+def _joined_names(tables: Iterable[tuple[exp.Expr, exp.Join | None]], known: Known) -> list[str]:
+    """All columns of joined tables: in each join item, columns that USING and NATURAL merge come once, and first."""
     items: list[list[str]] = []
-    for table, join in tables_of(query):
-        names = [name for _, columns in _named(table, known) for name in columns]
+    for table, join in tables:
+        if is_bracket(table) and not table.alias:
+            names = _joined_names(tables_in(table), known)
+        else:
+            names = [name for _, columns in _named(table, known) for name in columns]
         if join is None or is_comma(join):
             items.append(names)
             continue
@@ -290,7 +310,14 @@ def _tables(query: exp.Expr, known: Known) -> list[tuple[str, Sequence[str]]]:
 
 
 def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]:
-    if isinstance(table, exp.Lateral):
+    if is_bracket(table):
+        inside = tables_in(table)
+        if not table.alias:
+            for each, _ in inside:
+                yield from _named(each, known)
+            return
+        columns = _joined_names(inside, known)
+    elif isinstance(table, exp.Lateral):
         inner = table.this
         columns = own(inner, known)
     elif isinstance(table, exp.Table):

@@ -144,7 +144,13 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
     return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
 
 
-_READERS: dict[Type, Callable[[str], Any]] = {DATE: date.fromisoformat, INT: int, FLOAT: float}
+def _date(text: str) -> date:
+    """A date as ISO has it, also without the zeros before a month and a day."""
+    parts = text.split("-")
+    return date(*map(int, parts)) if len(parts) == 3 and len(parts[0]) == 4 else date.fromisoformat(text)
+
+
+_READERS: dict[Type, Callable[[str], Any]] = {DATE: _date, INT: int, FLOAT: float}
 
 
 def _read(text: str, wanted: Type) -> Any:

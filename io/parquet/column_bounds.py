@@ -37,7 +37,9 @@ def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
 
     if pa.types.is_boolean(column.type) or _is_bytes(column.type) or column.null_count == len(column):
         return None
-    if pa.types.is_decimal(column.type) and column.type.precision > WORD_DIGITS:  # readers take JSON's numbers as floats
+    if (
+        pa.types.is_decimal(column.type) and column.type.precision > WORD_DIGITS
+    ):  # readers take JSON's numbers as floats
         return None
     try:
         pair = _ends(column)

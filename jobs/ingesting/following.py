@@ -199,7 +199,7 @@ def _feed(table: DeltaTable, first: int | None, commits: Sequence[Commit]) -> De
         reason = f"has column mapping, {_BY_SPARK}"
     return DeltaFeed(
         table.name, table.path, version=table.version, identity=table.identity, first=first,
-        times=tuple(commit.time for commit in commits), only_spark=reason,
+        times=tuple(commit.time for commit in commits), only_spark=reason, opened=table.opened,
     )  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+"""Joins of SQL beyond those of two tables by ON: against DuckDB at every version, and their mistakes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from folding import by_reference, whole
+from sql_queries import accumulated, bag, database, random_logs
+from test_sql import differences
+
+import ddcore
+from ddcore.base.errors import ProgramError
+from ddcore.sql import program
+
+BRACKETS = [
+    "SELECT r.a, q.c, r2.b FROM r LEFT JOIN (q JOIN r AS r2 ON q.c = r2.b) ON r.a = q.a",
+    "SELECT r.a, q.c, r2.b FROM (r JOIN r AS r2 ON r.a = r2.b) FULL JOIN q ON r.a = q.a WHERE q.c IS NULL OR q.c < 3",
+    "SELECT r.a, q.c, r2.b FROM q RIGHT JOIN (r LEFT JOIN r AS r2 USING (a)) ON r.b = q.a",
+    "SELECT z.b, q.u FROM (r AS r1 JOIN (SELECT a AS k FROM q) AS x ON r1.a = x.k) AS z LEFT JOIN q ON z.k = q.c",
+    "SELECT a, b FROM r WHERE EXISTS (SELECT 1 FROM (q JOIN r AS x ON q.a = x.a) WHERE q.c = r.b)",
+    "SELECT a, (SELECT count(*) FROM (q LEFT JOIN r AS x ON q.a = x.a) WHERE q.c = r.b) AS n FROM r",
+    "SELECT r.a, q.c FROM (r), ((q)) WHERE r.a = q.a",
+]
+ASKING = [
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a AND EXISTS (SELECT 1 FROM r AS x WHERE x.b = q.c AND x.a = r.b)",
+    "SELECT r.a, q.c FROM r FULL JOIN q ON r.a = q.a AND q.c IN (SELECT b FROM r AS x)",
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a AND r.b NOT IN (SELECT b FROM r AS x WHERE x.a = q.c)",
+    "SELECT r.a, q.c FROM r RIGHT JOIN q ON r.a = q.a AND r.b > (SELECT min(b) FROM r AS x)",
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a IN (SELECT b FROM r AS x WHERE x.a = q.a)",
+]
+SEVERAL = [
+    "SELECT a, b FROM r WHERE (a, b) NOT IN (SELECT a, c FROM q)",
+    "SELECT a, b, (a, b) IN (SELECT a, c FROM q) AS t FROM r",
+    "SELECT a, b FROM r WHERE (a, b, s) NOT IN (SELECT a, c, u FROM q) OR a = 2",
+]
+BINDINGS = [
+    "SELECT a, (WITH x AS (SELECT c FROM q WHERE q.a = r.a) SELECT count(*) FROM x) AS n FROM r",
+    "SELECT a FROM r WHERE b IN (WITH x AS (SELECT c FROM q WHERE q.a = r.a), y AS (SELECT max(c) AS m FROM x)"
+    " SELECT m FROM y)",
+    "SELECT a FROM r WHERE EXISTS (WITH x AS (SELECT c FROM q), y (k) AS (SELECT c + r.a FROM x)"
+    " SELECT 1 FROM y JOIN x ON y.k = x.c WHERE k > r.b)",
+]
+QUERIES = [*BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_queries_equal_duckdb_at_every_version(query: str) -> None:
+    for seed in range(4):
+        assert not differences(query, random_logs(random.Random(f"joins {seed}"))), seed
+
+
+def test_the_reference_gives_the_same() -> None:
+    for query in QUERIES[::3]:
+        views = program(f"CREATE VIEW result AS {query}")
+        logs = random_logs(random.Random("joins"), rows=4)
+        assert whole(views, **logs) == by_reference(views, **logs), query
+
+
+MAYBE = """
+    CASE WHEN EXISTS (SELECT 1 FROM q WHERE {on} AND q.a = r.a AND q.u = r.s) THEN false
+    WHEN EXISTS (
+        SELECT 1 FROM q WHERE {on} AND (q.a = r.a OR q.a IS NULL OR r.a IS NULL)
+        AND (q.u = r.s OR q.u IS NULL OR r.s IS NULL)
+    ) THEN NULL ELSE true END"""
+
+
+@pytest.mark.parametrize("on", ["q.c = r.b", "q.c <= r.b", "coalesce(q.c, 0) = coalesce(r.b, 0)"])
+def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
+    """DuckDB has it for one column only, so it gets the definition."""
+    query = f"SELECT a, b, (a, s) NOT IN (SELECT a, u FROM q WHERE {on}) AS t FROM r"
+    for seed in range(4):
+        logs = random_logs(random.Random(f"several {seed}"))
+        log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+        for version in range(3):
+            with database(logs, version) as connection:
+                theirs = bag(connection.execute(f"SELECT a, b, {MAYBE.format(on=on)} AS t FROM r").fetchall())
+            assert bag(accumulated(log, version).rows()) == theirs, (seed, version)
+
+
+MISTAKES = {
+    "SELECT 1 AS x FROM r JOIN (q JOIN r ON q.a = r.a) ON true": "program.sql:2:28: two tables are called r",
+    "SELECT 1 AS x FROM r JOIN (q JOIN r AS z ON q.a = r.a) ON true": "program.sql:2:51: there is no table r for r.a",
+    "SELECT r.a FROM (r JOIN q ON r.a = q.a) AS z": "program.sql:2:8: there is no table r for r.a; there are: z",
+    "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT a, a, a, a, a FROM q)": (
+        "program.sql:2:24: IN of more than 4 columns in an OR, a NOT or a value is not supported"
+    ),
+}
+
+
+@pytest.mark.parametrize("query", MISTAKES, ids=range(len(MISTAKES)))
+def test_mistakes_name_their_place(query: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        ddcore.replay(program(f"CREATE VIEW v AS\n{query}"), ("version",), **random_logs(random.Random(0)))
+    assert str(caught.value).startswith(MISTAKES[query]), caught.value
+    assert caught.value.hint
