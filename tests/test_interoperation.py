@@ -149,7 +149,10 @@ def test_every_type_goes_through_unchanged(at_home: Path, dd: Command, spark: Sp
     # min, max and sum of every type that has them
     third = (*ROWS[2][:1], True, *ROWS[2][4:6], 5, 0, math.nan, Decimal("0.0005"), Decimal("0.05"))
     assert shown(dd, "grouped", 8)[as_shown(third)] == 1
-    assert shown(dd, "grouped", 8)[as_shown((None, None, None, None, 10, None, None, Decimal("0.0000"), Decimal("0.00")))] == 1
+    assert (
+        shown(dd, "grouped", 8)[as_shown((None, None, None, None, 10, None, None, Decimal("0.0000"), Decimal("0.00")))]
+        == 1
+    )
 
 
 @pytest.mark.spark

@@ -15,8 +15,8 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type, check_names, parse_schema, parse_type, type_of
 
 NAMES = [
-    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "decimal(38,38)", "list[string]",
-    "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
+    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "decimal(38,38)",
+    "list[string]", "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
 ]  # fmt: skip
 
 

@@ -170,7 +170,7 @@ SQL = [
     "SELECT CAST(m AS decimal(38,4)) AS a, CAST(w AS decimal(38,0)) AS b FROM rows",
     "SELECT a.w AS w, count(*) AS n FROM rows a JOIN rows b ON a.w = b.w GROUP BY a.w HAVING a.w > 0",
     "SELECT w, sum(w) OVER (ORDER BY w) AS t, lag(w) OVER (ORDER BY w) AS l FROM rows WHERE w < 0.75",
-    "SELECT coalesce(w, 12345678901234567890.5) AS a, CASE WHEN w > m THEN w ELSE m END AS b FROM rows WHERE w IS NOT NULL",
+    "SELECT coalesce(w, 12345678901234567890.5) AS a, CASE WHEN w > m THEN w ELSE m END AS b FROM rows WHERE w < 1",
     "SELECT CAST('12345678901234567890.125' AS decimal(38,2)) AS a, round(w, 1) AS b FROM rows",
     "SELECT CAST(s AS decimal(38,2)) AS a FROM (SELECT CAST(w AS text) AS s FROM rows) x",
     "SELECT sum(DISTINCT w) AS s FROM rows",

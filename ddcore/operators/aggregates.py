@@ -130,8 +130,8 @@ def sum(expr: Any, *, where: Any = None) -> Aggregate:
     """The exact sum of ``expr``, 0 where all are null.
 
     int64 stays int64, decimal(p, s) becomes decimal(18, s), or decimal(38, s) if it has more than 18 digits, and a sum
-    that those cannot hold is an error; float64 is the exact sum rounded once, whatever the order of the rows. A bare string is a column. ``where``: only of the rows
-    for which this is true; text is SQL.
+    that those cannot hold is an error; float64 is the exact sum rounded once, whatever the order of the rows.
+    A bare string is a column. ``where``: only of the rows for which this is true; text is SQL.
     """
     return _aggregate("sum", where, expr)
 

@@ -172,7 +172,9 @@ def _added(limbs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 def _means(limbs: Sequence[np.ndarray], numbers: np.ndarray, scale: int) -> np.ndarray:
     """The words of exact sums divided by numbers of values, each rounded once; null of no values."""
-    totals = sum(limb.astype(object) << (_BITS * place) for place, limb in enumerate(limbs))
+    totals = np.zeros(len(numbers), dtype=object)
+    for place, limb in enumerate(limbs):
+        totals += limb.astype(object) << (_BITS * place)
     some = np.flatnonzero(numbers)
     words = np.full(len(numbers), encoding.NULL)
     if len(some):

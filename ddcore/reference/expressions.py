@@ -106,7 +106,8 @@ def _has_wide(dtype: Any) -> bool:
 
 
 _TRUTHS = {
-    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsBetween", "IsIn", "IsNull", "IsNotNull",
+    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsBetween", "IsIn", "IsNull",
+    "IsNotNull",
 }  # fmt: skip
 
 

@@ -23,9 +23,8 @@ def _literal(values: Values, node: exp.Literal) -> Value:
     if node.is_string:
         return constant(node.this, node)
     text = node.this
-    if re.fullmatch(r"\d+", text):
-        if int(text) < 2**63:
-            return constant(int(text), node)
+    if re.fullmatch(r"\d+", text) and int(text) < 2**63:
+        return constant(int(text), node)
     if "e" in text.lower():
         return constant(float(text), node)
     try:
