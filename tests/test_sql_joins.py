@@ -41,7 +41,20 @@ BINDINGS = [
     "SELECT a FROM r WHERE EXISTS (WITH x AS (SELECT c FROM q), y (k) AS (SELECT c + r.a FROM x)"
     " SELECT 1 FROM y JOIN x ON y.k = x.c WHERE k > r.b)",
 ]
-QUERIES = [*BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
+ASOF = [
+    "SELECT r.a, r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON r.a = q.a AND r.b >= q.c",
+    "SELECT r.a, r.b, q.c FROM r ASOF LEFT JOIN (SELECT DISTINCT a, c FROM q) AS q ON r.a = q.a AND r.b > q.c",
+    "SELECT r.a, r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON q.c >= r.b AND r.a = q.a WHERE "
+    "r.a > 0",
+    "SELECT r.a, r.b, q.c, x.b AS z FROM r ASOF LEFT JOIN (SELECT DISTINCT a, c FROM q) AS q ON q.c > r.b + 1 AND"
+    " r.a = q.a JOIN r AS x ON x.a = q.c",
+    "SELECT r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT c FROM q) AS q ON r.b < q.c",
+    "SELECT a, r.b, q.z FROM r ASOF JOIN (SELECT DISTINCT a, c AS b, c AS z FROM q) AS q USING (a, b)",
+    "SELECT r.a, r.m, q.k FROM r ASOF JOIN (SELECT DISTINCT a, c * 0.5 AS k FROM q) AS q ON r.a = q.a AND r.m <= q.k",
+    "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM r AS x ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON x.a = q.a"
+    " AND x.b >= q.c WHERE q.c = r.b)",
+]
+QUERIES = [*ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
@@ -79,6 +92,20 @@ def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
 
 
 MISTAKES = {
+    "SELECT r.a FROM r ASOF JOIN q ON r.a = q.a": (
+        "program.sql:2:29: this condition of an ASOF JOIN is not supported: ASOF JOIN q ON r.a = q.a"
+    ),
+    "SELECT r.a FROM r ASOF JOIN q ON r.a = q.a AND r.b >= q.c AND q.f": (
+        "program.sql:2:63: this condition of an ASOF JOIN is not supported: q.f"
+    ),
+    "SELECT r.a FROM r ASOF JOIN q ON r.s >= q.u": "program.sql:2:34: an ASOF JOIN by string is not supported",
+    "SELECT r.a FROM r ASOF RIGHT JOIN q ON r.a >= q.c": "program.sql:2:35: an ASOF RIGHT JOIN is not supported",
+    "WITH RECURSIVE t AS (SELECT a FROM r UNION SELECT q.c FROM q ASOF JOIN t ON q.c >= t.a) SELECT a FROM t": (
+        "program.sql:2:72: WITH RECURSIVE t: ASOF JOIN with itself"
+    ),
+    "WITH RECURSIVE t AS (SELECT a FROM r UNION SELECT q.c FROM (t RIGHT JOIN q ON q.c = t.a)) SELECT a FROM t": (
+        "program.sql:2:61: WITH RECURSIVE t: an outer join in parentheses with itself"
+    ),
     "SELECT 1 AS x FROM r JOIN (q JOIN r ON q.a = r.a) ON true": "program.sql:2:28: two tables are called r",
     "SELECT 1 AS x FROM r JOIN (q JOIN r AS z ON q.a = r.a) ON true": "program.sql:2:51: there is no table r for r.a",
     "SELECT r.a FROM (r JOIN q ON r.a = q.a) AS z": "program.sql:2:8: there is no table r for r.a; there are: z",

@@ -13,6 +13,7 @@ from sqlglot import exp
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, windows
+from ddcore.sql.asof import asof_joined
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.join_conditions import Compared, Condition, keys_in, range_of, sides_of, truth
 from ddcore.sql.names import (
@@ -183,13 +184,15 @@ class _From:
             return
         source = self.queries.source
         side = (join.side if join else "") or ""
-        if join and (join.kind in ("SEMI", "ANTI", "ASOF") or join.method not in ("", "NATURAL")):
+        if join and (join.kind in ("SEMI", "ANTI") or join.method not in ("", "NATURAL", "ASOF")):
             source.refuse(join, f"{join.method or ''} {join.kind or ''} JOIN".replace("  ", " ").strip())
         rows, columns = self.scan(table)
         shared = self._shared(join, columns) if join else []
         self.columns += columns
         nodes = conjuncts(join.args.get("on")) if join else []
-        if side:
+        if join is not None and join.method == "ASOF":
+            self._asof(rows, nodes, shared, join)
+        elif side:
             assert join is not None
             self._outer(side, rows, nodes, shared=shared, join=join)
         else:
@@ -234,7 +237,7 @@ class _From:
             mine = [each for each in visible if is_named(name, each.name)]
             theirs = [column for column in columns if is_named(name, column.name)]
             if len(mine) != 1 or len(theirs) != 1:
-                what = "NATURAL JOIN, column" if join.method else "USING"
+                what = "NATURAL JOIN, column" if join.method == "NATURAL" else "USING"
                 before = any(is_named(name, column.name) for column in self.columns[: self.start] if not column.outer)
                 hint = "JOIN binds tighter than a comma: write CROSS JOIN in place of the comma"
                 raise source.error(
@@ -336,6 +339,19 @@ class _From:
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
         both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
         self.pool = [*rest, both.result(side, after)]
+
+    def _asof(self, rows: Any, nodes: Sequence[exp.Expr], shared: Sequence[Shared], join: exp.Join) -> None:
+        """Each row of the join item so far with the nearest of a table."""
+        if join.side not in ("", "LEFT"):
+            self.queries.source.refuse(join, f"an ASOF {join.side} JOIN", "write ASOF JOIN or ASOF LEFT JOIN")
+        conditions = [self._condition(node, join) for node in nodes]
+        conditions += [self._equal(pair, join) for pair in shared]
+        needed = set().union(*(condition.keys for condition in conditions)) - set(types(rows))
+        picked, before = self.item, self.pool
+        self.pool = picked
+        left = self.joined(final=False, keys=needed, keep=[each.node for each in conditions if each.equal is None]).rows
+        rest = [each for each in before if not any(each is one for one in picked)]
+        self.pool = [*rest, asof_joined(self.queries, self.env, (left, rows), conditions, join)]
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:
         """The parts of the SELECT that may name columns, without the ON of a join."""
