@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-tpcds test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-dbt test-tpch test-tpcds test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -42,6 +42,9 @@ test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statemen
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)
+
+test-dbt: $(READY) ## the project of examples/dbt equals what dbt builds, in an environment of its own; needs the network once
+	@$(PY) -m pytest -m "" tests/test_dbt.py $(ARGS)
 
 test-browser: $(READY) ## the pages of dd report in Debian's chromium, light and dark, wide and narrow
 	@$(PY) -m pytest -m browser tests/test_browser.py $(ARGS)

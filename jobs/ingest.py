@@ -23,7 +23,8 @@ from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
-from ddcore.io.project.project import ENGINES, Project
+from ddcore.io.project.project import Project
+from ddcore.io.project.settings import ENGINES
 from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable

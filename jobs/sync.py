@@ -15,6 +15,7 @@ from ddcore.io.ledger.freshness import Freshness, freshness
 from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor, replay
+from ddcore.jobs.engines import kept
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.report import RunReport, result, spelled
@@ -80,7 +81,7 @@ def sync(
         one.check(engine)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=any(one.new_warehouse for one in settings.values()))
-    with predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
+    with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
         reports = []
         for name, source in wanted.items():
             report = ingest(project, name, source.places, settings[name], engine=engine, listener=listener, held=held)

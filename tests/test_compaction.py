@@ -36,8 +36,9 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, Retention, find_project
+from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -461,7 +462,8 @@ COMPACT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Retention
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
@@ -588,7 +590,7 @@ READ = """
 import sys
 from pathlib import Path
 from ddcore.io.reading.folded import output_log
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 project = find_project(Path(sys.argv[1]), {})
 before = None
@@ -635,7 +637,8 @@ LIMITED = """
 import resource, sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Retention
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))

@@ -161,7 +161,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = reach()
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
-        command("--project", project.root, "--parallelism", "2"),
+        command("--project", project.root, "--engine", "spark", "--parallelism", "2"),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

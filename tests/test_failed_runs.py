@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
@@ -34,8 +35,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up, is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, replay
@@ -621,7 +623,7 @@ def test_a_killed_jvm_is_said_to_be_one(parallelism: str, project: Project) -> N
     with subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True) as run:
         begun = project.root / "begun"
         while run.poll() is None and not begun.exists():
-            pass
+            time.sleep(0.01)
         (java,) = jvms(run.pid)
         os.kill(java, signal.SIGKILL)
         _, err = run.communicate(timeout=60)

@@ -23,9 +23,10 @@ from ddcore.cli.main import run_command
 from ddcore.engine import session
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project import kept_plans
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.program import Program, load
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.planning import planner
 from ddcore.planning.plan import Plan
@@ -485,7 +486,7 @@ def test_processes_at_once(home: Path, folder: Path) -> None:
     environment = {**os.environ, "DDCORE_CACHE": str(folder.parent)}
     script = (
         "from ddcore.io.project.kept_plans import kept_plan, planned\n"
-        "from ddcore.io.project.project import find_project\n"
+        "from ddcore.io.project.finding import find_project\n"
         "project = find_project()\n"
         "for _ in range(20):\n"
         "    print(planned(project, kept_plan(project)).plan.fingerprint)\n"

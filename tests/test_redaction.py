@@ -16,7 +16,7 @@ from trams import Command
 
 from ddcore.base.cache import cache_folder
 from ddcore.cli.main import run_command
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.jobs.spark.gateway import _Output
 from ddcore.jobs.spark.settings import settings
 from ddcore.text import redaction

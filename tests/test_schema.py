@@ -15,7 +15,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type, check_names, parse_schema, parse_type, type_of
 
 NAMES = [
-    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "list[string]",
+    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "decimal(38,38)", "list[string]",
     "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
 ]  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_foreign_types_widen(dtype: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "dtype",
     [
-        pl.UInt64(), pl.Int128(), pl.UInt128(), pl.Decimal(19, 2), pl.Struct({}), pl.Time(), pl.Duration("us"),
+        pl.UInt64(), pl.Int128(), pl.UInt128(), pl.Struct({}), pl.Time(), pl.Duration("us"),
         pl.Null(), pl.Object(), pl.List, pl.Struct,
     ],
 )  # fmt: skip
@@ -84,7 +84,7 @@ def test_types_without_a_place_are_named_with_a_way_out(dtype: Any) -> None:
     [
         "int",
         "decimal",
-        "decimal(19,2)",
+        "decimal(39,2)",
         "decimal(2,3)",
         "decimal(0,0)",
         "uint64",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from ddcore.jobs.spark import session
 from ddcore.jobs.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -193,6 +194,38 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
     file, count = out.split()
     assert re.search(r"/code/ddcore-[0-9a-f]{16}/ddcore/io/storage/warehouse\.py$", file)
     assert count == "3"
+
+
+def test_a_session_that_is_kept_ends_with_the_last_that_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync and the follower around it start one session for all that they do."""
+    started, ended = list[str](), list[object]()
+
+    def start(*_: object, **__: object) -> str:
+        monkeypatch.setattr(session, "_own", session)
+        started.append("one")
+        return "session"
+
+    def stop(spark: object, patience: float = 10.0) -> None:
+        monkeypatch.setattr(session, "_own", None)
+        ended.append(spark)
+
+    monkeypatch.setattr(session, "spark_session", start)
+    monkeypatch.setattr(session, "stop", stop)
+    monkeypatch.setattr(session, "_own", None)
+    with session.kept():
+        with session.kept():
+            with session.spark({}), session.spark({}):
+                pass
+            with session.spark({}):
+                pass
+        assert len(started) == 3 and not ended
+    assert len(ended) == 1
+    with session.kept():
+        pass
+    assert len(ended) == 1, "none was started"
+    with session.spark({}):
+        pass
+    assert len(ended) == 2
 
 
 @pytest.mark.slow

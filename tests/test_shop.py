@@ -15,7 +15,7 @@ from real_data import REPOSITORY
 from sql_queries import bag
 from trams import Command
 
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 
 EXAMPLE = REPOSITORY / "examples" / "shop"
 
@@ -50,7 +50,7 @@ def check(folder: Path) -> dict[str, int]:
     counts = {}
     for name in project.outputs:
         ours = pl.read_delta(str(folder / "warehouse" / "tables" / name))
-        theirs = pl.DataFrame(con.table(name).to_arrow_table()).cast(dict(ours.schema))
+        theirs = pl.DataFrame(con.table(name).to_arrow_table()).cast(ours.schema)
         assert bag(ours.rows()) == bag(theirs.rows()), name
         counts[name] = len(ours)
     return counts

@@ -17,7 +17,7 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.io.ledger.freshness import freshness, shown_age
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.storage.warehouse import Warehouse
 
 PROJECT = """

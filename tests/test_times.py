@@ -41,8 +41,9 @@ from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts
 from ddcore.io.project import times
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.layouts import Rules

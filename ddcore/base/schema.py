@@ -25,7 +25,9 @@ _WIDENED = {
 _PYTHON = {
     int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
 }  # fmt: skip
-_MOST_DIGITS = 18
+MOST_DIGITS = 38
+WORD_DIGITS = 18
+"""Decimals of so many digits fit into one word, whatever their digits are."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\w+\s*\([^()]*\)|[^\s\[\],:"]+|[\[\],:])\s*')
 _PLAIN_FIELD = re.compile(r"\w+")
@@ -59,9 +61,14 @@ class Type:
         return self.name in ("list", "struct")
 
     @property
+    def is_wide(self) -> bool:
+        """Whether values are decimals that need more than 64 bits."""
+        return self.precision > WORD_DIGITS
+
+    @property
     def is_pooled(self) -> bool:
-        """Whether values vary in width, so that the engine keeps them in a pool."""
-        return self.name in ("string", "binary", "list", "struct")
+        """Whether values need more than one word, so that the engine keeps them in a pool."""
+        return self.name in ("string", "binary", "list", "struct") or self.precision > WORD_DIGITS
 
     @property
     def inner(self) -> list[tuple[str, Type]]:
@@ -337,8 +344,8 @@ def _unsupported(dtype: pl.DataType | type[pl.DataType], place: str) -> ProgramE
 
 
 def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
-    if not 0 < precision <= _MOST_DIGITS or scale > precision:
-        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {_MOST_DIGITS} digits", "cast to fewer digits")
+    if not 0 < precision <= MOST_DIGITS or scale > precision:
+        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {MOST_DIGITS} digits", "cast to fewer digits")
     return Type("decimal", precision, scale)
 
 

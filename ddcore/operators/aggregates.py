@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Type
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
 from ddcore.operators.arguments import checked
@@ -59,7 +59,9 @@ def _float64(_: Type) -> Type:
 
 
 def _widest(argument: Type) -> Type:
-    return Type("decimal", 18, argument.scale) if argument.name == "decimal" else argument
+    if argument.name != "decimal":
+        return argument
+    return Type("decimal", MOST_DIGITS if argument.is_wide else WORD_DIGITS, argument.scale)
 
 
 AGGREGATES: Mapping[str, Rule] = {
@@ -133,8 +135,8 @@ def count_distinct(expr: Any, *, where: Any = None) -> Aggregate:
 def sum(expr: Any, *, where: Any = None) -> Aggregate:
     """The exact sum of ``expr``, 0 where all are null.
 
-    int64 stays int64, decimal(p, s) becomes decimal(18, s), and a sum that those cannot hold is an error; float64 is
-    the exact sum rounded once, whatever the order of the rows. A bare string is a column. ``where``: only of the rows
+    int64 stays int64, decimal(p, s) becomes decimal(18, s), or decimal(38, s) if it has more than 18 digits, and a sum
+    that those cannot hold is an error; float64 is the exact sum rounded once, whatever the order of the rows. A bare string is a column. ``where``: only of the rows
     for which this is true; text is SQL.
     """
     return _aggregate("sum", where, expr)

@@ -9,6 +9,7 @@ become equal in a select add up, as multisets do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddcore.base.symbol import Symbol
@@ -19,13 +20,13 @@ from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
 from ddcore.operators.over import Needed as Windows
-from ddcore.operators.over import Order, Over
+from ddcore.operators.over import Order, Over, Window
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
-from ddcore.program import joins, loops, sets
+from ddcore.program import joins, loops, sets, wide_sums
 from ddcore.program.gathered import gathered
 from ddcore.program.joins import Direction, How, Outer
 from ddcore.program.linear import LinearCollection
@@ -231,7 +232,14 @@ class GroupBy(Symbol):
             return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
-        return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
+        summed: Collection = wide_sums.aggregated(
+            prepared,
+            needed.aggregates,
+            lambda each: each,
+            lambda each, name, argument: (name, "sum", argument),
+            lambda rows, results: rows._add(Agg.of(rows.schema, self._keys, results, allow_negative)),
+        )
+        return summed
 
     def top_k(
         self,
@@ -284,7 +292,16 @@ class GroupBy(Symbol):
         needed = Windows.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
         columns = [*order.by, *(name for name in base.columns if name not in order.by)]
-        operator = Over.of(
-            prepared.schema, columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
+
+        def computed(rows: Collection, windows: tuple[Window, ...]) -> Collection:
+            operator = Over.of(rows.schema, columns, self._keys, order, windows=windows, allow_negative=allow_negative)
+            return rows._add(operator)
+
+        summed: Collection = wide_sums.aggregated(
+            prepared,
+            needed.windows,
+            lambda each: (each.name, each.kind, each.argument),
+            lambda each, name, argument: replace(each, name=name, kind="sum", argument=argument),
+            computed,
         )
-        return prepared._add(operator)
+        return summed

@@ -28,7 +28,7 @@ def load(*files: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
             raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
     if not files:
         raise ProgramError("there is no file of SQL", 'for example load("program.sql")')
-    return _program(texts_of(map(Path, files)))
+    return program_of(texts_of(map(Path, files)))
 
 
 def texts_of(files: Iterable[Path]) -> dict[str, str]:
@@ -57,15 +57,20 @@ def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any
     """
     if not isinstance(text, str):
         raise ProgramError(f"{file}: a program of SQL is text, not {kind_of(text)}", "read a file with load(path)")
-    return _program({file: text.removeprefix("\ufeff")})
+    return program_of({file: text.removeprefix("\ufeff")})
 
 
-def _program(texts: Mapping[str, str]) -> Callable[..., dict[str, Any]]:
-    """The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``."""
+def program_of(texts: Mapping[str, str], heads: Mapping[str, str] | None = None) -> Callable[..., dict[str, Any]]:
+    """The program in texts, by the names of their files. ``heads``: what was put before some of them, which places in
+    messages leave out.
+
+    The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``.
+    Raises as :func:`program`.
+    """
     parse = _parser(next(iter(texts)))
     from ddcore.sql.views import outputs
 
-    statements, tables, source = parse(texts)
+    statements, tables, source = parse(texts, heads)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
         return outputs(statements, tables, source, inputs)

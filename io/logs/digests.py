@@ -2,7 +2,8 @@
 
 The digest of a multiset of updates is a sum of keyed hashes, one for each (row, time). A hash is SipHash (sources:
 Aumasson 2012) of a message that says which values are null, then what each column holds. For columns of given types
-different rows are different messages: a number is one word, a text its length and its bytes. So without the key
+different rows are different messages: a number is one word, or two if it has more than 18 digits, a text its length and
+its bytes. So without the key
 nobody can construct other rows of the same digest.
 """
 
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
+from ddcore.data import wide
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 
@@ -194,6 +197,9 @@ def _parts(values: pl.Series, key: bytes) -> list[np.ndarray | _Texts]:
         return [_list_texts(values, key)]
     if values.dtype in (pl.String, pl.Binary):
         return [_texts(values)]
+    if isinstance(values.dtype, pl.Decimal) and (values.dtype.precision or MOST_DIGITS) > WORD_DIGITS:
+        both = wide.halves(values.fill_null(0) if values.null_count() else values)
+        return [np.ascontiguousarray(half).view(np.uint64) for half in both.T]
     words = values if values.dtype == pl.Float64 else values.to_physical().cast(pl.Int64)
     return [(words.fill_null(0) if words.null_count() else words).to_numpy().view(np.uint64)]
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import WORD_DIGITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,10 @@ def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type) or _is_bytes(column.type) or column.null_count == len(column):
+        return None
+    if (
+        pa.types.is_decimal(column.type) and column.type.precision > WORD_DIGITS
+    ):  # readers take JSON's numbers as floats
         return None
     try:
         pair = _ends(column)

@@ -7,7 +7,7 @@ several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.state.fold_result import FoldResult
 
-__all__ = ["hold", "load"]
+__all__ = ["hold", "kept", "load"]
 
 WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
+
+
+def kept(name: str) -> AbstractContextManager[None]:
+    """What keeps a session of Spark, once it is started, for all commands inside of a ``with``."""
+    if name == "inline":
+        return nullcontext()
+    from ddcore.jobs.spark import session
+
+    return session.kept()
 
 
 def load(name: str, project: Project, parallelism: int | None = None) -> Engine:
