@@ -54,7 +54,25 @@ ASOF = [
     "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM r AS x ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON x.a = q.a"
     " AND x.b >= q.c WHERE q.c = r.b)",
 ]
-QUERIES = [*ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
+FUNCTIONS = [
+    "SELECT g.i FROM generate_series(1, 4) AS g(i)",
+    "SELECT g.i, h.j FROM generate_series(4, 1, -2) AS g(i), range(3) AS h(j)",
+    "SELECT r.a, g.i FROM r, generate_series(r.a, r.b) AS g(i) WHERE g.i > 1",
+    "SELECT r.a, g.i FROM r CROSS JOIN LATERAL generate_series(0, r.a + 1) AS g(i) JOIN q ON q.a = g.i",
+    "SELECT r.a, g.i FROM r LEFT JOIN LATERAL generate_series(1, r.a) AS g(i) ON true",
+    "SELECT r.a, u.x FROM r, unnest(ARRAY[r.a, r.b]) AS u(x)",
+    "SELECT r.a, u.x, u.n FROM r, unnest(ARRAY[r.s, 'k']) WITH ORDINALITY AS u(x, n)",
+    "SELECT r.a FROM r WHERE r.b IN (SELECT g.i FROM generate_series(0, r.a) AS g(i))",
+    "SELECT r.a, (SELECT sum(g.i) FROM range(r.a) AS g(i)) AS s FROM r",
+    "SELECT extract(hour FROM g.t) AS h FROM generate_series(timestamp '2024-01-01', timestamp '2024-01-02', "
+    "interval '6 hours') AS g(t)",
+    "SELECT q.a, CAST(g.d AS date) AS d FROM q, generate_series(q.d, date '2024-02-02', interval '1 day') AS g(d)",
+    "SELECT q.a, count(*) AS n FROM q JOIN generate_series(0, 3) AS g(i) ON q.a >= g.i GROUP BY q.a",
+    "SELECT r.a, v.x FROM r JOIN (VALUES (1, 'x'), (2, NULL), (2, 'z')) AS v (k, x) ON r.a = v.k",
+    "WITH v (k, x) AS (VALUES (1, 'x'), (2, 'y')) SELECT r.a, v.x FROM r LEFT JOIN v ON r.a = v.k",
+    "VALUES (1, 'a'), (2, NULL)",
+]
+QUERIES = [*FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
@@ -92,6 +110,16 @@ def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
 
 
 MISTAKES = {
+    "SELECT u.x FROM r, unnest(ARRAY[r.a], ARRAY[r.b]) AS u(x, y)": (
+        "program.sql:2:33: unnest() of several lists is not supported"
+    ),
+    "SELECT u.x FROM r, unnest(r.a) AS u(x)": "program.sql:2:27: r.a is int64, not a list",
+    "SELECT 1 AS x FROM generate_series(1, 2, 0) AS g": (
+        "program.sql:2:20: a series whose step is no number other than 0 is not supported"
+    ),
+    "SELECT 1 AS x FROM r RIGHT JOIN generate_series(1, r.a) AS g ON true": (
+        "program.sql:2:33: this join with a function is not supported"
+    ),
     "SELECT r.a FROM r ASOF JOIN q ON r.a = q.a": (
         "program.sql:2:29: this condition of an ASOF JOIN is not supported: ASOF JOIN q ON r.a = q.a"
     ),

@@ -116,7 +116,7 @@ def join_asof(
     _require_nearest(rows.schema, partners.schema, column, time, pairs)
     keys = list(dict.fromkeys(pairs.values()))
     equal_ones, start, end = _unused(partners.schema, "equal", "start", "end")
-    known = partners.where(*(pl.col(name).is_not_null() for name in (*keys, time)))
+    known: Any = partners.where(*(pl.col(name).is_not_null() for name in (*keys, time)))
     known = known.with_columns(**{equal_ones: pl.lit(0, dtype=pl.Int64)})
     first = known.group_by(*keys, time).top_k(1, equal_ones, allow_negative=allow_negative)
     is_backward = nearest.direction == "backward"
@@ -127,7 +127,7 @@ def join_asof(
         .select(*partners.columns, **{start: pl.col(time), end: pl.col(end)})
     )
     lower, upper = (start, end) if is_backward else (end, start)
-    joined = join_between(rows, bounded, column, Ends.of(lower, upper, nearest.closed, True), pairs)
+    joined: C = join_between(rows, bounded, column, Ends.of(lower, upper, nearest.closed, True), pairs)
     if arguments.choice(how, get_args(Outer), "join_asof: how") == "inner":
         return joined
     return joined.concat(_pad(rows.concat(joined.select(*rows.columns).negate()), joined))

@@ -15,12 +15,14 @@ from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, windows
 from ddcore.sql.asof import asof_joined
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
+from ddcore.sql.elements import with_elements
 from ddcore.sql.join_conditions import Compared, Condition, keys_in, range_of, sides_of, truth
 from ddcore.sql.names import (
     Column,
     Relation,
     candidates,
     free,
+    function_of,
     is_bracket,
     is_comma,
     is_named,
@@ -179,6 +181,9 @@ class _From:
         """One more table, by the join before it."""
         if is_comma(join):
             self.earlier, self.start, self.fused = list(self.pool), len(self.columns), False
+        if function_of(table) is not None:
+            self._elements(table, join)
+            return
         if isinstance(table, exp.Lateral) or self.is_correlated(table):
             self._lateral(table, join)
             return
@@ -279,7 +284,7 @@ class _From:
     def names_around(self, tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> bool:
         """Whether a table or an ON of FROM names columns of the query around."""
         names = {id(each) for each in free(self.select, self.queries.known(self.env))}
-        inside = [table for table, _ in tables if isinstance(table, exp.Lateral)]
+        inside = [table for table, _ in tables if isinstance(table, exp.Lateral) or function_of(table) is not None]
         inside += [join.args["on"] for _, join in tables if join is not None and join.args.get("on") is not None]
         named = any(id(each) in names for part in inside for each in part.find_all(exp.Column))
         return named or any(self.is_correlated(table) for table, _ in tables)
@@ -308,6 +313,32 @@ class _From:
         if relation.carried:
             joined = joined.select(*(name for name in types(joined) if name not in relation.carried))
         self.pool, self.columns = [joined], self.columns + columns
+        if not side:
+            self._inner(conjuncts(on), shared, join)
+            self._merge(shared, side)
+
+    def _elements(self, table: exp.Expr, join: exp.Join | None) -> None:
+        """A function that gives rows, of what stands before it."""
+        source, on, side = self.queries.source, join.args.get("on") if join else None, (join.side if join else "") or ""
+        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
+            source.refuse(join or table, "this join with a function", "CROSS JOIN, or LEFT JOIN ... ON true")
+        before = Relation(self.queries.unit, ())
+        is_lateral = bool(side) or bool(subqueries.names_in(function_of(table) or table, self.queries.known(self.env)))
+        if is_lateral:
+            self.pool = self.pool or [self.queries.unit]
+            before = self.joined(final=False)
+            self.fused = bool(self.earlier)
+        taken = {*self.taken, *self.schema, *before.types, *(column.key for column in self.columns)}
+        rows, keys = with_elements(
+            self.queries, before, table, lambda name: _unused(name, table.alias, taken), keep_empty=bool(side)
+        )
+        if is_lateral:
+            self.pool = [rows]
+        else:
+            self.pool.append(rows.select(*keys.values()))
+        columns = [Column(table.alias, name, key) for name, key in keys.items()]
+        shared = self._shared(join, columns) if join else []
+        self.columns += columns
         if not side:
             self._inner(conjuncts(on), shared, join)
             self._merge(shared, side)
