@@ -72,7 +72,19 @@ FUNCTIONS = [
     "WITH v (k, x) AS (VALUES (1, 'x'), (2, 'y')) SELECT r.a, v.x FROM r LEFT JOIN v ON r.a = v.k",
     "VALUES (1, 'a'), (2, NULL)",
 ]
-QUERIES = [*FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
+PIVOTS = [
+    "SELECT * FROM (SELECT a, b, s FROM r) AS t PIVOT (sum(b) FOR s IN ('x' AS one, 'y' AS two))",
+    "SELECT p.a, p.one_n, p.xy_m FROM (SELECT a, b, s FROM r) AS t PIVOT (count(*) AS n, max(b) AS m FOR s IN "
+    "('x' AS one, 'xy')) AS p WHERE p.one_n > 0",
+    "SELECT p.k FROM q JOIN (SELECT a, b, s FROM r) PIVOT (min(b) FOR s IN ('x' AS k, 'y')) AS p ON p.a = q.c",
+    "SELECT * FROM (SELECT b, s FROM r) PIVOT (count(b) FOR s IN ('x', 'y'))",
+    "SELECT * FROM (SELECT a, b, m FROM r) UNPIVOT (v FOR n IN (a, b))",
+    "SELECT u.n, u.v, u.s FROM (SELECT a, b, s FROM r) UNPIVOT INCLUDE NULLS (v FOR n IN (a AS first, b)) AS u",
+    "SELECT u.n, count(*) AS c FROM r UNPIVOT (v FOR n IN (a, b)) AS u GROUP BY u.n",
+    "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM (SELECT a AS i, c AS j FROM q) UNPIVOT (v FOR n IN (i, j)) AS u "
+    "WHERE u.v = r.b)",
+]
+QUERIES = [*PIVOTS, *FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
@@ -110,6 +122,15 @@ def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
 
 
 MISTAKES = {
+    "SELECT * FROM (SELECT a, b FROM r) PIVOT (sum(b) FOR a IN (1, 1))": (
+        "program.sql:2:43: two columns of this pivot have one name, or one has none"
+    ),
+    "SELECT * FROM (SELECT a, b FROM r) PIVOT (sum(c) FOR a IN (1))": "program.sql:2:47: there is no column c",
+    "SELECT * FROM (SELECT a, s FROM r) UNPIVOT (v FOR n IN (a, s))": (
+        "program.sql:2:57: UNION, column v: the types int64 and string do not meet"
+    ),
+    "WITH RECURSIVE t (a, b) AS (SELECT a, b FROM r UNION SELECT v, v FROM t UNPIVOT (v FOR n IN (a, b)))"
+    " SELECT * FROM t": "program.sql:2:71: WITH RECURSIVE t: PIVOT or UNPIVOT with itself",
     "SELECT u.x FROM r, unnest(ARRAY[r.a], ARRAY[r.b]) AS u(x, y)": (
         "program.sql:2:33: unnest() of several lists is not supported"
     ),

@@ -27,6 +27,7 @@ from ddcore.sql.names import (
     is_comma,
     is_named,
     mentioned,
+    pivoted_name,
     require_names,
     tables_in,
     tables_of,
@@ -35,6 +36,7 @@ from ddcore.sql.names import (
 )
 from ddcore.sql.outer_joins import OuterJoin
 from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.pivots import query_of_pivot
 from ddcore.sql.values import Value, Values, aligned, selected
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_where"]
 
+_PIVOTED = "the table of a pivot"
 Shared = tuple[Column, Column]
 """The left and the right column that USING or NATURAL makes one."""
 
@@ -112,8 +115,12 @@ class _From:
             relation = self.queries.query(query, self.env.alone)
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
-        if table.args.get("sample") or table.args.get("pivots"):
-            source.refuse(table, "a sample or a pivot")
+        if table.args.get("sample"):
+            source.refuse(table, "a sample")
+        for pivot in table.args.get("pivots") or []:
+            query = query_of_pivot(source, [each.name for each in relation.own], pivot, _PIVOTED)
+            query.parent = pivot
+            relation = self.queries.query(query, self.env.alone.binding(_PIVOTED, relation))
         return self._renamed(table, relation)
 
     def _bracket(self, table: exp.Expr) -> tuple[Any, list[Column]]:
@@ -144,8 +151,9 @@ class _From:
         return node.args.get("table") is None or is_named(node.args["table"], table.alias)
 
     def _renamed(self, table: exp.Expr, relation: Relation) -> tuple[Any, list[Column]]:
-        alias = table.args.get("alias")
-        name = table.alias or (table.name if isinstance(table, exp.Table) else "")
+        named = [table, *(pivot for pivot in table.args.get("pivots") or [] if pivot.args.get("alias"))][-1]
+        alias = named.args.get("alias")
+        name = pivoted_name(table) or (table.name if isinstance(table, exp.Table) else "")
         if name and any(column.table and is_named(name, column.table) for column in self.columns if not column.outer):
             raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
         columns = (alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []

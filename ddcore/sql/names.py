@@ -9,13 +9,14 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.base.schema import Schema, parse_schema
+from ddcore.sql.pivots import columns_of_pivot
 from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
 
 __all__ = [
     "Column", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket", "is_comma",
-    "is_named", "mentioned", "own", "require_names", "resolve", "result_name", "tables_in", "tables_of", "types",
-    "unwrapped",
+    "is_named", "mentioned", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
+    "types", "unwrapped",
 ]  # fmt: skip
 
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
@@ -127,6 +128,12 @@ def columns_of_function(table: exp.Expr) -> list[str]:
     offset = function.args.get("offset")
     number = offset.name if isinstance(offset, exp.Expr) else "ordinality"
     return [first, number] if offset else [first]
+
+
+def pivoted_name(table: exp.Expr) -> str:
+    """The alias of a table in FROM, or that behind its PIVOT."""
+    aliases = [pivot.alias for pivot in table.args.get("pivots") or [] if pivot.alias]
+    return aliases[-1] if aliases else str(table.alias)
 
 
 def is_comma(join: exp.Join | None) -> bool:
@@ -355,8 +362,11 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     else:
         columns = []
     alias = table.args.get("alias")
+    for pivot in table.args.get("pivots") or []:
+        columns = columns_of_pivot(columns, pivot)
+        alias = pivot.args.get("alias") or alias
     renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
-    yield table.alias or table.name, renamed + list(columns[len(renamed) :])
+    yield pivoted_name(table) or table.name, renamed + list(columns[len(renamed) :])
 
 
 def _with_bindings(query: exp.Expr, known: Known) -> Known:

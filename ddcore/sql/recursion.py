@@ -184,6 +184,8 @@ def _one_sided(node: exp.Expr) -> str | None:
         return f"{node.method} {node.side} JOIN".strip().replace("  ", " ")
     if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
         return "an outer join"
+    if node.args.get("pivots"):
+        return "PIVOT or UNPIVOT"
     inside = tables_in(node) if is_bracket(node) else []
     if any(join is not None and (join.side or join.method == "ASOF") for _, join in inside):
         return "an outer join in parentheses"
