@@ -19,10 +19,10 @@ from ddcore.cli.main import run_command
 from ddcore.io.ledger.freshness import freshness, shown_age
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
+from ddcore.io.sources.intake import fitted
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.source import Source
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.ingesting import updates
 
 PROJECT = """
 [project]
@@ -298,13 +298,12 @@ def test_the_sample_project_with_declared_sources(fresh: Path, dd: Command) -> N
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the sources whose columns are looked at, as it happens."""
     names: list[str] = []
-    fitted = updates.fitted
 
     def noted(sources: Sequence[Source], rules: Rules) -> Any:
         names.extend(Path(source.path).name for source in sources)
         return fitted(sources, rules)
 
-    monkeypatch.setattr(updates, "fitted", noted)
+    monkeypatch.setattr("ddcore.jobs.ingesting.updates.fitted", noted)
     return names
 
 

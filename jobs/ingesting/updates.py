@@ -40,7 +40,12 @@ class UpdateReader(Reader):
     def _rules_digest(self) -> str:
         """What the rows of a source are read by: the same file by other rules has other rows."""
         rules = self.rules
-        parts: list[object] = [{name: str(kind) for name, kind in rules.schema.items()}, rules.dims, rules.time, rules.diff]
+        parts: list[object] = [
+            {name: str(kind) for name, kind in rules.schema.items()},
+            rules.dims,
+            rules.time,
+            rules.diff,
+        ]
         parts += [sorted(rules.rename.items()), rules.appends]
         return blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
