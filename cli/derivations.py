@@ -61,7 +61,7 @@ def _below(explanation: Explanation, above: Fact) -> list[Fact]:
     """What a fact is made of; steps of the same line of the program that have one source each are left out."""
     derivation = explanation.derivation
     place = derivation.watch.node(above[0]).place
-    facts = [_settled(explanation, each) for each in derivation.supports[above]]
+    facts = [_settled(explanation, support) for support in derivation.supports[above]]
     result: list[Fact] = []
     for fact in facts:
         below = fact

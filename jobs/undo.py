@@ -211,7 +211,9 @@ class _Undo:
 
     def _undone_after(self, number: int) -> bool:
         """Whether an earlier ingest was taken back after this one was made."""
-        return any(each.number == number and each.at >= self.record.at for each in self.ledger.records(UndoRecord))
+        return any(
+            record.number == number and record.at >= self.record.at for record in self.ledger.records(UndoRecord)
+        )
 
     def _find_restated(self) -> None:
         """Find the least closed times that change, if a run has folded this ingest. If none has, the log is again what

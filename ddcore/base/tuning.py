@@ -142,8 +142,12 @@ class Tuning:
 
     def __repr__(self) -> str:
         """Only what is not as by default."""
-        values = {each.name: getattr(self, each.name) for each in self.settings()}
-        others = [f"{each.name}={values[each.name]!r}" for each in self.settings() if values[each.name] != each.default]
+        values = {setting.name: getattr(self, setting.name) for setting in self.settings()}
+        others = [
+            f"{setting.name}={values[setting.name]!r}"
+            for setting in self.settings()
+            if values[setting.name] != setting.default
+        ]
         return f"Tuning({', '.join(others)})"
 
     @classmethod
