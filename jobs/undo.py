@@ -71,7 +71,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
         intent, finished = ledger.open_intent(), unrecorded.finish(ledger)
-        is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
+        is_done = any(isinstance(record, UndoRecord) and record.number == number for record in finished)
         record = _ingest(ledger, number, input_name, is_done=is_done)
         work = _Undo(project, ledger, record, restate)
         if not is_done:
@@ -305,7 +305,7 @@ class _Undo:
 
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number
-        others = [each for each in self.index.numbers.values() if each != number]
+        others = [other for other in self.index.numbers.values() if other != number]
         return DataError(
             f"ingest {number} cannot be taken back: without it {shown_row(row.row)} would have the count {row.count} "
             f"as of {named(row.version, self.log.dims)}, as another ingest {why}",

@@ -153,7 +153,7 @@ class Tuning:
     @classmethod
     def settings(cls) -> list[Setting]:
         """All settings in order."""
-        return [Setting(each.name, each.default, **each.metadata) for each in fields(cls)]  # type: ignore[arg-type]
+        return [Setting(entry.name, entry.default, **entry.metadata) for entry in fields(cls)]  # type: ignore[arg-type]
 
     @classmethod
     def least(cls) -> Tuning:

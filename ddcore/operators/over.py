@@ -220,7 +220,7 @@ class _OverStep(ReductionStep):
         """All keys, with the values of the order at which they change."""
         if self.reach is not None and not rounds and self.inputs == 1 and len(new):
             words = new.words[self.port.key_words]
-            part.around = np.stack([each.reduceat(words, part.offsets[:-1]) for each in (np.minimum, np.maximum)])
+            part.around = np.stack([least.reduceat(words, part.offsets[:-1]) for least in (np.minimum, np.maximum)])
         return part
 
     def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
