@@ -121,7 +121,7 @@ class Tuning:
         1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"
     )
     group_rows: int = _setting(
-        1 << 18, "updates", "row group of a log's file that is sorted: a condition reads few of them"
+        1 << 17, "updates", "row group of a log's file that is sorted: a condition reads few of them"
     )
     piece_rows: int = _setting(1 << 20, "rows", "`show` and `diff` sort so many in memory, more in temporary files")
     sample_rows: int = _setting(1 << 16, "updates", "the first of a log, which tell where the first rows end")

@@ -27,13 +27,13 @@ def aggregated(
     argument, as a sum. ``aggregate``: the aggregation with these results.
     """
     schema: Schema = prepared.schema
-    wide = [result for result in results if _is_wide(part(result), schema)]
+    wide = [each for each in results if _is_wide(part(each), schema)]
     if not wide:
         return aggregate(prepared, tuple(results))
     arguments = {str(part(each)[2]): None for each in wide}
     limbs = Limbs.of(schema, list(arguments))
-    plain = [result for result in results if result not in wide]
-    taken, sums, more = {part(result)[0] for result in results}, list[Sum](), list[W]()
+    plain = [each for each in results if each not in wide]
+    taken, sums, more = {part(each)[0] for each in results}, list[Sum](), list[W]()
     for each in wide:
         name, kind, argument = part(each)
         columns = limbs.cut[str(argument)]
@@ -41,10 +41,10 @@ def aggregated(
         more += [other(each, new, column) for new, column in zip(names, columns, strict=True)]
         sums.append(Sum(name, kind, schema[str(argument)].scale, names[:-1], names[-1]))
     rows = aggregate(prepared._add(limbs), (*plain, *more))
-    every = {part(result)[0] for result in results}
+    every = {part(each)[0] for each in results}
     internal = {name for each in sums for name in (*each.limbs, each.number)}
     first = [name for name in rows.schema if name not in internal and name not in every]
-    return rows._add(FromLimbs.of(rows.schema, [*first, *(part(result)[0] for result in results)], sums))
+    return rows._add(FromLimbs.of(rows.schema, first, [part(each)[0] for each in results], sums))
 
 
 def _is_wide(part: tuple[str, str, str | None], schema: Schema) -> bool:
