@@ -90,7 +90,7 @@ class Bank:
         self.version += 1
         ingests = [self._ingest(name, changes) for name, changes in self._changes().items()]
         run = prompt_costs([DDCORE, "run"], self.folder)
-        return {**{f"ingest_{name}": sum(each[name] for each in ingests) for name in run}, **_named("run", run)}
+        return {**{f"ingest_{name}": sum(ingest[name] for ingest in ingests) for name in run}, **_named("run", run)}
 
     def night(self) -> Figures:
         """The costs of one command that takes in a day's changes and folds them."""
@@ -127,7 +127,7 @@ class Bank:
         customers = pl.DataFrame({"customer": number}).with_columns(
             parent=pl.when(pl.col("customer") % 3 == 0, pl.col("customer") > 0).then(pl.col("customer") // 5),
             guarantor=pl.when((pl.col("customer") % 10).is_between(1, 3)).then(pl.col("customer") - 1),
-            country=pl.Series([f"country-{each:02d}" for each in rng.integers(0, COUNTRIES, rows)]),
+            country=pl.Series([f"country-{number:02d}" for number in rng.integers(0, COUNTRIES, rows)]),
             name=pl.format("customer {}", "customer"),
         )
         # Each fourth account had another tier until the middle of the time.
