@@ -13,7 +13,7 @@ from ddcore.base.source_line import planning
 from ddcore.sql import frames, grouping
 from ddcore.sql.mutual import Binding, fitting, fixed_points
 from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
-from ddcore.sql.source import DIALECT, Declared
+from ddcore.sql.source import Declared
 from ddcore.sql.types import declared_type
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
     bindings = []
     for node, columns in zip(nodes, declared, strict=True):
         assert columns is not None
-        kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=DIALECT)) for text in columns.types)
+        kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=source.dialect)) for text in columns.types)
         if len({name.casefold() for name in columns.names}) < len(columns.names):
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
         bindings.append(Binding(node.alias, node, node.this, columns.names, kinds))

@@ -70,7 +70,9 @@ def load(project: Project) -> Program:
     if project.is_sql:
         from ddcore import sql
 
-        return Program(with_tests(sql.load(*project.program_files), project.tests), project.tests)
+        return Program(
+            with_tests(sql.load(*project.program_files, dialect=project.dialect), project.tests), project.tests
+        )
     file = project.program_file
     module = _import(file)
     function = getattr(module, project.program_function, None)

@@ -32,6 +32,7 @@ from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.program import data_tests
 from ddcore.program.data_tests import DataTest
+from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
 from ddcore.text.sizes import memory_size
 from ddcore.text.wording import listed, meant, one_line, shown
@@ -44,7 +45,7 @@ ENGINES = ("spark", "inline")
 
 # The keys of each section. [inputs], [outputs] and [tests] have one table per name.
 _SECTIONS: dict[str, tuple[str, ...]] = {
-    "project": ("program", "warehouse"),
+    "project": ("program", "warehouse", "dialect"),
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
@@ -105,7 +106,7 @@ class Project:
 
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
     that are left out on purpose, by input. ``tests``: those of the file;
-    a program may have more.
+    a program may have more. ``dialect``: that of a program of SQL.
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
@@ -125,6 +126,7 @@ class Project:
     sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     tests: tuple[DataTest, ...] = ()
+    dialect: str = DIALECTS[0]
     engine: str = "spark"
     parallelism: int | None = None
     memory: int | None = None
@@ -256,11 +258,13 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         raise sections["project"].wrong(
             "program", f"must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not {quoted(program)}"
         )
+    dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
-        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))
+        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
     return Project(
         root=file.parent,
         program=program,
+        dialect=dialect,
         dims=dims,
         inputs=_inputs(sections["inputs"], dims),
         keys=_keys(sections["inputs"]),
@@ -273,6 +277,20 @@ def _read(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | No
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
+
+
+def _dialect(section: Section, program: str) -> str:
+    """The dialect of a program of SQL, which names are those of ``ddcore.sql``."""
+    dialect = section.text("dialect")
+    if dialect is None:
+        return DIALECTS[0]
+    if dialect not in DIALECTS:
+        raise section.wrong(
+            "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
+        )
+    if not program.endswith(".sql"):
+        raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
+    return dialect
 
 
 def _text(file: Path) -> str:
