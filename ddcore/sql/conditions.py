@@ -16,7 +16,7 @@ from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import arrays
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
-__all__ = ["RULES", "compared"]
+__all__ = ["RULES", "compared", "matching"]
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
@@ -142,7 +142,7 @@ def _in(values: Values, node: exp.In) -> Value:
 
 def _like(*, small: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        return _matching(values, node, "\\", small)
+        return matching(values, node, "\\", small)
 
     return rule
 
@@ -150,10 +150,11 @@ def _like(*, small: bool) -> Rule:
 def _escape(values: Values, node: exp.Escape) -> Value:
     if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
         values.source.refuse(node, "this ESCAPE")
-    return _matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
+    return matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
 
 
-def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+    """LIKE, or ILIKE where ``small``; ``escape`` may be empty."""
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
@@ -226,6 +227,7 @@ def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
+    exp.ByteString: lambda values, node: constant(node.name, node),  # E'...'
     exp.Boolean: lambda values, node: constant(bool(node.this), node),
     exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,

@@ -111,8 +111,8 @@ class UpdateReader(Reader):
         for _, layout in fresh:
             check_complete(layout)
         if self._unchanged:
-            one = len(self._unchanged) == 1
-            were = "source was taken in before and is" if one else "sources were taken in before and are"
+            is_one = len(self._unchanged) == 1
+            were = "source was taken in before and is" if is_one else "sources were taken in before and are"
             work.notes.append(f"{len(self._unchanged):,} {were} left out")
         if known:
             work.notes += [*known_notes(known), *replaced_notes(known, self.name)]
