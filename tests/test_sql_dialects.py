@@ -19,8 +19,8 @@ from sql_functions import ROWS, answers, file_of, frame, ours, written, wrong
 
 import ddcore as dd
 from ddcore.base.errors import DdError, ProgramError, UsageError
-from ddcore.io.project.program import load
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.program import load
 from ddcore.sql import program
 
 CASES = [(engine, *case) for engine in ("spark", "duckdb") for case in answers(engine)]
