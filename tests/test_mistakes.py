@@ -48,6 +48,7 @@ UNKNOWN: list[Callable[[Any], Any]] = [
     lambda t: t.join(t, on="m"),  # wrong
     lambda t: t.join(t, on={"n": "m"}, how="semi"),  # wrong
     lambda t: t.join_between(t, "m", "n"),  # wrong
+    lambda t: t.join_asof(t, "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", on="m"),  # wrong
     lambda t: t.tumble("m", 2),  # wrong
@@ -98,6 +99,10 @@ MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.hop("n", 1, 1001), "hop: each row is in 1001 windows, 1000 at most"),  # wrong
     (lambda t: t.sessions("n", -1), "sessions: gap is -1"),  # wrong
     (lambda t: t.sessions("n", 1, "n"), "sessions: n is a key"),  # wrong
+    (lambda t: t.join_asof(t, "n", "f"), "n is int64 and f is float64"),  # wrong
+    (lambda t: t.join_asof(t, "w"), "w is string, which is not looked up by its order"),  # wrong
+    (lambda t: t.join_asof(t, "n", on="n"), "n is a key"),  # wrong
+    (lambda t: t.join_asof(t, "n", direction="near"), "direction"),  # wrong
     (lambda t: t.group_by("n").agg(s=dd.sum("w")), "string"),  # wrong
 ]
 
@@ -191,6 +196,7 @@ OUTSIDE: list[Callable[[Any], Any]] = [
     lambda t: t.concat(inner(t)),  # wrong
     lambda t: t.join(inner(t), on="n", how="full"),  # wrong
     lambda t: t.join_between(inner(t), "n", "n"),  # wrong
+    lambda t: t.join_asof(inner(t), "n"),  # wrong
     lambda t: dd.delta_join((inner(t), ["a", "b", "c"]), (t, ["a", "d", "e"])),  # wrong
     lambda t: inner(t).group_by("n").agg(c=dd.count()),  # wrong
     lambda t: inner(t).iterate(lambda w: w.distinct()),  # wrong
@@ -262,6 +268,7 @@ FOREIGN: list[Callable[[Any], Any]] = [
     lambda t: t.except_(elsewhere()),  # wrong
     lambda t: t.join(elsewhere(), on="n"),  # wrong
     lambda t: t.join_between(elsewhere(), "n", "n"),  # wrong
+    lambda t: t.join_asof(elsewhere(), "n"),  # wrong
     lambda t: dd.delta_join((t, ["a", "b", "c"]), (elsewhere(), ["a", "d", "e"])),  # wrong
     lambda t: t.iterate(lambda w: elsewhere()),  # wrong
     lambda t: dd.iterate({"v": t, "w": elsewhere()}, lambda v, w: {"v": v, "w": w})["v"],  # wrong
@@ -286,6 +293,7 @@ COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside wh
     "tumble": lambda t: ("n", 2),
     "hop": lambda t: ("n", 2, 3),
     "sessions": lambda t: ("n", 2),
+    "join_asof": lambda t: (t, "n"),
     "iterate": lambda t: (lambda w: w,),
     "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
     "group_by.top_k": lambda t: (1, "w"),

@@ -3,8 +3,8 @@
 Every value is one 64-bit word. Words are equal exactly if the values are, so kernels compare and move integers
 only. Types of 64 bits are mapped one to one; strings, binaries, lists, structs and decimals of more than 18 digits get
 an id in a process-wide :class:`~ddcore.data.pools.Pool`. A list is in its pool as the words of its elements, a struct
-as the words of its fields, so that equality inside is equality of words too; a decimal as its 128 bits. A null is the word ``NULL`` in every type, which costs int64
-one value: -2**63.
+as the words of its fields, so that equality inside is equality of words too; a decimal as its 128 bits. A null is
+the word ``NULL`` in every type, which costs int64 one value: -2**63.
 
 Ids differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and divided between
 workers, is the same in all.
@@ -34,7 +34,7 @@ _NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 POOL = Strings()
 _BINARIES = Strings()
 _NESTED: dict[Type, Sequences] = {}
-_WIDE = Sequences()  # of decimals with more than 18 digits: the lower and the upper half
+_WIDE: list[Sequences] = []  # of decimals with more than 18 digits: the lower and the upper half; made when first used
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
@@ -175,7 +175,7 @@ def pool_of(kind: Type) -> Pool[Any]:
     if kind.is_nested:
         return _sequences_of(kind)
     if kind.is_wide:
-        return _WIDE
+        return _wide_pool()
     return POOL if kind.name == "string" else _BINARIES
 
 
@@ -187,9 +187,16 @@ def wide_values(halves: np.ndarray) -> Words:
 
 def halves_of_ids(words: np.ndarray) -> np.ndarray:
     """The halves (n, 2) of decimals of more than 18 digits, by their words; any number for a null."""
-    if len(_WIDE) == 0:  # nulls only
+    pool = _wide_pool()
+    if len(pool) == 0:  # nulls only
         return np.zeros((len(words), 2), dtype=np.int64)
-    return _WIDE.sequences(words)[1].reshape(-1, 2)
+    return pool.sequences(words)[1].reshape(-1, 2)
+
+
+def _wide_pool() -> Sequences:
+    if not _WIDE:
+        _WIDE.append(Sequences())  # of two threads at once, the first one's counts for both
+    return _WIDE[0]
 
 
 def _sequences_of(kind: Type) -> Sequences:

@@ -19,9 +19,8 @@ from ddcore.io.project.section import IDENTIFIER
 from ddcore.program.data_tests import ERROR, WARN, DataTest, Empty
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["DbtProject", "manifest_of", "read_dbt", "sources_of"]
+__all__ = ["DbtProject", "read_dbt", "sources_of"]
 
-MANIFEST = "target/manifest.json"
 _COMPILE = "compile the dbt project: dbt compile"
 _VIEWS = {"table": False, "incremental": False, "materialized_view": False, "view": True}
 """The materialisations that are kept exactly, and whether such a view is temporary."""
@@ -29,11 +28,6 @@ _IGNORED = ("pre-hook", "post-hook", "grants")
 _INPUTS = ("source", "seed")
 _TEST_SETTINGS = {"fail_calc": "count(*)", "warn_if": "!= 0", "error_if": "!= 0"}
 """The settings of a test that say when it is broken, with the only values that are taken."""
-
-
-def manifest_of(project: str) -> str:
-    """The path of the manifest of the dbt project in a folder."""
-    return str(Path(project) / MANIFEST)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import UsageError
-from ddcore.io.project.dbt import manifest_of
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, OutputSettings, Project, Retention
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import overridable_settings
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
@@ -59,7 +58,7 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     if program is None:
         raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
     if program == "dbt":
-        program = manifest_of(sections["dbt"].text("project") or ".")
+        program = str(Path(sections["dbt"].text("project") or ".", MANIFEST))
     elif not _PROGRAM.fullmatch(program):
         raise sections["project"].wrong(
             "program", f"must be FILE.py:FUNCTION, FILE.sql, FOLDER/*.sql or dbt, not {quoted(program)}"

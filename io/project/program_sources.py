@@ -17,7 +17,6 @@ from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
 
 from ddcore.base.errors import ProgramError
-from ddcore.io.project.dbt import sources_of
 
 __all__ = ["Sources", "self_contained"]
 
@@ -64,6 +63,8 @@ def self_contained(files: Sequence[Path]) -> Sources | None:
         if files[0].suffix == ".sql":
             return Sources({str(file): _file_digest(file) for file in files}, {}, {})
         if files[0].suffix == ".json":
+            from ddcore.io.project.dbt import sources_of
+
             return Sources({str(file): _file_digest(file) for file in sources_of(files[0])}, {}, {})
         return _closure(files[0])
     except (OSError, ValueError, SyntaxError, RecursionError, ProgramError):

@@ -20,9 +20,10 @@ from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["FILE_NAME", "OutputSettings", "Project", "Retention"]
+__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Retention"]
 
 FILE_NAME = "dd.toml"
+MANIFEST = "target/manifest.json"  # of a dbt project
 
 
 @dataclass(frozen=True)
