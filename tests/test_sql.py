@@ -447,7 +447,7 @@ MISTAKES = {
     "SELECT corr(id, who) AS t FROM orders": ("program.sql:2:17: who is string, not int64", "cast"),
     "SELECT stddev(sum(id)) AS t FROM orders": ("program.sql:2:8: an aggregate of an aggregate", "inner one"),
     "SELECT id FROM orders TABLESAMPLE SYSTEM (5)": (
-        "program.sql:2:16: a sample or a pivot is not",
+        "program.sql:2:16: a sample is not",
         "",
     ),
     "SELECT id FROM orders UNION SELECT who FROM people": (

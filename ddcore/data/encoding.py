@@ -3,8 +3,8 @@
 Every value is one 64-bit word. Words are equal exactly if the values are, so kernels compare and move integers
 only. Types of 64 bits are mapped one to one; strings, binaries, lists, structs and decimals of more than 18 digits get
 an id in a process-wide :class:`~ddcore.data.pools.Pool`. A list is in its pool as the words of its elements, a struct
-as the words of its fields, so that equality inside is equality of words too; a decimal as its 128 bits. A null is the word ``NULL`` in every type, which costs int64
-one value: -2**63.
+as the words of its fields, so that equality inside is equality of words too; a decimal as its 128 bits. A null is
+the word ``NULL`` in every type, which costs int64 one value: -2**63.
 
 Ids differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and divided between
 workers, is the same in all.

@@ -28,7 +28,7 @@ from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
 from ddcore.program import joins, loops, sets, wide_sums
 from ddcore.program.gathered import gathered
-from ddcore.program.joins import How
+from ddcore.program.joins import Direction, How, Outer
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.program.numbering import MOST_TRIES, Numbering, identified
@@ -87,6 +87,32 @@ class Collection(LinearCollection):
         the old and the new end of an interval is looked at, others are not.
         """
         return joins.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
+
+    def join_asof(
+        self,
+        other: Collection,
+        column: str,
+        other_column: str | None = None,
+        *,
+        on: str | Sequence[str] | Mapping[str, str] = (),
+        direction: Direction = "backward",
+        exact: bool = True,
+        how: Outer = "inner",
+        allow_negative: bool = False,
+    ) -> Collection:
+        """Each row with the nearest of ``other``: of those with equal keys, that of the greatest ``other_column`` not
+        above the row's value in ``column``, or with ``direction="forward"`` of the least not below it.
+
+        ``other_column`` is ``column`` if it is not given. ``on``: keys that must be equal, as in :meth:`join`.
+        ``exact``: a row with the same value counts, too. Of several rows with the same key and value, or copies of one,
+        it is the one whose other columns are least, once. ``how="left"``: rows without a partner stay, with nulls.
+        The result has the columns of the rows, then those of ``other`` without keys, with the suffix ``_right`` where a
+        name is taken. Nulls match nothing. Cost: a row of ``other`` that comes or goes costs the rows between it and
+        the next one, with a search for them.
+        """
+        nearest = joins.Nearest.of(direction, exact)
+        columns = column, other_column
+        return joins.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.

@@ -9,10 +9,10 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["NAMED", "RULES", "any_of"]
+__all__ = ["NAMED", "RULES", "any_of", "list_of"]
 
 
-def _list(values: Values, node: exp.Expr) -> tuple[Value, Type]:
+def list_of(values: Values, node: exp.Expr) -> tuple[Value, Type]:
     """A list, and the type of its elements."""
     value = values.of(node)
     if value.type is None or value.type.name != "list" or value.type.element is None:
@@ -31,7 +31,7 @@ def _array(values: Values, node: exp.Array) -> Value:
 
 def _element(values: Values, node: exp.Bracket) -> Value:
     """What lies outside of the list is null. sqlglot counts literals from 0, and leaves columns as they are, from 1."""
-    some, element = _list(values, node.this)
+    some, element = list_of(values, node.this)
     (number,) = node.expressions
     if not isinstance(number, exp.Literal | exp.Column) and not isinstance(number.this, exp.Literal):
         values.source.refuse(node, "the element of a list by a number that is neither a literal nor a column")
@@ -41,7 +41,7 @@ def _element(values: Values, node: exp.Bracket) -> Value:
 
 def _length(values: Values, node: exp.ArraySize) -> Value:
     """Null for an empty list, as in PostgreSQL."""
-    some, _ = _list(values, node.this)
+    some, _ = list_of(values, node.this)
     if node.expression is not None and values.of(node.expression).literal != 1:
         values.source.refuse(node, "the length of a list in another dimension than 1")
     length = some.expr.list.len().cast(pl.Int64)
@@ -49,7 +49,7 @@ def _length(values: Values, node: exp.ArraySize) -> Value:
 
 
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
-    some, element = _list(values, node.this)
+    some, element = list_of(values, node.this)
     separator = values.require(values.of(node.expression), "string")
     if element not in (TEXT, INT):
         values.source.refuse(node, f"array_to_string() of {element}")
@@ -71,7 +71,7 @@ def _split(values: Values, node: exp.StringToArray) -> Value:
 
 def any_of(values: Values, value: Value, node: exp.Expr) -> Value:
     """Whether a list has an element that is equal to the value: null where that is not known."""
-    some, element = _list(values, node.unnest())
+    some, element = list_of(values, node.unnest())
     wanted = as_type(values.source, value, element)
 
     def found(some: Value, wanted: Value) -> pl.Expr:
@@ -93,6 +93,6 @@ RULES: dict[type[exp.Expr], Rule] = {
 
 NAMED: dict[str, Named] = {
     "cardinality": (
-        1, lambda values, node: Value(_list(values, node.expressions[0])[0].expr.list.len().cast(pl.Int64), INT, node)
+        1, lambda values, node: Value(list_of(values, node.expressions[0])[0].expr.list.len().cast(pl.Int64), INT, node)
     )
 }  # fmt: skip

@@ -12,7 +12,19 @@ from sqlglot import exp
 from ddcore.base.source_line import planning
 from ddcore.sql import frames, grouping
 from ddcore.sql.mutual import Binding, fitting, fixed_points
-from ddcore.sql.names import Column, Relation, free, is_comma, is_named, own, require_names, tables_of, unwrapped
+from ddcore.sql.names import (
+    Column,
+    Relation,
+    free,
+    is_bracket,
+    is_comma,
+    is_named,
+    own,
+    require_names,
+    tables_in,
+    tables_of,
+    unwrapped,
+)
 from ddcore.sql.source import DIALECT, Declared
 from ddcore.sql.types import declared_type
 
@@ -161,11 +173,23 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
         if isinstance(node, exp.Select) and frames.windows_in(node.expressions):
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
-        if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
-            raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
-        if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
-            raise queries.source.error(node, f"{what}: an outer join with itself", _MUTUAL)
+        if (join := _one_sided(node)) is not None:
+            raise queries.source.error(node, f"{what}: {join} with itself", _MUTUAL)
         node = around
+
+
+def _one_sided(node: exp.Expr) -> str | None:
+    """A join in which what becomes of the rows of ``node`` depends on which rows the other side has."""
+    if isinstance(node, exp.Join) and (node.side in ("LEFT", "FULL") or node.method == "ASOF"):
+        return f"{node.method} {node.side} JOIN".strip().replace("  ", " ")
+    if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
+        return "an outer join"
+    if node.args.get("pivots"):
+        return "PIVOT or UNPIVOT"
+    inside = tables_in(node) if is_bracket(node) else []
+    if any(join is not None and (join.side or join.method == "ASOF") for _, join in inside):
+        return "an outer join in parentheses"
+    return None
 
 
 def _behind(node: exp.Expr) -> list[exp.Join]:

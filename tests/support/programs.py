@@ -461,6 +461,31 @@ class Writer:
         text = f"{of.name}.join_between({', '.join(arguments)})"
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
 
+    @writes("join_asof")
+    def join_asof(self, of: Named, env: list[Named]) -> Any:
+        """With a key, or without, by a column of a kind that both have."""
+        other = self.rng.choice(env)
+        kinds = [kind for kind in of.columns.values() if kind not in (*NESTED, "str") and other.having(kind)]
+        if not kinds:
+            return None
+        kind = self.rng.choice(kinds)
+        column, time = self.rng.choice(of.having(kind)), self.rng.choice(other.having(kind))
+        rest = [name for name in self.rng.sample([*other.columns], min(2, len(other.columns))) if name != time]
+        columns = {"at": kind} | {f"i{number}": other.columns[name] for number, name in enumerate(rest)}
+        keys = [(x, y) for x, k in of.columns.items() for y, z in columns.items() if column != x and _joins(k, z)]
+        keys = [(x, y) for x, y in keys if y != "at"]
+        on = dict([self.rng.choice(keys)]) if keys and self.rng.chance(60) else {}
+        renamed = {new: f"col({q(old)})" for new, old in zip(columns, [time, *rest], strict=True)}
+        arguments = [f"{other.name}.select({kw(renamed)})", q(column), q("at")]
+        arguments += [f"on={_on(on)}"] * bool(on) + [f"direction={q('forward')}"] * self.rng.chance(50)
+        arguments += ["exact=False"] * self.rng.chance(30) + [f"how={q('left')}"] * self.rng.chance(50)
+        arguments += ["allow_negative=True"] * (not other.positive)
+        both = Named("", of.columns | {name: kind for name, kind in columns.items() if name not in on.values()})
+        wanted = self.fresh(
+            self.rng.sample([*both.columns.values()], min(len(both.columns), self.rng.randint(1, 3))), both
+        )
+        return f"{of.name}.join_asof({', '.join(arguments)}).select({self.fit(both, wanted)})", wanted, of.positive
+
     @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
