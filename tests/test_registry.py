@@ -22,7 +22,7 @@ from ddcore.program.collection import Collection
 from ddcore.reference import NaiveCollection, NaiveGroups
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "programs.md"
-SOURCES = 400
+SOURCES = 600
 """Enough programs for every operator and every choice of its options."""
 
 
