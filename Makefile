@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all coverage test-airflow test-tpch test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-dbt test-tpch test-tpcds test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -34,11 +34,17 @@ coverage: $(READY) ## all tests but those marked long, and which lines they ran:
 test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes
 	@$(PY) -m pytest -m "" tests/test_tpch_sql.py $(ARGS)
 
+test-tpcds: $(READY) ## TPC-DS's 99 queries in SQL equal DuckDB at every version of small tables; pip fetches the texts once
+	@$(PY) tests/support/tpcds.py $(ARGS)
+
 test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statements after them; Maven fetches it once
 	@$(PY) tests/support/slt.py $(ARGS)
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)
+
+test-dbt: $(READY) ## the project of examples/dbt equals what dbt builds, in an environment of its own; needs the network once
+	@$(PY) -m pytest -m "" tests/test_dbt.py $(ARGS)
 
 test-browser: $(READY) ## the pages of dd report in Debian's chromium, light and dark, wide and narrow
 	@$(PY) -m pytest -m browser tests/test_browser.py $(ARGS)

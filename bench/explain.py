@@ -17,7 +17,7 @@ import polars as pl
 
 from bench.measure import Result, agree, in_turn
 from bench.project import engine
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.measure import peak_mib
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.jobs.explain import Explaining
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.project import REPOSITORY
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.jobs import ingest, replay
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from bench.growth import PROGRAM, SETTINGS
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.jobs import ingest, replay
 
 _MEAN_OF = 50  # pairs before each line of the table

@@ -15,8 +15,8 @@ from typing import Any
 from bench.measure import prompt_to_prompt
 from bench.project import DDCORE
 from ddcore.engine.state import FoldState
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import find_project
 from ddcore.jobs import replay
 from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.plan import Plan

@@ -18,7 +18,7 @@ from bench import promises
 from bench.measure import Failed, Figures, Result, in_turn, prompt_costs, prompt_to_prompt
 from bench.project import DDCORE, accumulated
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.storage.warehouse import Warehouse
 
 ROWS, GROUPS = 4_000_000, 1_000_000

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.peers import meeting

@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from bench.project import REPOSITORY, SAMPLE_DATA, package_set
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.verify import WAYS, Selection, Verification

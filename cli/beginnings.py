@@ -131,7 +131,7 @@ def _renamed(columns: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_usable(column: str) -> bool:
-    from ddcore.io.project.project import NOT_IN_COLUMNS
+    from ddcore.io.project.column_names import NOT_IN_COLUMNS
 
     reserved = column.startswith("_") or column.casefold() in ("version", "diff")
     return not reserved and column.isprintable() and not NOT_IN_COLUMNS & set(column)

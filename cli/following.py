@@ -27,7 +27,9 @@ def follow_sources(
     call: Call, project: Project, options: Mapping[str, Any], *, every: float, metrics: str | None, health: Path | None
 ) -> int:
     """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
+    from ddcore.cli.hook import failure, tell_hook
     from ddcore.cli.notices import notices
+    from ddcore.jobs.engines import kept
     from ddcore.jobs.follower import Follower
     from ddcore.jobs.metrics import Metrics, write_health
 
@@ -38,13 +40,16 @@ def follow_sources(
             if not one.nothing_new:
                 tell_ingest(out, one, project.dims, of_several=True)
         tell_run(out, report.run)
-        out.result("sync", **report.fields(project.dims))
+        fields = report.fields(project.dims)
+        out.result("sync", **fields)
         out.stdout.flush()
+        tell_hook(out, project, "sync", fields)
 
     def fail(error: DdError) -> None:
         out.say(("error: ", "red"), error.message)
         if error.hint:
             out.say(f"  {error.hint}")
+        tell_hook(out, project, "sync", failure(error))
 
     def looked(told: Told) -> None:
         if health is not None:
@@ -56,6 +61,7 @@ def follow_sources(
     )  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(notices(out))
+        stack.enter_context(kept(project.engine))
         if metrics is not None:
             stack.enter_context(Metrics(metrics, follower.done))
         stack.enter_context(_stopping(follower.stop.set))

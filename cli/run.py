@@ -67,10 +67,11 @@ def run(
         )
     opened = call.opened(memory=memory, verify_every=verify_every)
     first, last = window(opened, from_version, to_version, to, or_before=or_before)
+    from ddcore.cli.hook import failure, hooked, tell_hook
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import replay
 
-    with out.claimed(), out.progress() as progress, notices(out, progress):
+    with hooked(out, opened, "run"), out.claimed(), out.progress() as progress, notices(out, progress):
         report = replay.run(
             opened,
             first=first,
@@ -83,10 +84,14 @@ def run(
             listener=listener(out, progress, opened.engine),
         )
     tell_run(out, report, dry_run=dry_run)
+    fields = result(report, dry_run=dry_run)
     try:
-        error = verified(out, opened, report) if opened.verify_every and not dry_run else None
+        with hooked(out, opened, "run"):
+            error = verified(out, opened, report) if opened.verify_every and not dry_run else None
     finally:
-        out.result("run", **result(report, dry_run=dry_run))
+        out.result("run", **fields)
+    if not (report.nothing_new or dry_run):
+        tell_hook(out, opened, "run", {**fields, **failure(error)})
     if error is not None:
         raise error
     return skip_code if report.nothing_new and skip_code is not None else 0

@@ -57,11 +57,12 @@ def sync(
     for name, value in (("every", every), ("metrics", metrics), ("health", health)):
         if value is not None:
             raise UsageError(f"--{name}: only with --follow", "say: ddcore sync --follow")
+    from ddcore.cli.hook import failure, hooked, tell_hook
     from ddcore.cli.notices import listener, notices
     from ddcore.io.ledger.freshness import late_source
     from ddcore.jobs import sync as job
 
-    with out.claimed(), out.progress() as progress, notices(out, progress):
+    with hooked(out, opened, "sync"), out.claimed(), out.progress() as progress, notices(out, progress):
 
         def tell(report: IngestReport) -> None:
             progress.wipe()
@@ -80,10 +81,14 @@ def sync(
         if one.is_late and one.source.severity == "warn":
             out.warn(f"input {one.input}: {one.sentence}")
     error: DdError | None = late_source(report.fresh)
+    fields = report.fields(opened.dims)
     try:
-        error = (verified(out, opened, report.run) if opened.verify_every else None) or error
+        with hooked(out, opened, "sync"):
+            error = (verified(out, opened, report.run) if opened.verify_every else None) or error
     finally:
-        out.result("sync", **report.fields(opened.dims))
+        out.result("sync", **fields)
+    if error is not None or not report.nothing_new:
+        tell_hook(out, opened, "sync", {**fields, **failure(error)})
     if error is not None:
         raise error
     return skip_code if report.nothing_new and skip_code is not None else 0

@@ -11,21 +11,25 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
-from ddcore.io.delta.deltalog import versions_of
+from ddcore.io.delta.deltalog import commit_file, versions_of
 from ddcore.io.project.project import Project
 from ddcore.io.sources.finding import find_snapshots, find_sources
+from ddcore.io.sources.remote import place_of
+from ddcore.io.sources.snapshots import Snapshot
+from ddcore.io.storage import store
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.sync import SyncReport, sync
 
 __all__ = ["Follower", "Told"]
 
 _NOTHING = object()  # no look yet
+_GLOB = frozenset("*?[")
 _PATIENCE = 60.0  # seconds until what failed is tried again, if nothing has changed
 _COLLECTED = 256  # syncs between two collections of garbage
 
@@ -80,6 +84,8 @@ class Follower:
         self.stop, self.done = threading.Event(), Told()
         self._code = dict(self._program())
         self._retry = 0.0
+        self._known: dict[str, tuple[Any, ...]] = {}  # what sources are like
+        self._commits: dict[str, dict[str, object]] = {}  # and by which commits, where they are Delta tables alone
 
     def follow(self) -> bool:
         """Look and sync until ``stop`` is set; True where the program or ``dd.toml`` has changed: start again then.
@@ -93,7 +99,7 @@ class Follower:
                 return True
             now = self._look()
             if now != seen or (self.done.error and begin >= self._retry):
-                self._sync(begin)
+                self._sync(begin, self._changed(seen, now))
                 seen = self._after(now)
             self.done.looks += 1
             self.done.looked = time.time()
@@ -101,9 +107,9 @@ class Follower:
             self.stop.wait(max(0.0, self.every - (time.monotonic() - begin)))
         return False
 
-    def _sync(self, begin: float) -> None:
+    def _sync(self, begin: float, inputs: Collection[str] | None) -> None:
         try:
-            report = sync(self.project, self.options, engine=self.engine, parallelism=self.parallelism)
+            report = sync(self.project, self.options, engine=self.engine, parallelism=self.parallelism, inputs=inputs)
         except UsageError:
             raise
         except LockHeld as error:
@@ -131,14 +137,27 @@ class Follower:
 
         The ledger is in it because other commands may ingest, too.
         """
-        look: dict[str, Any] = {}
         try:
-            for name, source in self.project.sources.items():
-                find = find_snapshots if source.form == "snapshot" else find_sources
-                look[name] = [(found.real, found.stamp()) for found in find(source.places)]
-            return self._after(look)
+            return self._after({name: self._stamps(name) for name in self.project.sources})
         except (DdError, OSError):
             return None
+
+    def _stamps(self, name: str) -> tuple[Any, ...]:
+        """What the source of an input is like. Of Delta tables only the newest commit is looked at, if it is known."""
+        source, commits = self.project.sources[name], self._commits.get(name, {})
+        if not commits or any(_newest_commit(path) != commit for path, commit in commits.items()):
+            found = (find_snapshots if source.form == "snapshot" else find_sources)(source.places)
+            parts = [part for one in found for part in (one.parts if isinstance(one, Snapshot) else (one,))]
+            is_fixed = all(part.is_table for part in parts) and not any(_GLOB & {*place} for place in source.places)
+            self._commits[name] = {part.path: _newest_commit(part.path) for part in parts if is_fixed}
+            self._known[name] = tuple((one.real, one.stamp()) for one in found)
+        return self._known[name]
+
+    def _changed(self, seen: object, now: Look | None) -> Collection[str] | None:
+        """The inputs whose sources differ from the last look; None for all of them."""
+        if self.done.error or now is None or not isinstance(seen, Mapping):
+            return None
+        return {name for name in self.project.sources if now[name] != seen.get(name)}
 
     def _after(self, look: Look | None) -> Look | None:
         """A look before a sync, with the ledger as it is now. Sources that changed meanwhile are seen to."""
@@ -149,12 +168,18 @@ class Follower:
         """The files that decide what is computed, with their sizes and times: dd.toml, the program, and its modules."""
         root = str(self.project.root)
         modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        files = {str(self.project.file), str(self.project.program_file)}
+        files = {str(self.project.file), *map(str, self.project.program_files)}
         files |= {file for file in modules if isinstance(file, str) and file.startswith(f"{root}/")}
-        files |= {str(file) for file in self.project.root.glob("*.sql")}
         for file in sorted(files):
             try:
                 status = Path(file).stat()
             except OSError:
                 continue
             yield file, (status.st_mtime_ns, status.st_size)
+
+
+def _newest_commit(path: str) -> object:
+    """The newest commit of a Delta table: its number, and the size and time of its file; None where there is none."""
+    folder = place_of(path)
+    versions, _ = versions_of(folder)
+    return (versions[-1], *next(store.entries(commit_file(folder, versions[-1])))[1:]) if versions else None

@@ -23,7 +23,8 @@ from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
-from ddcore.io.project.project import ENGINES, Project
+from ddcore.io.project.project import Project
+from ddcore.io.project.settings import ENGINES
 from ddcore.io.project.times import LARGEST_TIME, Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
@@ -86,6 +87,7 @@ def ingest(
     warehouse = Warehouse(project.warehouse)
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
         reader = _reader(project, input_name, sources, settings, rules)
+        reader.holds_ledger = held is not None
         found = cache(partial(found_ledger, project) if held is None else lambda: held[1])
         reader.look(found)
         if version == NEXT:

@@ -6,7 +6,7 @@ Killed anywhere, it leaves what a killed ingest or a killed run leaves, and the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from ddcore.io.ledger.freshness import Freshness, freshness
 from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor, replay
+from ddcore.jobs.engines import kept
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.report import RunReport, result, spelled
@@ -56,14 +57,15 @@ def sync(
     *,
     engine: str = "spark",
     parallelism: int | None = None,
+    inputs: Collection[str] | None = None,
     listener: Listener | None = None,
     tell: Callable[[IngestReport], None] = lambda report: None,
 ) -> SyncReport:
     """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet.
 
-    ``options`` are options of ``dd ingest``, by their names, which hold for all sources. ``tell`` is called with the
-    report of each ingest when it is done. An ingest that fails ends the sync: nothing is folded, and what was taken in
-    before stays.
+    ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
+    sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:
+    nothing is folded, and what was taken in before stays.
 
     Raises what :func:`ddcore.jobs.ingest.ingest` and :func:`ddcore.jobs.replay.run` raise.
     """
@@ -73,14 +75,15 @@ def sync(
             'declare one: [inputs.NAME] source = { path = "..." }; or use ddcore ingest and ddcore run',
         )
     start, said = time.monotonic(), options or {}
-    settings = {name: source.settings(said) for name, source in project.sources.items()}
+    wanted = {name: source for name, source in project.sources.items() if inputs is None or name in inputs}
+    settings = {name: source.settings(said) for name, source in wanted.items()}
     for one in settings.values():
         one.check(engine)
     warehouse = Warehouse(project.warehouse)
     warehouse.begin(project.root, new=any(one.new_warehouse for one in settings.values()))
-    with predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
+    with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
         reports = []
-        for name, source in project.sources.items():
+        for name, source in wanted.items():
             report = ingest(project, name, source.places, settings[name], engine=engine, listener=listener, held=held)
             reports.append(report)
             tell(report)

@@ -100,6 +100,18 @@ def unsynced() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def jvm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JVM starts in this process for a test that is not marked ``spark``: most often it only lacks an engine."""
+    if not request.node.get_closest_marker("spark"):
+        from ddcore.jobs.spark import session
+
+        def refuse(*_: object) -> None:
+            raise AssertionError("a test without the mark spark starts a JVM: give it the engine inline, or the mark")
+
+        monkeypatch.setattr(session, "launch", refuse)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session on two cores for all tests that ask for it; tests that do not never start a JVM."""

@@ -22,8 +22,9 @@ from warehouses import log_of
 
 import ddcore as dd
 from ddcore.base.tuning import Tuning
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest

@@ -12,7 +12,7 @@ from ddcore.cli.main import run_command
 from ddcore.cli.reference import FILE, reference
 from ddcore.cli.samples import SAMPLES
 from ddcore.io.project import project
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 ROOMS = [DOCS.parent / name for name in ("ddcore", "io", "jobs", "cli")]

@@ -10,8 +10,8 @@ import pytest
 
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import find_project
 
 
 def test_init_makes_a_project_that_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

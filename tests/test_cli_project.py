@@ -11,8 +11,9 @@ import pytest
 
 from ddcore.base.errors import ProgramError, UsageError
 from ddcore.cli.main import run_command
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import OutputSettings, find_project
+from ddcore.io.project.project import OutputSettings
 
 TOML = """
 [project]
@@ -173,7 +174,7 @@ HUGE = "9" * 5000
         ),
         ("[outputs.dists]", f"[spark]\nconf = {{ a = 0x{HUGE} }}\n[outputs.dists]", "conf.a: is a number of more than"),
         ('"program.py:program"', f"0x{HUGE}", "must be text, not a very large int"),
-        ('"program.py:program"', f'"{"x" * 100_000}"', "must be FILE.py:FUNCTION, FILE.sql or FOLDER/*.sql, not 'xxx"),
+        ('"program.py:program"', f'"{"x" * 100_000}"', "FILE.sql, FOLDER/*.sql or dbt, not 'xxx"),
         ('"program.py:program"', '"a\\u0000.py:program"', "has a NUL character"),
         ("[inputs.edges]", 'warehouse = "~nosuchuser/w"\n[inputs.edges]', "there is no such user"),
         ("[inputs.edges]", 'warehouse = " "\n[inputs.edges]', "names no folder"),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from deltalake import DeltaTable
 from notation import frame, log
 from places import local
 from programs import Case, case
-from seeds import seeds
+from seeds import nightly, seeds
 from tailing import Tailer
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
@@ -36,8 +37,9 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, Retention, find_project
+from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -84,7 +86,7 @@ def advanced(logs: Any, since: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
 def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
@@ -454,14 +456,14 @@ def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bo
 
 SOME = ["after-file", "after-table:1", "after-table:4", "after-compact", "after-delete:7"]
 REST = ["after-write", "after-table:2", "after-ledger-file", "after-delete:1", "after-trim"]
-KILLED = [*SOME, *(pytest.param(place, marks=pytest.mark.long) for place in REST)]
 FOLDED = 28  # runs before the compaction
 
 COMPACT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Retention
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
@@ -486,8 +488,10 @@ def mine(folded: Path, tmp_path: Path) -> Project:
     return with_retention(find_project(tmp_path / "project", {}))
 
 
-@pytest.mark.parametrize("since", [None, 20], ids=["rows", "since"])
-@pytest.mark.parametrize("place", KILLED)
+@pytest.mark.parametrize(
+    ("place", "since"),
+    nightly([*zip(SOME, cycle([None, 20])), *zip(SOME, cycle([20, None])), *product(REST, [None, 20])], len(SOME)),
+)
 def test_killed_compactions(mine: Project, place: str, since: int | None) -> None:
     """The run after it, and the compaction after that, find a warehouse in which nothing is missing or twice."""
     drawn = counted(FOLDED + 2)
@@ -588,7 +592,7 @@ READ = """
 import sys
 from pathlib import Path
 from ddcore.io.reading.folded import output_log
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 project = find_project(Path(sys.argv[1]), {})
 before = None
@@ -635,7 +639,8 @@ LIMITED = """
 import resource, sys
 from dataclasses import replace
 from pathlib import Path
-from ddcore.io.project.project import Retention, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Retention
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))

@@ -18,7 +18,7 @@ from workshop import assert_same, contents
 from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.setup import compile_kernels
@@ -344,7 +344,7 @@ def test_the_callers_session_is_used_and_left_as_it_was(server: Server, tmp_path
     notebook = """
 import sys
 from pyspark.sql import SparkSession, functions
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.jobs import replay
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()

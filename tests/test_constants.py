@@ -15,6 +15,7 @@ import sparkless
 from folding import Fold
 from notation import frame, log
 from programs import Case
+from seeds import nightly
 from test_semantics import same
 from warehouses import log_of, project_of, take_in
 
@@ -154,7 +155,7 @@ def small(tmp_path: Path) -> tuple[Project, dict[str, pl.DataFrame]]:
     return project_of(tmp_path / "project", Case(0, SOURCE, lambda t: {}, frames)), frames
 
 
-@pytest.fixture(params=["inline", "one task", "two tasks"])
+@pytest.fixture(params=nightly(["inline", "two tasks", "one task"], 2))
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     if request.param == "inline":
         return {"engine": "inline"}

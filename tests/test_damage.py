@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -41,7 +43,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.undo import undo
 
-TRIALS = int(os.environ.get("DDCORE_FLIPS", "60"))
+TRIALS = int(os.environ.get("DDCORE_FLIPS", "24"))  # fewer are too few to say how many are noticed
 PROGRAM = """
 import ddcore as dd
 
@@ -157,7 +159,7 @@ def outcome(work: Callable[[], Any], warehouse: Path) -> Any:
         return "error"
 
 
-@pytest.mark.parametrize("trials", nightly([TRIALS, 5 * TRIALS], 1))
+@pytest.mark.parametrize("trials", nightly([TRIALS, 300], 1))
 def test_one_flipped_bit_never_changes_a_result(trials: int, shop: Shop, seed: int) -> None:
     rng = random.Random(seed)
     files = sorted(path.relative_to(shop.kept) for path in shop.kept.rglob("*") if path.is_file())
@@ -182,7 +184,7 @@ def test_one_flipped_bit_never_changes_a_result(trials: int, shop: Shop, seed: i
     # Many files are not read any more: gathered ones of the ledger, commits that a checkpoint has. About a fifth of all
     # flips is noticed.
     noticed = sum(number for (_, error), number in seen.items() if error)
-    assert noticed > trials // 20
+    assert trials < 60 or noticed > trials // 20
 
 
 def last_commit(table: Path) -> Path:
@@ -211,8 +213,13 @@ TABLE_DAMAGES: dict[str, Callable[[Path], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("room", ["outputs", "state"])
-@pytest.mark.parametrize("damage", TABLE_DAMAGES)
+@pytest.mark.parametrize(
+    ("damage", "room"),
+    nightly(
+        [*zip(TABLE_DAMAGES, cycle(["outputs", "state"])), *zip(TABLE_DAMAGES, cycle(["state", "outputs"]))],
+        len(TABLE_DAMAGES),
+    ),
+)
 def test_a_damaged_table_is_refused_and_made_again(shop: Shop, damage: str, room: str) -> None:
     table = without_checkpoints(shop.table("outputs/totals") if room == "outputs" else shop.state())
     TABLE_DAMAGES[damage](table)
@@ -531,9 +538,8 @@ def check_harm(figures: Figures, kind: str, part: str, how: str, seed: int) -> N
 
 def test_a_sample_of_harmed_files(figures: Figures, seed: int) -> None:
     rng = random.Random(seed)
-    for kind in KINDS:
-        for how in HARMS:
-            check_harm(figures, kind, rng.choice(PARTS), how, rng.randrange(10**6))
+    for number, kind in enumerate(rng.sample(KINDS, len(KINDS))):
+        check_harm(figures, kind, rng.choice(PARTS), HARMS[number % len(HARMS)], rng.randrange(10**6))
 
 
 @pytest.mark.long

@@ -30,8 +30,9 @@ import ddcore as dd
 from ddcore.base.errors import BrokenTest, DdError, ProgramError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay

@@ -13,7 +13,8 @@ from places import local
 from ddcore.base.cache import kernel_folder, kernel_names
 from ddcore.base.errors import UsageError
 from ddcore.cli.main import run_command
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.doctor import Check, checks
 from ddcore.jobs.spark import jars

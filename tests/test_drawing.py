@@ -298,8 +298,8 @@ EXAMPLES = sorted(Path(__file__).resolve().parent.parent.glob("examples/*/dd.tom
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=[file.parent.name for file in EXAMPLES])
 def test_examples(file: Path) -> None:
+    from ddcore.io.project.finding import find_project
     from ddcore.io.project.program import load_plan
-    from ddcore.io.project.project import find_project
 
     drawing = diagram(load_plan(find_project(file.parent)))
     assert Picture(svg(drawing, file.parent.name)).boxes.keys() == {box.number for box in drawing.boxes}

@@ -70,7 +70,7 @@ def one_dimensional(seeds: Any) -> list[int]:
     return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
-@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 9))
+@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 6))
 def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
     tuning = DEFAULT
     if seed % 2:
@@ -161,7 +161,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = reach()
     project = project_of(tmp_path / "p", drawn)
     done = subprocess.run(
-        command("--project", project.root, "--parallelism", "2"),
+        command("--project", project.root, "--engine", "spark", "--parallelism", "2"),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -14,7 +14,8 @@ import pytest
 from places import local
 from workshop import assert_same, contents
 
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.setup import compile_kernels

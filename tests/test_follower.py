@@ -21,7 +21,7 @@ from trams import Command
 
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.follower import Told
 from ddcore.jobs.metrics import Metrics, metrics_text

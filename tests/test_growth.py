@@ -16,7 +16,7 @@ import pytest
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep.retention import kept_points

@@ -16,6 +16,7 @@ import folding
 import polars as pl
 import pytest
 from programs import case
+from seeds import nightly
 
 from ddcore.base import cache
 from ddcore.base.errors import DdError
@@ -23,9 +24,10 @@ from ddcore.cli.main import run_command
 from ddcore.engine import session
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project import kept_plans
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.program import Program, load
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.planning import planner
 from ddcore.planning.plan import Plan
@@ -210,7 +212,7 @@ def test_data_tests_hold_with_a_kept_plan(home: Path, built: list[str]) -> None:
     assert len(built) == 1
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", nightly(range(60), 30))
 def test_a_kept_plan_folds_as_the_plan_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs. Those with functions of their own are not kept."""
     drawn = case(seed)
@@ -485,7 +487,7 @@ def test_processes_at_once(home: Path, folder: Path) -> None:
     environment = {**os.environ, "DDCORE_CACHE": str(folder.parent)}
     script = (
         "from ddcore.io.project.kept_plans import kept_plan, planned\n"
-        "from ddcore.io.project.project import find_project\n"
+        "from ddcore.io.project.finding import find_project\n"
         "project = find_project()\n"
         "for _ in range(20):\n"
         "    print(planned(project, kept_plan(project)).plan.fingerprint)\n"

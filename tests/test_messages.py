@@ -33,6 +33,7 @@ VALUES: dict[str, list[Any]] = {
     "date": [datetime.date(2024, 2, 29), None],
     "timestamp": [datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.UTC), None],
     "decimal(10,2)": [Decimal("-3.25"), None],
+    "decimal(38,2)": [Decimal("-3.25"), Decimal("123456789012345678901234567890123456.78"), None],
     "string": ["", "häuser", "x" * 100, None],
     "binary": [b"", b"\x00\xff", None],
     "list[string]": [["a", None], [], None],

@@ -48,6 +48,7 @@ UNKNOWN: list[Callable[[Any], Any]] = [
     lambda t: t.join(t, on="m"),  # wrong
     lambda t: t.join(t, on={"n": "m"}, how="semi"),  # wrong
     lambda t: t.join_between(t, "m", "n"),  # wrong
+    lambda t: t.join_asof(t, "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", on="m"),  # wrong
     lambda t: t.group_by("m").agg(c=dd.count()),  # wrong
@@ -88,6 +89,10 @@ MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.join_between(t, "w", upper="w"), "w is string, which is not looked up by its order"),  # wrong
     (lambda t: t.join_between(t, "n", "n", on="n"), "n is a key"),  # wrong
     (lambda t: t.join_between(t, "n"), "neither lower nor upper"),  # wrong
+    (lambda t: t.join_asof(t, "n", "f"), "n is int64 and f is float64"),  # wrong
+    (lambda t: t.join_asof(t, "w"), "w is string, which is not looked up by its order"),  # wrong
+    (lambda t: t.join_asof(t, "n", on="n"), "n is a key"),  # wrong
+    (lambda t: t.join_asof(t, "n", direction="near"), "direction"),  # wrong
     (lambda t: t.group_by("n").agg(s=dd.sum("w")), "string"),  # wrong
 ]
 
@@ -181,6 +186,7 @@ OUTSIDE: list[Callable[[Any], Any]] = [
     lambda t: t.concat(inner(t)),  # wrong
     lambda t: t.join(inner(t), on="n", how="full"),  # wrong
     lambda t: t.join_between(inner(t), "n", "n"),  # wrong
+    lambda t: t.join_asof(inner(t), "n"),  # wrong
     lambda t: dd.delta_join((inner(t), ["a", "b", "c"]), (t, ["a", "d", "e"])),  # wrong
     lambda t: inner(t).group_by("n").agg(c=dd.count()),  # wrong
     lambda t: inner(t).iterate(lambda w: w.distinct()),  # wrong
@@ -252,6 +258,7 @@ FOREIGN: list[Callable[[Any], Any]] = [
     lambda t: t.except_(elsewhere()),  # wrong
     lambda t: t.join(elsewhere(), on="n"),  # wrong
     lambda t: t.join_between(elsewhere(), "n", "n"),  # wrong
+    lambda t: t.join_asof(elsewhere(), "n"),  # wrong
     lambda t: dd.delta_join((t, ["a", "b", "c"]), (elsewhere(), ["a", "d", "e"])),  # wrong
     lambda t: t.iterate(lambda w: elsewhere()),  # wrong
     lambda t: dd.iterate({"v": t, "w": elsewhere()}, lambda v, w: {"v": v, "w": w})["v"],  # wrong
@@ -273,6 +280,7 @@ def test_an_output_of_another_program() -> None:
 COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside which one more is tried
     "join": lambda t: (t, "n"),
     "join_between": lambda t: (t, "n", "n"),
+    "join_asof": lambda t: (t, "n"),
     "iterate": lambda t: (lambda w: w,),
     "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),
     "group_by.top_k": lambda t: (1, "w"),

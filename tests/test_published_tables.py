@@ -20,7 +20,8 @@ from trams import Command
 from ddcore.base.errors import UsageError
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.publishing.publication import Publication
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay

@@ -100,7 +100,7 @@ HARM: dict[str, Callable[[Path], None]] = {
     "foreign": _each_foreign, "half": _half, "damaged": _damaged, "append-only": _append_only,
 }  # fmt: skip
 FEW = [*product(AGES, AGES), *((kind, "new") for kind in HARM), *(("new", kind) for kind in HARM)]
-BY_DAY = [*zip(cycle(AGES), FEW)]
+BY_DAY = [*zip(cycle(AGES), FEW[::2])]
 """An age of inputs and ledger, and what state and outputs are."""
 
 

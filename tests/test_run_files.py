@@ -33,8 +33,9 @@ from ddcore.traces.trace import Keys, gather
 
 SEEDS = seeds(40, share=20)
 KINDS = [
-    "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "string", "binary",
-    "list[string]", "struct[a: string, b: list[int64], c: decimal(5,1)]",
+    "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "decimal(38,1)",
+    "decimal(20,1)", "string", "binary", "list[string]",
+    "struct[a: string, b: list[int64], c: decimal(5,1), d: decimal(24,3)]",
 ]  # fmt: skip
 
 
@@ -53,8 +54,15 @@ def value_of(kind: Type, number: int) -> Any:
     if kind.element is not None:
         return [str(number) if place % 2 else None for place in range(number % 4)]
     if kind.fields:
-        return {"a": "x" * (number % 5), "b": [number, None], "c": Decimal(number % 1000) / 10}
+        return {
+            "a": "x" * (number % 5),
+            "b": [number, None],
+            "c": Decimal(number % 1000) / 10,
+            "d": Decimal(number) / 8,
+        }
     small = number % 90_000
+    if kind.is_wide:
+        return Decimal(f"{(number - 40) * 10 ** (kind.precision - 17)}e-1")
     return {
         "int64": number, "float64": number / 3, "bool": number % 2 == 1, "string": f"é{number}" if number % 7 else "",
         "binary": bytes(number % 3) + str(number).encode(),

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from seeds import nightly
 
+from ddcore.jobs.spark import session
 from ddcore.jobs.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -84,13 +86,14 @@ def test_a_callers_session_is_left_as_it_is(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("widths", nightly(["2,", "1, 2"], 1), ids=["one", "one after another"])
+def test_a_session_says_nothing_and_leaves_nothing(widths: str, tmp_path: Path) -> None:
     process = python(
-        """
+        f"""
         from ddcore.jobs.spark.session import spark
 
-        for parallelism in (1, 2):
-            with spark({}, "local[2]", parallelism) as session:
+        for parallelism in ({widths}):
+            with spark({{}}, "local[2]", parallelism) as session:
                 assert session.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
                 assert session.conf.get("spark.sql.shuffle.partitions") == str(parallelism)
         """,
@@ -193,6 +196,38 @@ def test_a_cluster_of_two_processes_runs_the_shipped_package(tmp_path: Path) -> 
     file, count = out.split()
     assert re.search(r"/code/ddcore-[0-9a-f]{16}/ddcore/io/storage/warehouse\.py$", file)
     assert count == "3"
+
+
+def test_a_session_that_is_kept_ends_with_the_last_that_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync and the follower around it start one session for all that they do."""
+    started, ended = list[str](), list[object]()
+
+    def start(*_: object, **__: object) -> str:
+        monkeypatch.setattr(session, "_own", session)
+        started.append("one")
+        return "session"
+
+    def stop(spark: object, patience: float = 10.0) -> None:
+        monkeypatch.setattr(session, "_own", None)
+        ended.append(spark)
+
+    monkeypatch.setattr(session, "spark_session", start)
+    monkeypatch.setattr(session, "stop", stop)
+    monkeypatch.setattr(session, "_own", None)
+    with session.kept():
+        with session.kept():
+            with session.spark({}), session.spark({}):
+                pass
+            with session.spark({}):
+                pass
+        assert len(started) == 3 and not ended
+    assert len(ended) == 1
+    with session.kept():
+        pass
+    assert len(ended) == 1, "none was started"
+    with session.spark({}):
+        pass
+    assert len(ended) == 2
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from places import local
 from soak import command_of, descendants
 from workshop import assert_same, contents
 
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay

@@ -9,7 +9,7 @@ from trams import Command
 
 import ddcore as dd
 from ddcore.base.errors import ProgramError
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.text.sizes import memory_size, shown_size
 
 SIZES = {"2GiB": 2**31, "512 MiB": 2**29, "1.5GiB": 3 * 2**29, "2gb": 2 * 10**9, "1048576B": 2**20, " 1MiB ": 2**20}

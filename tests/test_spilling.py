@@ -35,8 +35,9 @@ from ddcore.base.errors import FoldError
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay

@@ -162,6 +162,9 @@ CASES = {
     "SELECT id FROM orders WHERE id > 3 UNION SELECT NULL": [(4,), (5,), (None,)],
     "SELECT id FROM orders ORDER BY id OFFSET 3": [(4,), (5,)],
     "SELECT 1 AS one FROM orders HAVING true": [(1,)],
+    "SELECT who, grouping(who) AS level, sum(sum) AS s FROM orders GROUP BY ROLLUP (who)"
+    " ORDER BY level DESC, CASE WHEN level = 0 THEN -s END LIMIT 2": [("ann", 0, 12), (None, 1, 23)],
+    "SELECT DISTINCT date '2024-2-01' AS d FROM orders": [(date(2024, 2, 1),)],
     "SELECT a, rn FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS a FROM orders) AS o (rn, a) WHERE rn <= 2": [
         (4, 2),
         (5, 1),
@@ -444,7 +447,7 @@ MISTAKES = {
     "SELECT corr(id, who) AS t FROM orders": ("program.sql:2:17: who is string, not int64", "cast"),
     "SELECT stddev(sum(id)) AS t FROM orders": ("program.sql:2:8: an aggregate of an aggregate", "inner one"),
     "SELECT id FROM orders TABLESAMPLE SYSTEM (5)": (
-        "program.sql:2:16: a join in parentheses, a sample or a pivot is not",
+        "program.sql:2:16: a sample is not",
         "",
     ),
     "SELECT id FROM orders UNION SELECT who FROM people": (

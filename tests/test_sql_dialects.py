@@ -19,8 +19,8 @@ from sql_functions import ROWS, answers, file_of, frame, ours, written, wrong
 
 import ddcore as dd
 from ddcore.base.errors import DdError, ProgramError, UsageError
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load
-from ddcore.io.project.project import find_project
 from ddcore.sql import program
 
 CASES = [(engine, *case) for engine in ("spark", "duckdb") for case in answers(engine)]
@@ -172,6 +172,8 @@ def test_a_project_names_the_dialect_of_its_program(tmp_path: Path) -> None:
         project("sparc")
     with pytest.raises(UsageError, match="is that of a program of SQL"):
         project("spark", "program.py:views")
+    with pytest.raises(UsageError, match="a dbt project in 'spark'"):
+        project("spark", "dbt")
 
 
 if __name__ == "__main__":

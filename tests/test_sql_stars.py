@@ -222,11 +222,6 @@ MISTAKES = {
         "program.sql:2:73: a RIGHT JOIN behind a comma and LATERAL is not supported: RIGHT JOIN w ON d = e",
         "compute the join in a subquery",
     ),
-    "SELECT a FROM t WHERE (a, b) IN (SELECT * FROM u) OR a = 1": (
-        "program.sql:2:24: IN of several columns in an OR, a NOT or a value is not supported: "
-        "(a, b) IN (SELECT * FROM u)",
-        "use EXISTS or NOT EXISTS, with equalities",
-    ),
     "WITH RECURSIVE r AS (SELECT a, b FROM t UNION SELECT r.a, e FROM u JOIN r USING (b) RIGHT JOIN w ON c = r.b)"
     " SELECT * FROM r": (
         "program.sql:2:73: WITH RECURSIVE r: an outer join with itself",

@@ -20,7 +20,8 @@ from seeds import nightly
 from tailing import KILLED, Readers, Tailer, command, head, in_order, write_all
 
 import ddcore as dd
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import ingest
 from ddcore.jobs.running.commits import Commits

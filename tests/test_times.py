@@ -41,14 +41,13 @@ from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts
 from ddcore.io.project import times
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs import engines
-from ddcore.jobs.engines import workers
 from ddcore.planning.planner import build
 
 DIMS = ("day", "revision")
@@ -204,11 +203,11 @@ def test_several_workers_and_whatever_happens_to_tasks(
 ) -> None:
     parallelism = 2 + seed % 2
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
-    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
+    tuning = Tuning(message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     drawn = case(seed, plain=True)
     ends: Any = ends_of(drawn, seed)
-    outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=parallelism)
+    project = project_of(tmp_path / "cut", drawn, tuning=tuning)
+    outcomes = outcome(project, ends, engine="spark", parallelism=parallelism)
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
@@ -248,13 +247,11 @@ def test_what_waits_beyond_the_upper_is_resumed_once(
     """Several workers, as many as are told or as there are cores."""
     drawn, ends = waiting(), [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1), None]
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
-    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
+    tuning = Tuning(message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     forced: dict[str, Any] = {"parallelism": 2 + seed % 2}
     if seed >= 4:
-        forced = {}
-        monkeypatch.setattr(engines, "WIDE_FROM", 1)
-    project = project_of(tmp_path / "p", drawn)
+        forced, tuning = {}, replace(tuning, parallel_rows=1)
+    project = project_of(tmp_path / "p", drawn, tuning=tuning)
     outcomes = outcome(project, ends, engine="spark", **forced)
     compare(drawn, "resumed", expected_of(drawn), outcomes)
     waits = [

@@ -42,6 +42,10 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
             None,
         ],
     ),
+    "decimal(38,3)": (
+        pl.Decimal(38, 3),
+        [*map(Decimal, ["0", "0.001", "-0.001", "1.001", f"{'9' * 35}.999", f"-{'9' * 35}.999", f"{2**64}.5"]), None],
+    ),
     "decimal(12,3)": (
         pl.Decimal(12, 3),
         [*map(Decimal, ["0", "0.001", "-0.001", "999999999.999", "-999999999.999"]), None],
@@ -51,6 +55,10 @@ SUMMED: dict[str, list[Any]] = {
     "int64": [0, 1, -1, 2**53 + 1, -(2**60), 10**15, None],
     "float64": [0.1, 0.2, -0.3, 1e16, -1e16, 1e-300, -0.0, None],
     "decimal(12,3)": TYPES["decimal(12,3)"][1],
+    "decimal(38,3)": [
+        *map(Decimal, ["0", "0.001", "-0.001", f"{'9' * 32}.999", f"-{'9' * 32}.999", f"{2**64}.5", f"-{2**96}"]),
+        None,
+    ],
 }
 
 
@@ -150,13 +158,16 @@ class TestEveryType:
 @pytest.mark.parametrize("kind", SUMMED)
 def test_sums_are_pythons(kind: str, seed: int) -> None:
     actual, rows, log = folded(lambda rows: rows.group_by("k").agg(s=dd.sum("v")), kind, seed, SUMMED[kind])
-    zero: dict[str, Any] = {"int64": 0, "float64": Fraction(0), "decimal(12,3)": Decimal(0)}
     expected = {}
     for k, group in by(0, rows).items():
-        exact = sum((type(zero[kind])(value) * count for value, count in group if value is not None), zero[kind])
-        expected[k, float(exact) if kind == "float64" else exact] = 1
+        exact = sum((Fraction(value) * count for value, count in group if value is not None), Fraction(0))
+        shown = {"int64": int, "float64": float}.get(kind, lambda number: Decimal(f"{int(number * 1000)}e-3"))
+        expected[k, shown(exact)] = 1
     assert actual == expected
-    assert str(log.schema["s"]) == {"int64": "Int64", "float64": "Float64"}.get(kind, "Decimal(precision=18, scale=3)")
+    assert str(log.schema["s"]) == {
+        "int64": "Int64", "float64": "Float64", "decimal(12,3)": "Decimal(precision=18, scale=3)",
+        "decimal(38,3)": "Decimal(precision=38, scale=3)",
+    }[kind]  # fmt: skip
 
 
 def test_of_one_type_nothing_equals_anything_of_another_look() -> None:

@@ -24,7 +24,7 @@ from ddcore.cli.main import run_command
 from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.event_words import words_of
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.jobs.undo import undo
 

@@ -39,6 +39,13 @@ EDGES: dict[str, tuple[Any, list[Any]]] = {
             None,
         ],
     ),
+    "wide": (
+        pl.Decimal(38, 4),
+        [
+            *map(Decimal, ["0", "0.0001", "-0.0001", f"{'9' * 34}.9999", f"-{'9' * 34}.9999", "1844674407370955.1616"]),
+            None,
+        ],
+    ),
     "decimal": (pl.Decimal(18, 4), [Decimal("0"), Decimal("0.0001"), Decimal("-99999999999999.9999"), None]),
 }
 

@@ -36,7 +36,7 @@ from ddcore.io.ledger.labels import Label, Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, TableState, UndoRecord
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project.project import find_project
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.reading.opened import open as open_project
 from ddcore.io.storage.warehouse import Warehouse

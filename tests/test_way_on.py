@@ -28,8 +28,8 @@ from warehouses import logs_of
 from ddcore.base import errors
 from ddcore.base.errors import DdError, Mismatch
 from ddcore.cli import main
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
-from ddcore.io.project.project import find_project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.planning.planner import build
 

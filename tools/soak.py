@@ -33,8 +33,9 @@ from forks import Ended, Forks, forks
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 
 TOP = Path(__file__).resolve().parent.parent

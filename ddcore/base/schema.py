@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 _NAMES = ("int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal")
 _WIDENED = {
     "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
-    "float32": "float64",
+    "float32": "float64", "uint64": "decimal(20,0)",
 }  # fmt: skip
 _PYTHON = {
     int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
 }  # fmt: skip
-_MOST_DIGITS = 18
+MOST_DIGITS = 38
+WORD_DIGITS = 18
+"""Decimals of so many digits fit into one word, whatever their digits are."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\w+\s*\([^()]*\)|[^\s\[\],:"]+|[\[\],:])\s*')
 _PLAIN_FIELD = re.compile(r"\w+")
@@ -59,9 +61,14 @@ class Type:
         return self.name in ("list", "struct")
 
     @property
+    def is_wide(self) -> bool:
+        """Whether values are decimals that need more than 64 bits."""
+        return self.precision > WORD_DIGITS
+
+    @property
     def is_pooled(self) -> bool:
-        """Whether values vary in width, so that the engine keeps them in a pool."""
-        return self.name in ("string", "binary", "list", "struct")
+        """Whether values need more than one word, so that the engine keeps them in a pool."""
+        return self.name in ("string", "binary", "list", "struct") or self.precision > WORD_DIGITS
 
     @property
     def inner(self) -> list[tuple[str, Type]]:
@@ -110,6 +117,16 @@ class Type:
 Schema = dict[str, Type]
 
 
+def widest(kind: Type, *others: Type) -> Type:
+    """The decimal type for results of decimals, with the scale of ``kind``: of 18 digits, or where one of these types
+    has more, of 38. Any other type as it is.
+    """
+    if kind.name != "decimal":
+        return kind
+    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
+
+
 def parse_type(kind: Any, place: str = "") -> Type:
     """A type from its name (``int64``, ``decimal(10,2)``, ``list[string]``, ``struct[city: string, zip: int64]``), a
     Polars type (``pl.Int64``), an Arrow type or a Python type (``int``).
@@ -146,7 +163,9 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
 
 
 def _plain_type(dtype: pl.DataType, place: str) -> Type:
-    if dtype.is_integer() and dtype not in (pl.UInt64(), pl.UInt128(), pl.Int128()):
+    if dtype == pl.UInt64():
+        return Type("decimal", 20, 0)
+    if dtype.is_integer() and dtype not in (pl.UInt128(), pl.Int128()):
         return Type("int64")
     if dtype.is_float():
         return Type("float64")
@@ -306,10 +325,10 @@ class _Text:
 
 def _named(name: str, shown: str, place: str) -> Type:
     """A type that is not nested, by its name."""
+    name = _WIDENED.get(name, name)
     match = _DECIMAL.fullmatch(name)
     if match:
         return _decimal(int(match[1]), int(match[2]), name, place)
-    name = _WIDENED.get(name, name)
     if name not in _NAMES or name == "decimal":
         raise ProgramError(f"{_at(place)}there is no type {shown}", _TYPES)
     return Type(name)
@@ -337,8 +356,8 @@ def _unsupported(dtype: pl.DataType | type[pl.DataType], place: str) -> ProgramE
 
 
 def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
-    if not 0 < precision <= _MOST_DIGITS or scale > precision:
-        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {_MOST_DIGITS} digits", "cast to fewer digits")
+    if not 0 < precision <= MOST_DIGITS or scale > precision:
+        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {MOST_DIGITS} digits", "cast to fewer digits")
     return Type("decimal", precision, scale)
 
 

@@ -16,6 +16,7 @@ __all__ = ["InexactCast", "exact_cast"]
 
 _RESERVED = -(2**63)
 _GREATEST = 2**63 - 1
+_WIDEST = 2**127
 _WIDEST_FLOAT = 2**53  # up to here every integer is a float
 _X = pl.col("x")
 
@@ -110,7 +111,7 @@ def _beyond_decimal(values: pl.Series, kind: Type) -> pl.Series:
     """Which numbers have more digits, before the point or after it, than the decimal type."""
     scale = values.dtype.scale if isinstance(values.dtype, pl.Decimal) else 0
     unscaled = values.to_physical() if values.dtype.is_decimal() else _integers(values)
-    most = 10 ** (kind.precision - kind.scale + scale) - 1
+    most = min(10 ** (kind.precision - kind.scale + scale), _WIDEST) - 1
     cut = _wide(10 ** max(scale - kind.scale, 0))
     return _mask(unscaled, _outside(_X, -most, most) | (_X % cut != 0))
 

@@ -1,10 +1,10 @@
 """Rows as int64 words: the encoding of values for the kernels.
 
 Every value is one 64-bit word. Words are equal exactly if the values are, so kernels compare and move integers
-only. Fixed-width types are mapped one to one; strings, binaries, lists and structs get an id in a process-wide
-:class:`~ddcore.data.pools.Pool`. A list is in its pool as the words of its elements, a struct as the words of its
-fields, so that equality inside is equality of words too. A null is the word ``NULL`` in every type, which costs int64
-one value: -2**63.
+only. Types of 64 bits are mapped one to one; strings, binaries, lists, structs and decimals of more than 18 digits get
+an id in a process-wide :class:`~ddcore.data.pools.Pool`. A list is in its pool as the words of its elements, a struct
+as the words of its fields, so that equality inside is equality of words too; a decimal as its 128 bits. A null is
+the word ``NULL`` in every type, which costs int64 one value: -2**63.
 
 Ids differ between processes. The *key code* (:func:`key_codes`), by which arrangements are sorted and divided between
 workers, is the same in all.
@@ -22,8 +22,7 @@ from ddcore import kernels
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
-from ddcore.data import nested
-from ddcore.data.arrow import series_of
+from ddcore.data import nested, wide
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.pools import Pool, Sequences, Strings, Words
 
@@ -35,6 +34,7 @@ _NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 POOL = Strings()
 _BINARIES = Strings()
 _NESTED: dict[Type, Sequences] = {}
+_WIDE: list[Sequences] = []  # of decimals with more than 18 digits: the lower and the upper half; made when first used
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
@@ -84,7 +84,7 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     elif kind.name == "timestamp":
         series = pl.Series(safe).cast(kind.polars)
     elif kind.name == "decimal":
-        series = _decimal(safe, kind)
+        series = wide.decimals(wide.halves_of_words(safe), kind)
     else:
         series = pl.Series(name, safe)
     if some:
@@ -174,7 +174,29 @@ def pool_of(kind: Type) -> Pool[Any]:
     """The pool that holds values of a pooled type."""
     if kind.is_nested:
         return _sequences_of(kind)
+    if kind.is_wide:
+        return _wide_pool()
     return POOL if kind.name == "string" else _BINARIES
+
+
+def wide_values(halves: np.ndarray) -> Words:
+    """Decimals of more than 18 digits, by their halves (n, 2), in the form that their pool takes."""
+    words = np.ascontiguousarray(halves).ravel()
+    return Words(np.full(len(halves), 2, dtype=np.int64), words, words)
+
+
+def halves_of_ids(words: np.ndarray) -> np.ndarray:
+    """The halves (n, 2) of decimals of more than 18 digits, by their words; any number for a null."""
+    pool = _wide_pool()
+    if len(pool) == 0:  # nulls only
+        return np.zeros((len(words), 2), dtype=np.int64)
+    return pool.sequences(words)[1].reshape(-1, 2)
+
+
+def _wide_pool() -> Sequences:
+    if not _WIDE:
+        _WIDE.append(Sequences())  # of two threads at once, the first one's counts for both
+    return _WIDE[0]
 
 
 def _sequences_of(kind: Type) -> Sequences:
@@ -203,6 +225,8 @@ def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:
 
 def _pooled_values(series: pl.Series, kind: Type) -> pl.Series | Words:
     """Values without nulls in the form that their pool takes."""
+    if kind.is_wide:
+        return wide_values(wide.halves(series))
     if not kind.is_nested:
         return series if kind.name == "string" else series.bin.encode("hex")
     inside = [(encode(column, inner), inner) for column, inner in nested.parts(series, kind)]
@@ -223,6 +247,8 @@ def _stable(words: np.ndarray, kind: Type) -> np.ndarray:
 
 
 def _decode_pooled(words: np.ndarray, kind: Type) -> pl.Series:
+    if kind.is_wide:
+        return wide.decimals(halves_of_ids(words), kind)
     pool = POOL if kind.name == "string" else _BINARIES
     text = pool.strings(words) if len(pool) else pl.Series([None] * len(words), dtype=pl.String)  # nulls only
     return text if kind.name == "string" else text.str.decode("hex")
@@ -255,13 +281,3 @@ def floats_of(words: np.ndarray) -> np.ndarray:
     """The floats of :func:`words_of_floats`."""
     bits = np.where(words >= 0, words, words ^ np.int64(0x7FFFFFFFFFFFFFFF))
     return np.ascontiguousarray(bits).view(np.float64)
-
-
-def _decimal(unscaled: np.ndarray, kind: Type) -> pl.Series:
-    """Decimals from unscaled integers, by their 128-bit little-endian form: no arithmetic, so nothing is rounded."""
-    import pyarrow as pa
-
-    wide = np.empty((len(unscaled), 2), dtype=np.int64)
-    wide[:, 0], wide[:, 1] = unscaled, unscaled >> 63
-    buffers = [None, pa.py_buffer(wide)]
-    return series_of(pa.Array.from_buffers(kind.arrow, len(unscaled), buffers))

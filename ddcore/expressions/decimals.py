@@ -3,7 +3,8 @@
 Polars computes with 38 digits, yet rounds a product to the larger of the two scales, and compares, clips and fills with
 values cast to the scale of the first. Here operands are first cast to a scale at which the operation is exact: a
 product has the sum of the two scales, everything else the larger one. Quotients have no such scale and are refused. An
-intermediate value of more than 38 digits is an error of Polars, a result of more than 18 an error of its row.
+intermediate value of more than 38 digits is an error of its row, and so is a result of more than 18, unless an operand
+or the scale says that it has more (:func:`is_wide`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.schema import WORD_DIGITS
 from ddcore.expressions import syntax
 from ddcore.expressions.syntax import Tree
 
@@ -29,6 +31,10 @@ _QUOTIENTS = {
 _SQL = {  # the product of SQL has a scale of its own
     "Sql.Mul": "Multiply", "Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Eq": "Eq", "Sql.EqMissing": "EqValidity",
     "Sql.Lt": "Lt", "Sql.LtEq": "LtEq", "Sql.Gt": "Gt", "Sql.GtEq": "GtEq",
+}  # fmt: skip
+_TRUTHS = {
+    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq",
+    "EqValidity", "NotEqValidity", "Boolean.IsBetween", "Boolean.IsIn", "Boolean.IsNull", "Boolean.IsNotNull",
 }  # fmt: skip
 _ALIKE = {
     *_SQL, "Plus", "Minus", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
@@ -47,12 +53,63 @@ def exact(tree: Tree, types: Types) -> Tree:
     return syntax.rewrite(tree, lambda node: _exact(node, types))
 
 
+def is_wide(tree: Tree, types: Types) -> bool:
+    """Whether a result may have more than 18 digits: where an operand that it is computed from may. A cast decides by
+    itself.
+    """
+    if not any(_says_wide(node, types) for node in syntax.walk(tree)):
+        return False
+
+    def wide(node: Tree, parts: list[bool]) -> bool:
+        if isinstance(node, syntax.Cast | syntax.Column | syntax.Literal):
+            return _says_wide(node, types)
+        return syntax.operation(node) not in _TRUTHS and any(parts)
+
+    return syntax.fold(tree, wide)
+
+
+def _says_wide(node: Tree, types: Types) -> bool:
+    match node:
+        case syntax.Column():
+            return _is_wide_type(types([node])[0])
+        case syntax.Cast():
+            return _is_wide_type(node.dtype)
+        case syntax.Literal("Decimal", (unscaled, _, scale)):
+            return bool(max(len(str(abs(unscaled))), scale) > WORD_DIGITS)
+        case syntax.Literal("Null", dtype):
+            return _is_wide_null(dtype)
+    return False
+
+
+def _is_wide_null(dtype: Any) -> bool:
+    """``dtype``: as Polars has it in JSON, such as ``{"List": {"Decimal": [38, 2]}}``."""
+    if isinstance(dtype, dict):
+        return any(
+            digits[0] > WORD_DIGITS if name == "Decimal" else _is_wide_null(digits) for name, digits in dtype.items()
+        )
+    return isinstance(dtype, list) and any(map(_is_wide_null, dtype))
+
+
+def _is_wide_type(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.Decimal):
+        return (dtype.precision or _MOST_DIGITS) > WORD_DIGITS
+    inner = element(dtype)
+    if inner is not None:
+        return _is_wide_type(inner)
+    if isinstance(dtype, pl.Struct):
+        return any(_is_wide_type(_instance(field.dtype)) for field in dtype.fields)
+    return False
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
+
+
 def element(dtype: pl.DataType) -> pl.DataType | None:
     """The type of the elements of a list; None for any other type."""
     if not isinstance(dtype, pl.List):
         return None
-    inner: Any = dtype.inner
-    return inner() if isinstance(inner, type) else inner  # type: ignore[no-any-return]
+    return _instance(dtype.inner)
 
 
 def _exact(tree: Tree, types: Types) -> Tree:

@@ -24,7 +24,7 @@ import polars as pl
 
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import Schema, Type, type_of
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
 from ddcore.expressions import decimals, exactness, polars_json, stages, syntax, temporal, vocabulary
@@ -38,7 +38,6 @@ from ddcore.text.wording import brief, meant
 
 __all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical", "failing", "identity", "parse"]
 
-_MOST_DIGITS = 18
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
@@ -51,7 +50,8 @@ _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError
 def parse(value: Any, *, bare_string: Literal["column", "sql"]) -> pl.Expr:
     """The expression that a user's argument stands for.
 
-    Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale). Raises
+    Text is a column's name or SQL, by ``bare_string``; integers are int64, decimals decimal(18, scale), or with more
+    digits decimal(38, scale). Raises
     ProgramError for text that is no SQL, for text that reads the clock, and for values that no column can hold.
     """
     if isinstance(value, pl.Expr):
@@ -114,7 +114,7 @@ class Projection:
             if not syntax.columns(tree):
                 self.constants.append(name)
             term = exactness.analyse(tree, types)
-            self.schema[name] = _result_type(term.dtype, tree)
+            self.schema[name] = _result_type(term.dtype, tree, types)
             formulas.append(_formula(name, tree, term, self.schema[name].polars, schema))
         self._formulas = _Formulas(formulas)
         self.columns: list[str] | None = self._formulas.columns if formulas else None
@@ -204,7 +204,7 @@ class ListProjection:
                     f"flat_map({name}=...): {syntax.display(tree)} is {term.dtype}, not a list",
                     'for example col("tags").str.split(",")',
                 )
-            elements[name] = _result_type(_instance(term.dtype.inner), tree)
+            elements[name] = _result_type(_instance(term.dtype.inner), tree, types)
             formulas.append(_formula(name, tree, term, pl.List(elements[name].polars), schema))
         self.names = tuple(elements)
         self.schema: Schema = {name: kind for name, kind in schema.items() if name not in elements} | elements
@@ -479,7 +479,8 @@ def _value(column: pl.Series, row: int) -> str:
     value = column[row : row + 1]
     if not _is_pythons(value):
         return str(value.to_physical().to_list()[0])
-    return f"{value.to_list()[0]!r:.40}"
+    only = value.to_list()[0]
+    return repr(only) if isinstance(only, Decimal) else f"{only!r:.40}"
 
 
 def _is_pythons(value: pl.Series) -> bool:
@@ -629,16 +630,16 @@ def _typing(schema: Schema) -> RowTypes:
     return RowTypes({name: kind.polars for name, kind in schema.items()})
 
 
-def _result_type(dtype: pl.DataType, tree: Tree) -> Type:
-    """The type of a result. Polars computes decimals with 38 digits: those become 18, checked when they are
-    computed.
+def _result_type(dtype: pl.DataType, tree: Tree, types: RowTypes) -> Type:
+    """The type of a result. Polars computes decimals with 38 digits: without any that has more than 18 among the
+    operands, those become 18, checked when they are computed.
     """
     if dtype == pl.Null():
         raise ProgramError(
             f"{syntax.display(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
         )
     try:
-        return type_of(_fewer_digits(dtype))
+        return type_of(dtype if decimals.is_wide(tree, types) else _fewer_digits(dtype))
     except ProgramError as error:
         raise ProgramError(f"{syntax.display(tree)}: {error.message}", error.hint) from None
 
@@ -650,8 +651,8 @@ def _fewer_digits(dtype: pl.DataType) -> pl.DataType:
         return pl.List(_fewer_digits(inner))
     if isinstance(dtype, pl.Struct):
         return pl.Struct([pl.Field(field.name, _fewer_digits(_instance(field.dtype))) for field in dtype.fields])
-    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _MOST_DIGITS >= dtype.scale:
-        return pl.Decimal(_MOST_DIGITS, dtype.scale)
+    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > WORD_DIGITS >= dtype.scale:
+        return pl.Decimal(WORD_DIGITS, dtype.scale)
     return dtype
 
 
@@ -693,6 +694,8 @@ def _literal(value: Any) -> pl.Expr:
 def _decimal(value: Decimal) -> pl.Expr:
     exponent = value.as_tuple().exponent
     scale = max(-exponent, 0) if isinstance(exponent, int) else 0
-    if not value.is_finite() or scale > _MOST_DIGITS or abs(value) >= Decimal(10) ** (_MOST_DIGITS - scale):
-        raise ProgramError(f"the literal {value} is no decimal of {_MOST_DIGITS} digits", "use fewer digits or a float")
-    return pl.lit(value, dtype=pl.Decimal(_MOST_DIGITS, scale))
+    before = value.adjusted() + 1 if value.is_finite() and value else 0
+    digits = WORD_DIGITS if max(before, 0) + scale <= WORD_DIGITS else MOST_DIGITS
+    if not value.is_finite() or max(before, 0) + scale > MOST_DIGITS:
+        raise ProgramError(f"the literal {value} is no decimal of {MOST_DIGITS} digits", "use fewer digits or a float")
+    return pl.lit(value, dtype=pl.Decimal(digits, scale))

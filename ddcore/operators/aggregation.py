@@ -152,7 +152,8 @@ def argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> st
     roots = expr.meta.root_names()
     if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:
         return roots[0]
-    return next(name for number in count() if (name := f"_argument_{number}") not in (*taken, *schema))
+    names = (f"_argument_{number}" for number in count())
+    return next(name for name in names if name not in taken and name not in schema)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,7 +56,11 @@ def row_hashes(words: list[np.ndarray], kinds: list[Type], rounds: np.ndarray, b
     """The ids of n rows given as words, at these rounds: int64[n], from 0 to 2**bits - 1."""
     states = np.array(rounds, dtype=np.int64)
     for column, kind in zip(words, kinds, strict=True):
-        if kind.is_pooled:
+        if kind.is_wide:
+            nulls = column == encoding.NULL
+            for half in encoding.halves_of_ids(np.where(nulls, 0, column)).T:
+                kernels.hashing.mix(states, np.where(nulls, encoding.NULL, half))
+        elif kind.is_pooled:
             kernels.hashing.mix_pooled(states, *_text_hashes(column, kind, rounds))
         else:
             kernels.hashing.mix(states, column)

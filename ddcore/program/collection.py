@@ -9,6 +9,7 @@ become equal in a select add up, as multisets do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddcore.base.symbol import Symbol
@@ -19,15 +20,15 @@ from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
 from ddcore.operators.over import Needed as Windows
-from ddcore.operators.over import Order, Over
+from ddcore.operators.over import Order, Over, Window
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
-from ddcore.program import joins, loops, sets
+from ddcore.program import joins, loops, sets, wide_sums
 from ddcore.program.gathered import gathered
-from ddcore.program.joins import How
+from ddcore.program.joins import Direction, How, Outer
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.program.numbering import MOST_TRIES, Numbering, identified
@@ -86,6 +87,32 @@ class Collection(LinearCollection):
         the old and the new end of an interval is looked at, others are not.
         """
         return joins.join_between(self, intervals, column, Ends.of(lower, upper, closed, open_nulls), on)
+
+    def join_asof(
+        self,
+        other: Collection,
+        column: str,
+        other_column: str | None = None,
+        *,
+        on: str | Sequence[str] | Mapping[str, str] = (),
+        direction: Direction = "backward",
+        exact: bool = True,
+        how: Outer = "inner",
+        allow_negative: bool = False,
+    ) -> Collection:
+        """Each row with the nearest of ``other``: of those with equal keys, that of the greatest ``other_column`` not
+        above the row's value in ``column``, or with ``direction="forward"`` of the least not below it.
+
+        ``other_column`` is ``column`` if it is not given. ``on``: keys that must be equal, as in :meth:`join`.
+        ``exact``: a row with the same value counts, too. Of several rows with the same key and value, or copies of one,
+        it is the one whose other columns are least, once. ``how="left"``: rows without a partner stay, with nulls.
+        The result has the columns of the rows, then those of ``other`` without keys, with the suffix ``_right`` where a
+        name is taken. Nulls match nothing. Cost: a row of ``other`` that comes or goes costs the rows between it and
+        the next one, with a search for them.
+        """
+        nearest = joins.Nearest.of(direction, exact)
+        columns = column, other_column
+        return joins.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.
@@ -205,7 +232,14 @@ class GroupBy(Symbol):
             return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
         prepared = base._add(Select.of(base.schema, needed.exprs, "agg"))
-        return prepared._add(Agg.of(prepared.schema, self._keys, needed.aggregates, allow_negative))
+        summed: Collection = wide_sums.aggregated(
+            prepared,
+            needed.aggregates,
+            lambda each: each,
+            lambda each, name, argument: (name, "sum", argument),
+            lambda rows, results: rows._add(Agg.of(rows.schema, self._keys, results, allow_negative)),
+        )
+        return summed
 
     def top_k(
         self,
@@ -258,7 +292,16 @@ class GroupBy(Symbol):
         needed = Windows.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
         columns = [*order.by, *(name for name in base.columns if name not in order.by)]
-        operator = Over.of(
-            prepared.schema, columns, self._keys, order, windows=needed.windows, allow_negative=allow_negative
+
+        def computed(rows: Collection, windows: tuple[Window, ...]) -> Collection:
+            operator = Over.of(rows.schema, columns, self._keys, order, windows=windows, allow_negative=allow_negative)
+            return rows._add(operator)
+
+        summed: Collection = wide_sums.aggregated(
+            prepared,
+            needed.windows,
+            lambda each: (each.name, each.kind, each.argument),
+            lambda each, name, argument: replace(each, name=name, kind="sum", argument=argument),
+            computed,
         )
-        return prepared._add(operator)
+        return summed

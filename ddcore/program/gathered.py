@@ -144,8 +144,10 @@ class _Writer:
             schema: Schema = arguments.checked(checked_at, where, Projection, {"_": expr}, self.base.schema).schema
             kind = schema["_"]
             takes = rule.types_of(field)
-            if kind.name not in takes:
+            if kind.name not in takes or (kind.is_wide and (rule.statistic or each.kind == "median")):
                 what = f"there is no {each.kind} of {kind}, only of {', '.join(takes)}"
+                if kind.is_wide:
+                    raise ProgramError(f"{caller()}: {where}: {what} of up to 18 digits", "cast to float64 first")
                 raise ProgramError(f"{caller()}: {where}: {what}", f"cast to {takes[0]} first")
             found[field] = (expr.cast(pl.Float64()) if as_float and kind.name != "float64" else expr, kind)
         return found

@@ -80,7 +80,8 @@ def _exact_sum(values: Values, dtype: pl.DataType) -> Any:
         return sum(unusual)
     total = sum((Fraction(value) * count for value, count in values), Fraction(0))
     if isinstance(dtype, pl.Decimal):
-        return Decimal(require_value(int(total * 10**dtype.scale), 10**18 - 1)).scaleb(-dtype.scale)
+        digits = _widest(dtype).precision
+        return Decimal(f"{require_value(int(total * 10**dtype.scale), 10**digits - 1)}e-{dtype.scale}")
     if dtype == pl.Int64:
         return require_value(int(total))
     return _float(total)
@@ -94,8 +95,9 @@ def _float(number: Fraction) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _widest(dtype: pl.DataType) -> pl.DataType:
-    return pl.Decimal(18, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
+def _widest(dtype: pl.DataType) -> Any:
+    """Decimals of up to 18 digits add up to 18, larger ones to 38."""
+    return pl.Decimal(18 if dtype.precision <= 18 else 38, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
 
 
 MEANINGS = {

@@ -18,6 +18,7 @@ from ddcore.reference.rows import (
     Row,
     Rows,
     lies_in,
+    order_of,
     require_no_negative,
 )
 from ddcore.reference.types import Columns
@@ -101,6 +102,47 @@ class NaiveCollection(Multiset):
             and lies_in(value(row)[0], begin(interval), end(interval), closed, open_nulls)
         ]
         named = {f"{name}_right" if name in self.columns else name: intervals.columns[name] for name in rest}
+        return NaiveCollection(self.columns | named, rows)
+
+    def join_asof(
+        self,
+        other: NaiveCollection,
+        column: str,
+        other_column: str | None = None,
+        *,
+        on: Any = (),
+        direction: str = "backward",
+        exact: bool = True,
+        how: str = "inner",
+        allow_negative: bool = False,
+    ) -> NaiveCollection:
+        """Each row beside the one of ``other`` that agrees on the key and whose value is nearest, as often as the row.
+
+        Nearest is the greatest that is not above the row's, forward the least that is not below it; unless ``exact``
+        it is another one. Of several with this value it is the least by all columns. A null agrees with nothing and is
+        near nothing. Columns: all of the row, then the other's without key; one whose name the row has too gets
+        ``_right``. With ``left`` the rows without a partner are there, too, with nulls for the other side.
+        """
+        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
+        time = column if other_column is None else other_column
+        rest = [name for name in other.columns if name not in pairs.values()]
+        mine, theirs = self.picker([*pairs, column]), other.picker([*pairs.values(), time])
+        known = other.of(other.columns, [(row, count) for row, count in other.rows.items() if None not in theirs(row)])
+        first = known.group_by(*pairs.values(), time).top_k(1, (), allow_negative=allow_negative)
+        theirs, right_rest = first.picker([*pairs.values(), time]), first.picker(rest)
+        recorders[-1].keep(self.rows)
+        rows: list[tuple[Row, int]] = []
+        for row, count in self.rows.items():
+            *key, value = mine(row)
+            near = [
+                partner
+                for partner in (first.rows if None not in (*key, value) else ())
+                if [*theirs(partner)[:-1]] == key and _is_beside(value, theirs(partner)[-1], direction, exact)
+            ]
+            near.sort(key=lambda partner: order_of(theirs(partner)[-1]), reverse=direction == "backward")
+            rows += [(row + right_rest(partner), count) for partner in near[:1]]
+            rows += [(row + (None,) * len(rest), count)] * (how == "left" and not near)
+        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
         return NaiveCollection(self.columns | named, rows)
 
     @staticmethod
@@ -242,3 +284,9 @@ class NaiveCollection(Multiset):
             if record.missed:
                 by_priority(collections, body, priority, max_rounds)
         return {name: in_loops(result, result.rows, len(record.rounds)) for name, result in results.items()}
+
+
+def _is_beside(value: Any, other: Any, direction: str, exact: bool) -> bool:
+    """Whether a value is on the side of another that ``direction`` says, or equal to it if ``exact``."""
+    first, second = (other, value) if direction == "backward" else (value, other)
+    return lies_in(second, [first], [], "both" if exact else "none", False)

@@ -79,6 +79,38 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
 
 
+def is_wide(expr: pl.Expr, frame: pl.DataFrame) -> bool:
+    """Whether a result has more than 18 digits if it is a decimal: something that it is computed from has."""
+
+    def wide(node: Tree, parts: list[bool]) -> bool:
+        if isinstance(node, Cast):
+            return _has_wide(node.dtype)
+        if isinstance(node, Literal):
+            if node.dtype == "Null":
+                return _has_wide(pl.select(polars_json.build(node)).dtypes[0])
+            return node.dtype == "Decimal" and (abs(node.value[0]) >= 10**18 or node.value[2] > 18)
+        if isinstance(node, syntax.Column):
+            return _has_wide(frame.schema[node.name])
+        family, _, name = syntax.operation(node).rpartition(".")
+        return not {family, _SIGNS_OF_SQL.get(name, name)} & _TRUTHS and any(parts)
+
+    return syntax.fold(polars_json.read(expr), wide)
+
+
+def _has_wide(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return any(_has_wide(field.dtype) for field in dtype.fields)
+    return (
+        _has_wide(dtype.inner) if isinstance(dtype, pl.List) else isinstance(dtype, pl.Decimal) and dtype.precision > 18
+    )
+
+
+_TRUTHS = {
+    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsBetween", "IsIn", "IsNull",
+    "IsNotNull",
+}  # fmt: skip
+
+
 def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
     """An operation whose parts are written out already."""
     family, _, name = syntax.operation(node).rpartition(".")

@@ -7,6 +7,7 @@ import math
 import struct
 from collections import defaultdict
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import polars as pl
@@ -57,8 +58,19 @@ def _row_hash(row: Row, kinds: Sequence[pl.DataType], number: int) -> int:
     """64 bits of the values of a row and the number of a round."""
     state = number
     for value, kind in zip(row, kinds, strict=True):
-        state = _scrambled(state * 0x9E3779B97F4A7C15 + _value_hash(value, kind, number))
+        for part in _parts(value, kind, number):
+            state = _scrambled(state * 0x9E3779B97F4A7C15 + part)
     return state
+
+
+def _parts(value: Any, kind: pl.DataType, number: int) -> list[int]:
+    """What a value is mixed in as: a decimal of more than 18 digits as two numbers of 64 bits, the lower one first."""
+    if not isinstance(kind, pl.Decimal) or kind.precision <= 18:
+        return [_value_hash(value, kind, number)]
+    if value is None:
+        return [_scrambled(-(2**63))] * 2
+    whole = int(Fraction(value) * 10**kind.scale)
+    return [_scrambled(whole), _scrambled(whole >> 64)]
 
 
 def _scrambled(word: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import polars as pl
 
 from ddcore.base.errors import ExpressionError, ProgramError
-from ddcore.reference.expressions import expression_of, in_full, named_expressions, values_of
+from ddcore.reference.expressions import expression_of, in_full, is_wide, named_expressions, values_of
 from ddcore.reference.rows import (
     Row,
     Rows,
@@ -18,7 +18,7 @@ from ddcore.reference.rows import (
     nonzero,
     python_value,
 )
-from ddcore.reference.types import Columns, as_declared, columns_of, inner, type_name, widened
+from ddcore.reference.types import Columns, as_declared, columns_of, inner, narrowed, type_name, widened
 
 
 def with_loops_of_arguments(kind: Any) -> Any:
@@ -156,8 +156,10 @@ class Multiset:
         have on 128 bits are computed unchanged.
         """
         frame = self.frame().with_row_index("_row")  # beside it, a literal has a value for each row
+        wide = {name for name, expr in exprs.items() if is_wide(expr, frame)}
         exprs = {name: in_full(expr, frame.clear()) for name, expr in exprs.items()}
-        types = {name: widened(dtype) for name, dtype in frame.clear().select(**exprs).schema.items()}
+        computed = frame.clear().select(**exprs).schema
+        types = {name: widened(dtype if name in wide else narrowed(dtype)) for name, dtype in computed.items()}
         try:
             try:
                 values = values_of(frame.cast({pl.Int64: pl.Int128}), exprs)

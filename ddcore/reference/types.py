@@ -137,10 +137,19 @@ def widened(dtype: pl.DataType) -> pl.DataType:
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
     if isinstance(dtype, pl.Decimal):
-        return pl.Decimal(min(dtype.precision, 18), dtype.scale)
+        return pl.Decimal(dtype.precision, dtype.scale)
     if isinstance(dtype, pl.Struct):
         return pl.Struct({field.name: widened(instance(field.dtype)) for field in dtype.fields})
     return pl.List(inner(dtype)) if isinstance(dtype, pl.List) else dtype
+
+
+def narrowed(dtype: pl.DataType) -> pl.DataType:
+    """The type of a result that is computed from decimals of up to 18 digits: it has as many, if its scale allows."""
+    if isinstance(dtype, pl.Decimal) and dtype.scale <= 18:
+        return pl.Decimal(min(dtype.precision, 18), dtype.scale)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: narrowed(instance(field.dtype)) for field in dtype.fields})
+    return pl.List(narrowed(inner(dtype))) if isinstance(dtype, pl.List) else dtype
 
 
 def inner(dtype: pl.DataType) -> pl.DataType:

@@ -29,7 +29,7 @@ def load(*files: str | PathLike[str], dialect: str = "postgres") -> Callable[...
             raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
     if not files:
         raise ProgramError("there is no file of SQL", 'for example load("program.sql")')
-    return _program(texts_of(map(Path, files)), dialect)
+    return program_of(texts_of(map(Path, files)), dialect=dialect)
 
 
 def texts_of(files: Iterable[Path]) -> dict[str, str]:
@@ -59,15 +59,22 @@ def program(text: str, file: str = "program.sql", dialect: str = "postgres") -> 
     """
     if not isinstance(text, str):
         raise ProgramError(f"{file}: a program of SQL is text, not {kind_of(text)}", "read a file with load(path)")
-    return _program({file: text.removeprefix("\ufeff")}, dialect)
+    return program_of({file: text.removeprefix("\ufeff")}, dialect=dialect)
 
 
-def _program(texts: Mapping[str, str], dialect: str) -> Callable[..., dict[str, Any]]:
-    """The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``."""
+def program_of(
+    texts: Mapping[str, str], heads: Mapping[str, str] | None = None, dialect: str = DIALECTS[0]
+) -> Callable[..., dict[str, Any]]:
+    """The program in texts, by the names of their files. ``heads``: what was put before some of them, which places in
+    messages leave out.
+
+    The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``.
+    Raises as :func:`program`.
+    """
     parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.views import outputs
 
-    statements, tables, source = parse(texts, dialect)
+    statements, tables, source = parse(texts, heads, dialect)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
         return outputs(statements, tables, source, inputs)
@@ -82,7 +89,7 @@ def declared_inputs(texts: Mapping[str, str], dialect: str = "postgres") -> dict
     parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.types import declared_type
 
-    _, tables, source = parse(texts, dialect)
+    _, tables, source = parse(texts, dialect=dialect)
     return {
         table.name: {column.name: str(declared_type(source, column.args["kind"])) for column in table.columns}
         for table in tables

@@ -37,7 +37,10 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
         rounded = _half_away(value.expr, places) if value.type.scale > places else value.expr
         return Value(rounded.cast(wanted.polars), wanted, node)
     if pair in (("float64", "decimal"), ("string", "decimal")):  # a float as it is written, not as it is stored
-        written = value.expr.cast(pl.String).cast(_MOST_DIGITS)
+        text = value.expr.cast(pl.String)
+        if wanted.is_wide:
+            return Value(_read(text, wanted), wanted, node)
+        written = text.cast(_MOST_DIGITS)
         return Value(_half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
@@ -62,6 +65,15 @@ def _written(moment: pl.Expr) -> pl.Expr:
 
 
 _MOST_DIGITS = pl.Decimal(38, 20)
+
+
+def _read(text: pl.Expr, wanted: Type) -> pl.Expr:
+    """Text as a decimal of up to 38 digits, for which no type has spare ones. Polars rounds halves to even: with one
+    more digit behind them they are none, and go away from zero.
+    """
+    more = text + pl.lit("0" * wanted.scale + "1")
+    is_fraction = text.str.contains("[.]") & ~text.str.contains("[eE]")
+    return pl.when(is_fraction).then(more).otherwise(text).cast(wanted.polars)
 
 
 def _half_away(number: pl.Expr, places: int) -> pl.Expr:

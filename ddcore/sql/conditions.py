@@ -12,6 +12,7 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import arrays
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
@@ -22,9 +23,7 @@ def _literal(values: Values, node: exp.Literal) -> Value:
     if node.is_string:
         return constant(node.this, node)
     text = node.this
-    if re.fullmatch(r"\d+", text):
-        if int(text) >= 2**63:
-            raise values.source.error(node, f"the literal {text} is beyond int64", "write it with a point, or as 1e20")
+    if re.fullmatch(r"\d+", text) and int(text) < 2**63:
         return constant(int(text), node)
     if "e" in text.lower():
         return constant(float(text), node)
@@ -32,8 +31,10 @@ def _literal(values: Values, node: exp.Literal) -> Value:
         number = Decimal(text)
     except InvalidOperation:
         raise values.source.error(node, f"{text} is no number", "write digits with at most one point") from None
-    if len(number.as_tuple().digits) > 18:
-        raise values.source.error(node, f"the literal {text} has more than 18 digits", "write it as 1.5e0: a float64")
+    if max(len(number.as_tuple().digits), -int(number.as_tuple().exponent)) > MOST_DIGITS:
+        raise values.source.error(
+            node, f"the literal {text} has more than {MOST_DIGITS} digits", "write it as 1.5e0: a float64"
+        )
     return constant(number, node)
 
 

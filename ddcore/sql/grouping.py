@@ -11,7 +11,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Type
+from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
@@ -275,8 +275,7 @@ class Aggregates:
             f"distinct {what} {canonical(argument)}", f"{self.prefix}aggregate {len(self._names)}"
         )
         part.aggregates[name] = make("value")
-        wide = Type("decimal", 18, kind.scale) if kind.name == "decimal" else kind
-        result = wide if make is aggregates.sum else Type("float64")
+        result = widest(kind) if make is aggregates.sum else Type("float64")
         return lambda node: Value(pl.col(name), result, node)
 
     def _count(
@@ -307,7 +306,7 @@ class Aggregates:
         def result(node: exp.Expr) -> Value:
             kind = value.type
             assert kind is not None
-            wide = kind if kind.name != "decimal" else Type("decimal", 18, kind.scale)
+            wide = widest(kind)
             expr = pl.when(number(node).expr > 0).then(total(node).expr).otherwise(null(wide))
             return Value(expr, wide, node)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,30 @@ from sqlglot import exp
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, windows
+from ddcore.sql.asof import asof_joined
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
+from ddcore.sql.elements import with_elements
 from ddcore.sql.join_conditions import Compared, Condition, keys_in, range_of, sides_of, truth
 from ddcore.sql.names import (
     Column,
     Relation,
     candidates,
     free,
+    function_of,
+    is_bracket,
     is_comma,
     is_named,
     mentioned,
+    pivoted_name,
     require_names,
+    tables_in,
     tables_of,
     types,
     unwrapped,
 )
 from ddcore.sql.outer_joins import OuterJoin
 from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.pivots import query_of_pivot
 from ddcore.sql.values import Value, Values, aligned, selected
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_where"]
 
+_PIVOTED = "the table of a pivot"
 Shared = tuple[Column, Column]
 """The left and the right column that USING or NATURAL makes one."""
 
@@ -63,6 +71,8 @@ class _From:
     earlier: list[Any] = field(default_factory=list)
     start: int = 0
     fused: bool = False
+    taken: set[str] = field(default_factory=set)
+    """The keys of columns around, if it is in parentheses."""
 
     @property
     def schema(self) -> Schema:
@@ -94,7 +104,9 @@ class _From:
             source.refuse(table, "a function in FROM")
         if isinstance(table, exp.Table):
             relation = self.queries.table(table, self.env)
-        elif isinstance(table, exp.Subquery | exp.Values) and not isinstance(table.this, exp.Table):
+        elif is_bracket(table):
+            return self._bracket(table)
+        elif isinstance(table, exp.Subquery | exp.Values):
             query = unwrapped(table)
             conditions = conjuncts(self.select.args.get("where"))
             self.queries.bounds[id(query)] = windows.bounds(
@@ -103,10 +115,32 @@ class _From:
             relation = self.queries.query(query, self.env.alone)
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
-        inside = table.args.get("joins") if table is not tables_of(self.select)[0][0] else None
-        if inside or table.args.get("sample") or table.args.get("pivots"):
-            source.refuse(table, "a join in parentheses, a sample or a pivot", "write the joins one after another")
+        if table.args.get("sample"):
+            source.refuse(table, "a sample")
+        for pivot in table.args.get("pivots") or []:
+            query = query_of_pivot(source, [each.name for each in relation.own], pivot, _PIVOTED)
+            query.parent = pivot
+            relation = self.queries.query(query, self.env.alone.binding(_PIVOTED, relation))
         return self._renamed(table, relation)
+
+    def _bracket(self, table: exp.Expr) -> tuple[Any, list[Column]]:
+        """A join in parentheses: joined before those around it, with the names of its tables, or of its own."""
+        taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
+        inner = _From(self.queries, self.env.alone, self.select, self.later, taken=taken)
+        inner.merged, inner.natural = self.merged, self.natural or bool(table.alias)
+        for each, join in tables_in(table):
+            inner.add(each, join)
+        keys = {column.key for column in inner.columns if not column.absent} if table.alias else ()
+        joined = inner.joined(final=False, keys=keys)
+        assert not inner.conditions, "a condition was not met"
+        self.single |= inner.single
+        if table.alias:
+            return self._renamed(table, joined)
+        names = {column.table for column in self.columns if column.table and not column.outer}
+        for name in dict.fromkeys(column.table for column in joined.columns if column.table):
+            if any(is_named(name, other) for other in names):
+                raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
+        return joined.rows, list(joined.columns)
 
     def _is_of(self, node: Any, table: exp.Expr) -> bool:
         """Whether a part of WHERE is a column of this subquery, of which no join may make another."""
@@ -117,8 +151,9 @@ class _From:
         return node.args.get("table") is None or is_named(node.args["table"], table.alias)
 
     def _renamed(self, table: exp.Expr, relation: Relation) -> tuple[Any, list[Column]]:
-        alias = table.args.get("alias")
-        name = table.alias or (table.name if isinstance(table, exp.Table) else "")
+        named = [table, *(pivot for pivot in table.args.get("pivots") or [] if pivot.args.get("alias"))][-1]
+        alias = named.args.get("alias")
+        name = pivoted_name(table) or (table.name if isinstance(table, exp.Table) else "")
         if name and any(column.table and is_named(name, column.table) for column in self.columns if not column.outer):
             raise self.queries.source.error(table, f"two tables are called {name}", f"{name} AS other_name")
         columns = (alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []
@@ -134,7 +169,7 @@ class _From:
         wanted = mentioned(columns, [self.select])
         wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
         kept = [column for column in columns if column.key in wanted or self.natural]
-        taken = set(self.schema) | {column.key for column in self.columns}
+        taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
         placed = []
         for each in kept:
             placed.append(replace(each, key=_unused(each.name or each.key, name, taken)))
@@ -154,18 +189,23 @@ class _From:
         """One more table, by the join before it."""
         if is_comma(join):
             self.earlier, self.start, self.fused = list(self.pool), len(self.columns), False
+        if function_of(table) is not None:
+            self._elements(table, join)
+            return
         if isinstance(table, exp.Lateral) or self.is_correlated(table):
             self._lateral(table, join)
             return
         source = self.queries.source
         side = (join.side if join else "") or ""
-        if join and (join.kind in ("SEMI", "ANTI", "ASOF") or join.method not in ("", "NATURAL")):
+        if join and (join.kind in ("SEMI", "ANTI") or join.method not in ("", "NATURAL", "ASOF")):
             source.refuse(join, f"{join.method or ''} {join.kind or ''} JOIN".replace("  ", " ").strip())
         rows, columns = self.scan(table)
         shared = self._shared(join, columns) if join else []
         self.columns += columns
         nodes = conjuncts(join.args.get("on")) if join else []
-        if side:
+        if join is not None and join.method == "ASOF":
+            self._asof(rows, nodes, shared, join)
+        elif side:
             assert join is not None
             self._outer(side, rows, nodes, shared=shared, join=join)
         else:
@@ -210,7 +250,7 @@ class _From:
             mine = [each for each in visible if is_named(name, each.name)]
             theirs = [column for column in columns if is_named(name, column.name)]
             if len(mine) != 1 or len(theirs) != 1:
-                what = "NATURAL JOIN, column" if join.method else "USING"
+                what = "NATURAL JOIN, column" if join.method == "NATURAL" else "USING"
                 before = any(is_named(name, column.name) for column in self.columns[: self.start] if not column.outer)
                 hint = "JOIN binds tighter than a comma: write CROSS JOIN in place of the comma"
                 raise source.error(
@@ -237,7 +277,7 @@ class _From:
             return first.key
         values = [Value(pl.col(each.key), kinds[each.key], self.select) for each in (first, second)]
         (one, other), _ = aligned(self.queries.source, values, f"USING ({mine.name})")
-        key = _unused(f"using {mine.name}", "", kinds)
+        key = _unused(f"using {mine.name}", "", {*kinds, *self.taken})
         expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
         place = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
         self.pool[place] = self.pool[place].with_columns(**{key: expr})
@@ -252,7 +292,7 @@ class _From:
     def names_around(self, tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> bool:
         """Whether a table or an ON of FROM names columns of the query around."""
         names = {id(each) for each in free(self.select, self.queries.known(self.env))}
-        inside = [table for table, _ in tables if isinstance(table, exp.Lateral)]
+        inside = [table for table, _ in tables if isinstance(table, exp.Lateral) or function_of(table) is not None]
         inside += [join.args["on"] for _, join in tables if join is not None and join.args.get("on") is not None]
         named = any(id(each) in names for part in inside for each in part.find_all(exp.Column))
         return named or any(self.is_correlated(table) for table, _ in tables)
@@ -285,6 +325,32 @@ class _From:
             self._inner(conjuncts(on), shared, join)
             self._merge(shared, side)
 
+    def _elements(self, table: exp.Expr, join: exp.Join | None) -> None:
+        """A function that gives rows, of what stands before it."""
+        source, on, side = self.queries.source, join.args.get("on") if join else None, (join.side if join else "") or ""
+        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
+            source.refuse(join or table, "this join with a function", "CROSS JOIN, or LEFT JOIN ... ON true")
+        before = Relation(self.queries.unit, ())
+        is_lateral = bool(side) or bool(subqueries.names_in(function_of(table) or table, self.queries.known(self.env)))
+        if is_lateral:
+            self.pool = self.pool or [self.queries.unit]
+            before = self.joined(final=False)
+            self.fused = bool(self.earlier)
+        taken = {*self.taken, *self.schema, *before.types, *(column.key for column in self.columns)}
+        rows, keys = with_elements(
+            self.queries, before, table, lambda name: _unused(name, table.alias, taken), keep_empty=bool(side)
+        )
+        if is_lateral:
+            self.pool = [rows]
+        else:
+            self.pool.append(rows.select(*keys.values()))
+        columns = [Column(table.alias, name, key) for name, key in keys.items()]
+        shared = self._shared(join, columns) if join else []
+        self.columns += columns
+        if not side:
+            self._inner(conjuncts(on), shared, join)
+            self._merge(shared, side)
+
     def _outer(
         self, side: str, rows: Any, nodes: Sequence[exp.Expr], *, shared: Sequence[Shared], join: exp.Join
     ) -> None:
@@ -299,11 +365,6 @@ class _From:
             )
         conditions = [self._condition(node, join) for node in nodes]
         conditions += [self._equal(pair, join) for pair in shared]
-        for condition in conditions:
-            if condition.asks:
-                self.queries.source.refuse(
-                    condition.node, f"a subquery in ON of a {side} JOIN", "compute it in a view before"
-                )
         theirs = set(types(rows))
         needed = set().union(*(condition.keys for condition in conditions)) - theirs if conditions else set()
         picked = self.item
@@ -317,6 +378,19 @@ class _From:
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
         both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
         self.pool = [*rest, both.result(side, after)]
+
+    def _asof(self, rows: Any, nodes: Sequence[exp.Expr], shared: Sequence[Shared], join: exp.Join) -> None:
+        """Each row of the join item so far with the nearest of a table."""
+        if join.side not in ("", "LEFT"):
+            self.queries.source.refuse(join, f"an ASOF {join.side} JOIN", "write ASOF JOIN or ASOF LEFT JOIN")
+        conditions = [self._condition(node, join) for node in nodes]
+        conditions += [self._equal(pair, join) for pair in shared]
+        needed = set().union(*(condition.keys for condition in conditions)) - set(types(rows))
+        picked, before = self.item, self.pool
+        self.pool = picked
+        left = self.joined(final=False, keys=needed, keep=[each.node for each in conditions if each.equal is None]).rows
+        rest = [each for each in before if not any(each is one for one in picked)]
+        self.pool = [*rest, asof_joined(self.queries, self.env, (left, rows), conditions, join)]
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:
         """The parts of the SELECT that may name columns, without the ON of a join."""
@@ -452,11 +526,19 @@ def _unused(name: str, table: str, taken: Container[str]) -> str:
     return key
 
 
+def _every(tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> Iterator[tuple[exp.Expr, exp.Join | None]]:
+    """The tables of FROM, and those in parentheses."""
+    for table, join in tables:
+        yield table, join
+        if is_bracket(table):
+            yield from _every(tables_in(table))
+
+
 def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
     """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
     skipped = {id(each) for each in skip}
     tables = tables_of(select)
-    joins = [join for _, join in tables if join is not None]
+    joins = [join for _, join in _every(tables) if join is not None]
     later = [
         each
         for key, value in select.args.items()

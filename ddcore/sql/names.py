@@ -9,12 +9,14 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.base.schema import Schema, parse_schema
+from ddcore.sql.pivots import columns_of_pivot
 from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
 
 __all__ = [
-    "Column", "Relation", "candidates", "free", "is_comma", "is_named", "mentioned", "own", "require_names", "resolve",
-    "result_name", "tables_of", "types", "unwrapped",
+    "Column", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket", "is_comma",
+    "is_named", "mentioned", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
+    "types", "unwrapped",
 ]  # fmt: skip
 
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
@@ -92,6 +94,46 @@ def tables_of(query: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
     first = [(start.this, None)] if start is not None else []
     joins = [*(query.args.get("joins") or []), *((start.this.args.get("joins") or []) if start is not None else [])]
     return [*first, *((join.this, join) for join in joins)]
+
+
+def is_bracket(table: exp.Expr) -> bool:
+    """Whether an item of FROM is a join in parentheses, or a table in them."""
+    return isinstance(table, exp.Subquery) and isinstance(table.this, exp.Table | exp.Subquery | exp.Values)
+
+
+def tables_in(bracket: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
+    """What a join in parentheses names, in order, as :func:`tables_of`."""
+    first = bracket.this
+    joins = [*(first.args.get("joins") or []), *(bracket.args.get("joins") or [])]
+    return [(first, None), *((join.this, join) for join in joins)]
+
+
+_SERIES = ("generate_series", "range")
+
+
+def function_of(table: exp.Expr) -> exp.Expr | None:
+    """The function of an item of FROM that gives rows: unnest(), or a series."""
+    inner = table.this if isinstance(table, exp.Lateral | exp.Table) else table
+    is_series = isinstance(inner, exp.Anonymous) and inner.name.lower() in _SERIES
+    return inner if is_series or isinstance(inner, exp.Unnest | exp.ExplodingGenerateSeries) else None
+
+
+def columns_of_function(table: exp.Expr) -> list[str]:
+    """The columns of such a function: its elements, called as it is itself, and WITH ORDINALITY their numbers."""
+    function, alias = function_of(table), table.args.get("alias")
+    assert function is not None
+    named = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    default = function.name.lower() if isinstance(function, exp.Anonymous) else "generate_series"
+    first = named[0] if named else table.alias or ("unnest" if isinstance(function, exp.Unnest) else default)
+    offset = function.args.get("offset")
+    number = offset.name if isinstance(offset, exp.Expr) else "ordinality"
+    return [first, number] if offset else [first]
+
+
+def pivoted_name(table: exp.Expr) -> str:
+    """The alias of a table in FROM, or that behind its PIVOT."""
+    aliases = [pivot.alias for pivot in table.args.get("pivots") or [] if pivot.alias]
+    return aliases[-1] if aliases else str(table.alias)
 
 
 def is_comma(join: exp.Join | None) -> bool:
@@ -216,10 +258,18 @@ def own(query: exp.Expr, known: Known) -> list[str]:
 
 
 def _starred(query: exp.Expr, known: Known) -> list[str]:
-    """The names that ``*`` stands for: in each join item, columns that USING and NATURAL merge come once, and first."""
+    """The names that ``*`` stands for."""
+    return _joined_names(tables_of(query), known)
+
+
+def _joined_names(tables: Iterable[tuple[exp.Expr, exp.Join | None]], known: Known) -> list[str]:
+    """All columns of joined tables: in each join item, columns that USING and NATURAL merge come once, and first."""
     items: list[list[str]] = []
-    for table, join in tables_of(query):
-        names = [name for _, columns in _named(table, known) for name in columns]
+    for table, join in tables:
+        if is_bracket(table) and not table.alias:
+            names = _joined_names(tables_in(table), known)
+        else:
+            names = [name for _, columns in _named(table, known) for name in columns]
         if join is None or is_comma(join):
             items.append(names)
             continue
@@ -292,7 +342,17 @@ def _tables(query: exp.Expr, known: Known) -> list[tuple[str, Sequence[str]]]:
 
 
 def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]:
-    if isinstance(table, exp.Lateral):
+    if is_bracket(table):
+        inside = tables_in(table)
+        if not table.alias:
+            for each, _ in inside:
+                yield from _named(each, known)
+            return
+        columns = _joined_names(inside, known)
+    elif function_of(table) is not None:
+        yield table.alias, columns_of_function(table)
+        return
+    elif isinstance(table, exp.Lateral):
         inner = table.this
         columns = own(inner, known)
     elif isinstance(table, exp.Table):
@@ -304,8 +364,11 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     else:
         columns = []
     alias = table.args.get("alias")
+    for pivot in table.args.get("pivots") or []:
+        columns = columns_of_pivot(columns, pivot)
+        alias = pivot.args.get("alias") or alias
     renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
-    yield table.alias or table.name, renamed + list(columns[len(renamed) :])
+    yield pivoted_name(table) or table.name, renamed + list(columns[len(renamed) :])
 
 
 def _with_bindings(query: exp.Expr, known: Known) -> Known:

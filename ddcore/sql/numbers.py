@@ -11,7 +11,7 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
+from ddcore.base.schema import WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
@@ -43,7 +43,9 @@ def _divided(values: Values, node: exp.Div) -> Value:
 
 def _negative(values: Values, node: exp.Neg) -> Value:
     value = values.number(values.of(node.this))
-    if isinstance(value.literal, int | float | Decimal):
+    if isinstance(value.literal, Decimal):
+        return constant(value.literal.copy_negate(), node)  # unlike the sign, this rounds to no context
+    if isinstance(value.literal, int | float):
         return constant(-value.literal, node)
     return values.typed(operator.neg, [value], node)
 
@@ -62,7 +64,9 @@ def _to_digits(name: str) -> Rule:
         assert value.type is not None
         rounds = name == "round"
         cut = value.expr.round(digits, mode="half_away_from_zero") if rounds else value.expr.truncate(digits)
-        kind = value.type if value.type == FLOAT else Type("decimal", 18, min(digits, value.type.scale))
+        kind = value.type
+        if kind != FLOAT:
+            kind = widest(Type("decimal", WORD_DIGITS, min(digits, kind.scale)), kind)
         return Value(cut if kind == FLOAT else cut.cast(kind.polars), kind, node)
 
     return rule

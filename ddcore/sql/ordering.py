@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
-from ddcore.sql.names import Column, Relation, is_named, named, resolve, types
+from ddcore.sql.names import Column, Relation, candidates, is_named, named, resolve, types
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, column_value, selected
 
@@ -45,6 +45,16 @@ def projected(
     firsts = distinct.args.get("on") if distinct is not None else None
     order = node.args.get("order")
     hidden: dict[str, pl.Expr] = {}
+    named_results = {each.alias.casefold(): each.this for each in columns if isinstance(each, exp.Alias)}
+
+    def named_too(_: Values, part: exp.Expr) -> Value | None:
+        """In an expression, too, a name that no table has is that of a result, as in DuckDB."""
+        if isinstance(part, exp.Column) and part.args.get("table") is None and not candidates(relation.columns, part):
+            result = named_results.get(part.name.casefold())
+            return values.of(result) if result is not None else None
+        return replace(values, part)
+
+    ordered = Values(queries.source, relation.columns, relation.types, named_too)
 
     def key_of(part: exp.Expr) -> str:
         """The column of a result, or one more."""
@@ -53,7 +63,7 @@ def projected(
             if distinct is not None and firsts is None:
                 what = f"ORDER BY {shown(part)} is no column of SELECT DISTINCT"
                 raise queries.source.error(part, what, "select it too")
-            expr = values.of(part).expr
+            expr = ordered.of(part).expr
             result = next((name for name, known in hidden.items() if canonical(known) == canonical(expr)), None)
             result = result or f"order {len(hidden)}"
             hidden[result] = expr

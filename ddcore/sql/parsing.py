@@ -52,12 +52,15 @@ class Table:
     node: exp.Expr
 
 
-def parse(texts: Mapping[str, str], dialect: str = DIALECT) -> tuple[list[View], list[Table], Source]:
-    """The views and the declared tables of a program, in order. ``texts``: those of its files by name.
+def parse(
+    texts: Mapping[str, str], heads: Mapping[str, str] | None = None, dialect: str = DIALECT
+) -> tuple[list[View], list[Table], Source]:
+    """The views and the declared tables of a program, in order. ``texts``: those of its files by name; ``heads``: what
+    was put before some of them, which places leave out.
 
     Raises ProgramError, with the place, where it is something else.
     """
-    source = Source.of(texts, dialect)
+    source = Source.of(texts, heads, dialect)
     read = [_statement(source, tokens) for tokens in statements(source)]
     views = [each for each in read if isinstance(each, View)]
     if not views:

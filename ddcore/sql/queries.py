@@ -54,7 +54,7 @@ class QueryPlanner(Queries):
         """The rows of a query, with the columns that its SELECT names and those that correlate it."""
         node = unwrapped(node)
         if node.args.get("with_") is not None:
-            env = recursion.bound(self, node.args["with_"], env)
+            node, env = recursion.bound(self, node, env)
         with planning(self.source.place(node)):
             if isinstance(node, exp.Select):
                 return self._select(node, env)

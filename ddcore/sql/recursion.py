@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,19 @@ from sqlglot import exp
 from ddcore.base.source_line import planning
 from ddcore.sql import frames, grouping
 from ddcore.sql.mutual import Binding, fitting, fixed_points
-from ddcore.sql.names import Column, Relation, is_comma, is_named, require_names, tables_of, unwrapped
+from ddcore.sql.names import (
+    Column,
+    Relation,
+    free,
+    is_bracket,
+    is_comma,
+    is_named,
+    own,
+    require_names,
+    tables_in,
+    tables_of,
+    unwrapped,
+)
 from ddcore.sql.source import Declared
 from ddcore.sql.types import declared_type
 
@@ -24,12 +36,20 @@ __all__ = ["bound", "renamed"]
 _MUTUAL = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
 
 
-def bound(queries: Queries, node: exp.With, env: Env) -> Env:
-    """What is known behind a WITH."""
+def bound(queries: Queries, query: exp.Expr, env: Env) -> tuple[exp.Expr, Env]:
+    """A query with a WITH, and what is known behind it.
+
+    A binding that names columns of the query around stands in place of its name, as a subquery in FROM.
+    """
+    if env.outer is not None:
+        query = _with_correlated(queries, query, env)
+    node = query.args.get("with_")
+    if node is None:
+        return query, env
     names = [expression.args["alias"].this for expression in node.expressions]
     declared = [queries.source.declared.get(name.meta.get("start", -1)) for name in names]
     if any(declared):
-        return _mutual(queries, node.expressions, declared, env)
+        return query, _mutual(queries, node.expressions, declared, env)
     for binding in node.expressions:
         if node.args.get("recursive") and _names(binding.this, binding.alias):
             relation = _recursive(queries, binding, env)
@@ -37,7 +57,46 @@ def bound(queries: Queries, node: exp.With, env: Env) -> Env:
             columns = binding.args["alias"].args.get("columns") or []
             relation = renamed(queries, queries.query(binding.this, env.alone), columns, binding)
         env = env.binding(binding.alias, relation)
-    return env
+    return query, env
+
+
+def _with_correlated(queries: Queries, query: exp.Expr, env: Env) -> exp.Expr:
+    """The query with each binding that names columns of the query around in all places of its name."""
+    copy = query.copy()
+    known = dict(queries.known(env))
+    bindings = list(copy.args["with_"].expressions)
+    while bindings:
+        binding = bindings.pop(0)
+        names = [each.name for each in binding.args["alias"].args.get("columns") or []]
+        known[binding.alias] = names or own(binding.this, known)
+        if not any(True for _ in free(binding.this, {name: known[name] for name in known if name != binding.alias})):
+            continue
+        places = _names(copy, binding.alias)
+        if any(binding is around for place in places for around in _around(place)):
+            queries.source.refuse(binding, "a recursive WITH that names the query around")
+        for place in places:
+            place.replace(_in_place(binding, place))
+        binding.pop()
+    if not copy.args["with_"].expressions:
+        copy.set("with_", None)
+    return copy
+
+
+def _around(node: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+def _in_place(binding: exp.CTE, place: exp.Table) -> exp.Subquery:
+    """The query of a binding as a subquery in FROM, called as the table that stood for it."""
+    alias, named = place.args.get("alias"), binding.args["alias"]
+    columns = (alias.args.get("columns") if alias is not None else None) or named.args.get("columns") or []
+    name = alias.this if alias is not None and alias.this is not None else place.this
+    return exp.Subquery(
+        this=binding.this.copy(),
+        alias=exp.TableAlias(this=name.copy(), columns=[column.copy() for column in columns]),
+    )
 
 
 def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: exp.Expr) -> Relation:
@@ -114,11 +173,23 @@ def _require_linear(queries: Queries, binding: exp.CTE, step: exp.Expr) -> None:
             raise queries.source.error(node, f"{what}: WITH over itself", _MUTUAL)
         if isinstance(node, exp.Select) and frames.windows_in(node.expressions):
             raise queries.source.error(node, f"{what}: OVER itself", _MUTUAL)
-        if isinstance(node, exp.Join) and node.side in ("LEFT", "FULL"):
-            raise queries.source.error(node, f"{what}: {node.side} JOIN with itself", _MUTUAL)
-        if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
-            raise queries.source.error(node, f"{what}: an outer join with itself", _MUTUAL)
+        if (join := _one_sided(node)) is not None:
+            raise queries.source.error(node, f"{what}: {join} with itself", _MUTUAL)
         node = around
+
+
+def _one_sided(node: exp.Expr) -> str | None:
+    """A join in which what becomes of the rows of ``node`` depends on which rows the other side has."""
+    if isinstance(node, exp.Join) and (node.side in ("LEFT", "FULL") or node.method == "ASOF"):
+        return f"{node.method} {node.side} JOIN".strip().replace("  ", " ")
+    if isinstance(node, exp.From | exp.Join) and any(join.side in ("RIGHT", "FULL") for join in _behind(node)):
+        return "an outer join"
+    if node.args.get("pivots"):
+        return "PIVOT or UNPIVOT"
+    inside = tables_in(node) if is_bracket(node) else []
+    if any(join is not None and (join.side or join.method == "ASOF") for _, join in inside):
+        return "an outer join in parentheses"
+    return None
 
 
 def _behind(node: exp.Expr) -> list[exp.Join]:

@@ -38,11 +38,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class File:
-    """One of the files of a program: its name, and where its text is in the text of all."""
+    """One of the files of a program: its name, and where its text is in the text of all. ``head``: the characters at
+    its begin that were put before what the file has.
+    """
 
     name: str
     start: int
     end: int
+    head: int = 0
 
 
 @dataclass
@@ -63,18 +66,18 @@ class Source:
     dialect: str = DIALECT
 
     @classmethod
-    def of(cls, texts: Mapping[str, str], dialect: str = DIALECT) -> Source:
-        """The texts of files by name."""
+    def of(cls, texts: Mapping[str, str], heads: Mapping[str, str] | None = None, dialect: str = DIALECT) -> Source:
+        """The texts of files by name. ``heads``: what was put before some of them."""
         files, start = [], 0
         for name, text in texts.items():
-            files.append(File(name, start, start + len(text)))
+            files.append(File(name, start, start + len(text), len((heads or {}).get(name, ""))))
             start += len(text) + 1
         return cls(files, "\n".join(texts.values()), dialect=dialect)
 
     def at(self, offset: int) -> str:
         """``file:line:column`` of a character, both from 1."""
         file = next((file for file in reversed(self.files) if file.start <= offset), self.files[0])
-        before = self.text[file.start : offset]
+        before = self.text[file.start : max(offset, file.start + file.head)][file.head :]
         return f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
     def error_at(self, offset: int, message: str, hint: str) -> ProgramError:

@@ -247,9 +247,7 @@ def _split(
     if only:
         return inside, None, None
     if len(wanted) > 1:
-        source.refuse(
-            node, "IN of several columns in an OR, a NOT or a value", "use EXISTS or NOT EXISTS, with equalities"
-        )
+        return _split_rows(queries, rows, body, wanted, inside, node=node)
     (mine, theirs, _) = wanted[0]
     rest = rows.rows.concat(inside.negate())
     nulls = body.rows.where(theirs.is_null())
@@ -258,6 +256,54 @@ def _split(
     without = rest.where(mine.is_null())
     maybe = paired(without, body.rows, body.pairs, "semi")
     return inside, rest.concat(maybe.negate()), unknown.concat(maybe)
+
+
+_MOST = 4
+"""The most columns of IN and NOT IN where nulls count: there are two to that power of patterns of nulls."""
+
+
+def _split_rows(
+    queries: Queries, rows: Relation, body: Body, wanted: Sequence[Pair], inside: Any, *, node: exp.Expr
+) -> tuple[Any, Any, Any]:
+    """As :func:`_split`, for several values: a row may be equal to one where these differ in no value that both have.
+
+    Each side is copied for each pattern of nulls that the other may have, with nulls in these places: two rows may be
+    equal if they have equal copies with both patterns.
+    """
+    if len(wanted) > _MOST:
+        queries.source.refuse(
+            node, f"IN of more than {_MOST} columns in an OR, a NOT or a value", "use EXISTS or NOT EXISTS"
+        )
+    keys = [f"value {number}" for number in range(len(wanted))]
+    around = [f"around {number}" for number in range(len(body.pairs))]
+
+    def copies(side: Any, values: Sequence[pl.Expr], others: Sequence[pl.Expr], names: tuple[str, str]) -> Any:
+        base = side.select(**dict(zip(keys, values, strict=True)), **dict(zip(around, others, strict=True))).distinct()
+        own = sum(
+            (pl.when(pl.col(key).is_null()).then(1 << place).otherwise(0) for place, key in enumerate(keys)),
+            start=pl.lit(0, dtype=pl.Int64),
+        )
+        first, *more = [
+            base.select(
+                *around,
+                **{f"{key} itself": pl.col(key) for key in keys},
+                **{key: pl.when(pl.lit(not pattern >> place & 1)).then(pl.col(key)) for place, key in enumerate(keys)},
+                **{names[0]: own, names[1]: pl.lit(pattern, dtype=pl.Int64)},
+            )
+            for pattern in range(1 << len(keys))
+        ]
+        return first.concat(*more)
+
+    mine = copies(rows.rows, [pair[0] for pair in wanted], [pair[0] for pair in body.pairs], ("mine", "theirs"))
+    theirs = copies(body.rows, [pair[1] for pair in wanted], [pair[1] for pair in body.pairs], ("theirs", "mine"))
+    safe = [(pl.col(name), pl.col(name), True) for name in (*keys, "mine", "theirs")]
+    safe += [(pl.col(name), pl.col(name), pair[2]) for name, pair in zip(around, body.pairs, strict=True)]
+    maybe = paired(mine, theirs, safe, "semi").select(*around, *(f"{key} itself" for key in keys)).distinct()
+    found = [(pair[0], pl.col(f"{key} itself"), True) for key, pair in zip(keys, wanted, strict=True)]
+    found += [(pair[0], pl.col(name), pair[2]) for name, pair in zip(around, body.pairs, strict=True)]
+    rest = rows.rows.concat(inside.negate())
+    unknown = paired(rest, maybe, found, "semi")
+    return inside, rest.concat(unknown.negate()), unknown
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

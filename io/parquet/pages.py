@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
+from ddcore.data.wide import width
 from ddcore.io.parquet.thrift import I32, I64, Encoded, Struct, encoded, varint
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INT32", "Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "texts"]
 
-_BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 0, 1, 2, 5, 6
+_BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 5, 6, 7
 _TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6,
           "FIXED_LEN_BYTE_ARRAY": 7}  # fmt: skip
 _ENCODINGS = {"PLAIN": 0, "PLAIN_DICTIONARY": 2, "RLE": 3, "BIT_PACKED": 4, "DELTA_BINARY_PACKED": 5,
@@ -91,8 +92,10 @@ class Chunk:
 
 def physical(kind: Type) -> str:
     """The type of numbers in the file, as numpy names it: i8, i4, f8; empty for a bit each and for types that vary in
-    width.
+    width, and for decimals of more than 18 digits.
     """
+    if kind.is_wide:
+        return ""
     if kind.name == "decimal":
         return "i4" if kind.precision <= _SHORT_DECIMAL else "i8"
     return {"int64": "i8", "timestamp": "i8", "date": "i4", "int32": "i4", "float64": "f8"}.get(kind.name, "")
@@ -115,13 +118,17 @@ def numbers(
     return _with_dictionary(out, dictionary, values, valid, statistics, rows=rows)
 
 
-def texts(out: Output, ids: np.ndarray, valid: np.ndarray | None, payload: np.ndarray, entries: int) -> Chunk:
-    """A column of texts or bytes: the numbers of their entries in a dictionary, which is ``payload``."""
+def texts(
+    out: Output, kind: Type, ids: np.ndarray, valid: np.ndarray | None, *, payload: np.ndarray, entries: int
+) -> Chunk:
+    """A column of texts, bytes or decimals of more than 18 digits: the numbers of their entries in a dictionary, which
+    is ``payload``.
+    """
     rows = len(ids) if valid is None else len(valid)
     statistics = Struct({3: I64(rows - len(ids))})
     if len(ids) == 0:
-        return _plain(out, _BYTE_ARRAY, ids, valid, statistics, rows=rows, align=8)
-    return _with_dictionary(out, _Dictionary(_BYTE_ARRAY, payload, entries), ids, valid, statistics, rows=rows)
+        return _plain(out, _leaf(kind), ids, valid, statistics, rows=rows, align=8)
+    return _with_dictionary(out, _Dictionary(_leaf(kind), payload, entries), ids, valid, statistics, rows=rows)
 
 
 def bits_of(flags: np.ndarray, multiple: int) -> np.ndarray:
@@ -285,12 +292,15 @@ def _elements(name: str, kind: Type) -> Iterator[Struct]:
         for field, inner in kind.fields:
             yield from _elements(field, inner)
     else:
-        yield Struct({1: I32(_leaf(kind)), 3: optional, 4: name, **_meaning(kind)})
+        length = {2: I32(width(kind))} if kind.is_wide else {}
+        yield Struct({1: I32(_leaf(kind)), **length, 3: optional, 4: name, **_meaning(kind)})
 
 
 def _leaf(kind: Type) -> int:
     if kind.name in ("string", "binary", "bool"):
         return _BOOLEAN if kind.name == "bool" else _BYTE_ARRAY
+    if kind.is_wide:
+        return _FIXED
     return {"i8": _INT64, "i4": _INT32, "f8": _DOUBLE}[physical(kind)]
 
 

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
-from ddcore.io.project.project import NOT_IN_COLUMNS, Project, check_fields
+from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
+from ddcore.io.project.project import Project
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.program.data_tests import DataTest, in_module, is_test, with_tests
@@ -74,6 +75,8 @@ def load(project: Project) -> Program:
             with_tests(sql.load(*project.program_files, dialect=project.dialect), project.tests), project.tests
         )
     file = project.program_file
+    if project.is_dbt:
+        return _of_dbt(project)
     module = _import(file)
     function = getattr(module, project.program_function, None)
     if not callable(function):
@@ -92,12 +95,31 @@ def load(project: Project) -> Program:
     return Program(_with_place(with_tests(function, tests), file), tests)
 
 
+def _of_dbt(project: Project) -> Program:
+    """The models and tests that dbt compiled."""
+    from ddcore import sql
+    from ddcore.io.project.dbt import read_dbt
+
+    dbt = read_dbt(project.program_file, project.inputs)
+    function = sql.program_of(dbt.texts, dbt.heads, project.dialect)
+    function.comments = dbt.comments  # type: ignore[attr-defined]
+    function.notes.extend(dbt.notes)  # type: ignore[attr-defined]
+    tests = (*project.tests, *dbt.tests)
+    _check_tests(tests, project)
+    return Program(with_tests(function, tests), tests)
+
+
 def _require_file(project: Project, file: Path) -> None:
     """Raise UsageError for what is no file."""
     forms = 'name the one to fold: program = "FILE.py:FUNCTION", "FILE.sql" or "FOLDER/*.sql"'
     if kind := kind_of(file):
         raise UsageError(f"{shown(project.file)}: [project] program: {shown(file)} is {kind}, and not a file", forms)
     if not file.is_file():
+        if project.is_dbt:
+            raise UsageError(
+                f"{shown(project.file)}: [dbt] project: there is no {shown(file)}",
+                "compile the dbt project: dbt compile; or name its folder: [dbt] project",
+            )
         others = [other.name for other in file.parent.glob("*") if other.suffix in (".py", ".sql")]
         raise UsageError(
             f"{shown(project.file)}: [project] program: there is no file {shown(file)}",

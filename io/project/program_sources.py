@@ -1,8 +1,9 @@
 """The files of which a program consists, where nothing else decides its plan.
 
-A program of SQL is its files of SQL. A program of Python is its file, the modules that it imports from its folder,
-and those that these import. It counts as *self-contained* if it cannot read anything else while it is built: no other
-file, no clock, no environment, no random number. :mod:`ddcore.io.project.program_names` judges that by the text.
+A program of SQL is its files of SQL, one of dbt the manifest and the models. A program of Python is its file, the
+modules that it imports from its folder, and those that these import. It counts as *self-contained* if it cannot read
+anything else while it is built: no other file, no clock, no environment, no random number.
+:mod:`ddcore.io.project.program_names` judges that by the text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
+
+from ddcore.base.errors import ProgramError
 
 __all__ = ["Sources", "self_contained"]
 
@@ -59,8 +62,12 @@ def self_contained(files: Sequence[Path]) -> Sources | None:
     try:
         if files[0].suffix == ".sql":
             return Sources({str(file): _file_digest(file) for file in files}, {}, {})
+        if files[0].suffix == ".json":
+            from ddcore.io.project.dbt import sources_of
+
+            return Sources({str(file): _file_digest(file) for file in sources_of(files[0])}, {}, {})
         return _closure(files[0])
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except (OSError, ValueError, SyntaxError, RecursionError, ProgramError):
         return None
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import UsageError
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["Section", "quoted"]
+__all__ = ["IDENTIFIER", "Section", "quoted"]
 
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_SHOWN = 100
 
 
@@ -64,3 +66,22 @@ class Section:
         if len(set(value)) != len(value):
             raise self.wrong(key, f"names something twice: {quoted(value)}")
         return tuple(value)
+
+    def named(self) -> Iterator[tuple[str, Section]]:
+        """The sections in this one, by the names that users gave them."""
+        for name, table in self.table.items():
+            yield name, Section(self.file, f"{self.name}.{name}", table)
+
+    def check_name(self, name: str) -> None:
+        """Raise UsageError for the name of a section of one's own that cannot become a folder of the warehouse."""
+        if not IDENTIFIER.fullmatch(name):
+            raise self.wrong(repr(name), "a name has letters, digits and _ only, and does not begin with a digit",
+                             f"for example: [{self.name}.links]")  # fmt: skip
+
+    def check_case(self, names: Iterable[str]) -> None:
+        """Raise UsageError for names that only case tells apart, which Spark and some file systems ignore."""
+        first: dict[str, str] = {}
+        for name in names:
+            if name.lower() in first:
+                raise self.wrong(name, f"differs from {first[name.lower()]!r} only by upper and lower case")
+            first[name.lower()] = name

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddcore.base.errors import UsageError
-from ddcore.io.project.project import IN_PYTHON, Project, find_project
+from ddcore.io.project.finding import IN_PYTHON, find_project
+from ddcore.io.project.project import Project
 from ddcore.text.wording import advice, one_line
 
 __all__ = ["project_at"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ddcore.base.errors import DataError
@@ -30,7 +30,7 @@ __all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
 
 @dataclass(frozen=True)
 class DeltaTable(Source):
-    """A Delta table as of ``version``.
+    """A Delta table as of ``version``. ``opened``: as the Delta library has it, in the process that found it.
 
     In an object store tasks of Spark read it as the inline engine does: Spark itself reaches no store without jars that
     it does not bring along.
@@ -40,6 +40,10 @@ class DeltaTable(Source):
     is_table = True
     version: int = 0
     identity: str = ""
+    opened: deltalake.DeltaTable | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "opened": None}
 
     @property
     def by_spark(self) -> bool:
@@ -66,6 +70,10 @@ class DeltaTable(Source):
     def stamp(self) -> str:
         """The table's identity and its version."""
         return f"{self.identity}-{self.version}"
+
+    def settled_stamp(self) -> str:
+        """The stamp: a version never changes."""
+        return self.stamp()
 
     def date(self) -> datetime | None:
         """When its version was committed; None where the log no longer has that commit."""
@@ -128,7 +136,7 @@ class DeltaTable(Source):
         return int(sum(values(table.get_add_actions().column("size_bytes"))))
 
     def _table(self) -> deltalake.DeltaTable:
-        return opened_table(self.path, self.version)
+        return self.opened or opened_table(self.path, self.version)
 
 
 def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
@@ -155,7 +163,7 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
     for file in files:
         check_inside(place, str(file))
     name = f"{place} (Delta version {version})"
-    return DeltaTable(name, path, version=version, identity=str(table.metadata().id))
+    return DeltaTable(name, path, version=version, identity=str(table.metadata().id), opened=table)
 
 
 def delta_versions(path: str, place: str, first: int | None, last: int | None) -> list[DeltaTable]:

@@ -149,12 +149,14 @@ def _is_decimal(text: str, kind: Type) -> bool:
     from decimal import Decimal, InvalidOperation
 
     try:
-        _, digits, exponent = Decimal(text).normalize().as_tuple()
+        _, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation:
         return False
     if not isinstance(exponent, int) or text.strip() != text:
         return False
-    return -exponent <= kind.scale and len(digits) + exponent <= kind.precision - kind.scale
+    written = "".join(map(str, digits)).lstrip("0")
+    places = exponent + len(written) - len(written.rstrip("0"))  # zeros at the end are no digits
+    return not written or (-places <= kind.scale and len(written) + exponent <= kind.precision - kind.scale)
 
 
 def _another_kind(value: Any, declared: str, path: str) -> Misfit:

@@ -20,7 +20,8 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.base.tuning import DEFAULT
-from ddcore.data.encoding import NULL, decode, floats_of, pool_of
+from ddcore.data import wide
+from ddcore.data.encoding import NULL, decode, floats_of, halves_of_ids, pool_of
 from ddcore.io.delta import new_files
 from ddcore.io.parquet import pages
 from ddcore.io.parquet.checked import BLOCK, write_digests
@@ -165,8 +166,13 @@ class _Writer:
 
     def _texts(self, present: np.ndarray, valid: np.ndarray | None, kind: Type) -> tuple[Chunk, dict[str, Any]]:
         ids, entries = _entries(present, kind)
+        packed = _packed(ids, len(entries))
+        if kind.is_wide:
+            payload = wide.big_endian(halves_of_ids(entries), wide.width(kind))
+            chunk = pages.texts(self._out, kind, packed, valid, payload=payload, entries=len(entries))
+            return chunk, {"wide": chunk.values, "ids": chunk.ids, "of": len(entries)}
         payload, ends = _payload(decode(entries, kind), self._longest)
-        chunk = pages.texts(self._out, _packed(ids, len(entries)), valid, payload, len(entries))
+        chunk = pages.texts(self._out, kind, packed, valid, payload=payload, entries=len(entries))
         return chunk, {"texts": chunk.values, "ends": self._put(ends), "ids": chunk.ids, "of": len(entries)}
 
     def _pieces(self, words: np.ndarray, kind: Type) -> dict[str, Any]:

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["cancel", "check", "is_debugging", "log_file", "spark", "spark_context", "spark_session", "stop"]
+__all__ = ["cancel", "check", "is_debugging", "kept", "log_file", "spark", "spark_context", "spark_session", "stop"]
 
 Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
 # The JVM that this process launched. PySpark has one context per process, in a variable of its own: this is beside it,
 # so that the JVM is ended wherever that context is.
 _own: Gateway | None = None
+_keeping = 0  # contexts of :func:`kept` that are open
 _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 
 
@@ -63,6 +64,21 @@ def spark(
         return
     with _hold(lambda: spark_session(conf, master, parallelism, bulk=bulk, debug=debug)) as session:
         yield session
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Inside, the first session that is started here stays for those after it, until the end. None is started."""
+    global _keeping  # noqa: PLW0603
+    _keeping += 1
+    try:
+        yield
+    finally:
+        _keeping -= 1
+        if not _keeping and _own is not None:
+            from pyspark import SparkContext
+
+            stop(SparkContext._active_spark_context)
 
 
 def check() -> None:
@@ -160,12 +176,12 @@ def _hold(start: Callable[[], Spark]) -> Iterator[Spark]:
             yield session
         except BaseException as error:
             death = _death(error)
-            if death or not is_borrowed:
+            if death or not (is_borrowed or _keeping):
                 stop(session, patience=3.0)
             if death:
                 raise death from error
             raise
-        if not is_borrowed:
+        if not (is_borrowed or _keeping):
             stop(session)
 
 

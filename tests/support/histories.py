@@ -24,8 +24,8 @@ from ddcore.base.schema import Type
 from ddcore.cli.main import run_command
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import find_project
 from ddcore.io.project.times import is_open, time_of
 from ddcore.io.reading.published import Claims
 from ddcore.io.storage.warehouse import Warehouse

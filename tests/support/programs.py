@@ -43,6 +43,7 @@ INPUTS = {
     "marks": {"w": "str", "f": "float"},
     "days": {"a": "int", "d": "date", "b": "int"},
     "bills": {"m": "money", "n": "num", "t": "time"},
+    "funds": {"a": "int", "W": "wide"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
     "carts": {"a": "int", "l": "list"},
@@ -55,6 +56,7 @@ VALUES: dict[str, list[Any]] = {
     "date": [datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None],
     "time": [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.UTC), None],
     "money": [Decimal("0.05"), Decimal("-3.00"), Decimal("12345678.90"), None],
+    "wide": [*map(Decimal, ["0.05", "-0.05", "0.06", f"{'9' * 32}.99", f"-{'9' * 32}.99", f"{2**64}.00"]), None],
     "bool": [True, False, None],
     "num": [2**33, -(2**35), 0, 7, None],
     "huge": [
@@ -87,6 +89,7 @@ TYPES = {
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
     "tax": pl.Decimal(18, 4),
+    "wide": pl.Decimal(38, 2),
     "bool": pl.Boolean(),
     "list": pl.List(pl.String),
     "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
@@ -111,6 +114,7 @@ NAMES = {
     "money": "mp",
     "sum of money": "xy",
     "tax": "iI",
+    "wide": "WX",
     "bool": "oq",
     "huge": "hj",
     "list": "lr",
@@ -122,7 +126,7 @@ ODD = {  # what columns are called in a third of the programs: texts that join n
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
-    "i": "i*p", "I": "1-i",
+    "i": "i*p", "I": "1-i", "W": "w.w", "X": "W\t",
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -456,6 +460,31 @@ class Writer:
         )
         text = f"{of.name}.join_between({', '.join(arguments)})"
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
+
+    @writes("join_asof")
+    def join_asof(self, of: Named, env: list[Named]) -> Any:
+        """With a key, or without, by a column of a kind that both have."""
+        other = self.rng.choice(env)
+        kinds = [kind for kind in of.columns.values() if kind not in (*NESTED, "str") and other.having(kind)]
+        if not kinds:
+            return None
+        kind = self.rng.choice(kinds)
+        column, time = self.rng.choice(of.having(kind)), self.rng.choice(other.having(kind))
+        rest = [name for name in self.rng.sample([*other.columns], min(2, len(other.columns))) if name != time]
+        columns = {"at": kind} | {f"i{number}": other.columns[name] for number, name in enumerate(rest)}
+        keys = [(x, y) for x, k in of.columns.items() for y, z in columns.items() if column != x and _joins(k, z)]
+        keys = [(x, y) for x, y in keys if y != "at"]
+        on = dict([self.rng.choice(keys)]) if keys and self.rng.chance(60) else {}
+        renamed = {new: f"col({q(old)})" for new, old in zip(columns, [time, *rest], strict=True)}
+        arguments = [f"{other.name}.select({kw(renamed)})", q(column), q("at")]
+        arguments += [f"on={_on(on)}"] * bool(on) + [f"direction={q('forward')}"] * self.rng.chance(50)
+        arguments += ["exact=False"] * self.rng.chance(30) + [f"how={q('left')}"] * self.rng.chance(50)
+        arguments += ["allow_negative=True"] * (not other.positive)
+        both = Named("", of.columns | {name: kind for name, kind in columns.items() if name not in on.values()})
+        wanted = self.fresh(
+            self.rng.sample([*both.columns.values()], min(len(both.columns), self.rng.randint(1, 3))), both
+        )
+        return f"{of.name}.join_asof({', '.join(arguments)}).select({self.fit(both, wanted)})", wanted, of.positive
 
     @writes("concat")
     def concat(self, of: Named, env: list[Named]) -> Any:
@@ -967,6 +996,9 @@ class Writer:
             choices += [f"col({q(f)}) > 0", f"col({q(f)}).is_nan()"]
         for o in of.having("bool"):
             choices += [q(sql(o)), f"~col({q(o)})"]
+        for w in of.having("wide"):
+            choices += [f"col({q(w)}) > 0", q(f"{sql(w)} = 0.05"), f"col({q(w)}) - 1 != 18446744073709551615"]
+            choices += [f"col({q(w)}) >= col({q(m)})" for m in of.having("money", "sum of money", "wide") if m != w]
         for m in of.having(*DECIMALS):
             choices += [f"col({q(m)}) > 0", f"{_share(m)} * 1.5 > 0.0712", f"{_share(m)} + 0.125 > 0.15"]
         return self.rng.choice(choices) if choices else ""
@@ -1005,6 +1037,7 @@ def _sum(of: Named) -> dict[str, str]:
     for name in of.having("huge"):
         pool |= {q(name): "huge", f"col({q(name)}) // 2**40": "huge"}
     pool |= {q(name): "sum of money" for name in of.having("money", "sum of money")}
+    pool |= {f"col({q(name)}){more}": "wide" for name in of.having("wide") for more in ("", " - 1", " * -1")}
     return pool | {q(name): "tax" for name in of.having("tax")} | _products(of)
 
 
@@ -1020,7 +1053,7 @@ def _share(name: str) -> str:
 
 
 def _mean(of: Named) -> dict[str, str]:
-    names = of.having("int", "num", "huge", "float", *DECIMALS)
+    names = of.having("int", "num", "huge", "float", "wide", *DECIMALS)
     return {q(name): "float" for name in names} | {f"col({q(name)}) * 3": "float" for name in of.having("int", "float")}
 
 

@@ -24,8 +24,8 @@ from ddcore.base.errors import DdError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.reading.published import Claims
 from ddcore.io.storage.warehouse import Warehouse

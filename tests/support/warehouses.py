@@ -20,15 +20,16 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import greatest, is_open, least
 from ddcore.io.storage.warehouse import Warehouse
 
 
 def project_of(folder: Path, drawn: Case, *, ingested: bool = True, tuning: Tuning = DEFAULT) -> Project:
-    """A project of a drawn case; unless told otherwise, its inputs' whole history is in the warehouse."""
+    """A project of a drawn case, which folds inline; its inputs' history is in the warehouse unless told otherwise."""
     dims = dims_of(drawn.frames)
-    lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"']
+    lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"', "[run]", 'engine = "inline"']
     lines += ["[time]", f"dims = [{', '.join(map(json.dumps, dims))}]"]
     for name, frame in drawn.frames.items():
         columns = {c: type_name(t) for c, t in frame.schema.items() if c not in (*dims, "diff")}
@@ -36,6 +37,7 @@ def project_of(folder: Path, drawn: Case, *, ingested: bool = True, tuning: Tuni
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(drawn.source)
     (folder / "dd.toml").write_text("\n".join(lines) + "\n")
+    tuning = replace(tuning, fed_rows=min(4, tuning.fed_rows))  # several workers read a part each, as few as rows are
     project = replace(find_project(folder, {}), tuning=tuning)
     for name, frame in drawn.frames.items() if ingested else ():
         take_in(project, name, frame)

@@ -26,7 +26,8 @@ from ddcore.io.delta import tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import records, unrecorded
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.project import Project, find_project
+from ddcore.io.project.finding import find_project
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.publishing.commits import position
 from ddcore.io.publishing.publication import Publication

@@ -1,0 +1,93 @@
+"""Functions in FROM that give rows: the elements of lists, and series of numbers and moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.base.source_line import planning
+from ddcore.sql.arrays import list_of
+from ddcore.sql.dates import Interval
+from ddcore.sql.names import Relation, columns_of_function, function_of
+from ddcore.sql.values import INT, TIMESTAMP, Value, Values, as_type
+
+if TYPE_CHECKING:
+    from ddcore.sql.env import Queries
+
+__all__ = ["with_elements"]
+
+
+def with_elements(
+    queries: Queries, around: Relation, table: exp.Expr, key_of: Callable[[str], str], *, keep_empty: bool
+) -> tuple[Any, dict[str, str]]:
+    """Rows of ``around``, each once for each element; and the keys of the new columns by their names.
+
+    A row with no element, or a null in place of a list, goes; if ``keep_empty`` it stays, with null.
+    """
+    function = function_of(table)
+    assert function is not None
+    names = columns_of_function(table)
+    with planning(queries.source.place(table)):
+        values = Values(queries.source, around.columns, around.types)
+        is_list = isinstance(function, exp.Unnest)
+        elements, kind = _unnested(values, function) if is_list else _series(values, function)
+        length = elements.list.len().cast(pl.Int64)
+        lists = [elements]
+        if len(names) > 1:
+            lists.append(pl.int_ranges(pl.lit(1, dtype=pl.Int64), length + 1, dtype=pl.Int64))
+        if keep_empty:
+            nothing = [pl.concat_list(pl.lit(None, dtype=each.polars)) for each in (kind, INT)]
+            lists = [pl.when(length > 0).then(each).otherwise(none) for each, none in zip(lists, nothing, strict=False)]
+        keys = {name: key_of(name) for name in names}
+        return around.rows.flat_map(**dict(zip(keys.values(), lists, strict=True))), keys
+
+
+def _unnested(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
+    if len(node.expressions) != 1:
+        values.source.refuse(
+            node, "unnest() of several lists", "unnest each in a subquery, and join them by their number"
+        )
+    value, kind = list_of(values, node.expressions[0])
+    return value.expr, kind
+
+
+def _series(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
+    """``generate_series`` ends with its last number, ``range`` before it."""
+    if isinstance(node, exp.Anonymous):
+        arguments, closed = node.expressions, node.name.lower() != "range"
+    else:
+        arguments, closed = [node.args.get(key) for key in ("start", "end", "step")], True
+    arguments = [each for each in arguments if each is not None]
+    if not 0 < len(arguments) < 4 or (closed and len(arguments) < 2):
+        raise values.source.error(node, "a series has a start, an end and a step", "write generate_series(1, 10)")
+    start, *more = [values.of(each) for each in arguments]
+    if not more:
+        start, more = Value(pl.lit(0, dtype=pl.Int64), INT, node, 0), [start]
+    end, step = more[0], more[1] if len(more) > 1 else None
+    if step is not None and isinstance(step.literal, Interval):
+        return _moments(values, start, end, step.literal, closed=closed)
+    start, end = values.require(start, "int64"), values.require(end, "int64")
+    by = 1 if step is None else step.literal
+    if not isinstance(by, int) or isinstance(by, bool) or not by:
+        values.source.refuse(node, "a series whose step is no number other than 0", "write the step as a literal")
+    beyond = end.expr + (1 if by > 0 else -1) if closed else end.expr
+    return pl.int_ranges(start.expr, beyond, by, dtype=pl.Int64), INT
+
+
+def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed: bool) -> tuple[pl.Expr, Type]:
+    """Timestamps, also of dates, as in PostgreSQL."""
+    length = step.days * 86_400_000_000 + step.microseconds
+    if step.months or length <= 0:
+        hint = "give a length of days or less; months by generate_series(0, n) and date + n * INTERVAL '1 month'"
+        values.source.refuse(start.node, "a series by months, or backwards", hint)
+    first, last = (
+        as_type(values.source, values.require(each, "timestamp", "date"), TIMESTAMP) for each in (start, end)
+    )
+    series = pl.datetime_ranges(
+        first, last, interval=f"{length}us", closed="both" if closed else "left", time_unit="us", time_zone="UTC"
+    )
+    return series, TIMESTAMP

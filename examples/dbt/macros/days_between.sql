@@ -1,0 +1,1 @@
+{% macro days_between(first, last) %}({{ last }} - {{ first }}){% endmacro %}

@@ -1,0 +1,1 @@
+select book_id, trim(title) as title, lower(subject) as subject from {{ source('desk', 'books') }}

@@ -1,0 +1,205 @@
+"""The project of a ``dd.toml``.
+
+Every mistake in the file is a :class:`UsageError` that names the file, the key and, where there is one, the closest
+valid name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ddcore.base.errors import UsageError
+from ddcore.io.project.declared_tests import declared_tests
+from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
+from ddcore.io.project.output_tables import output_table
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
+from ddcore.io.project.section import IDENTIFIER, Section, quoted
+from ddcore.io.project.settings import overridable_settings
+from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
+from ddcore.io.storage.store import UNREADABLE
+from ddcore.sql.dialect_names import DIALECTS
+from ddcore.text.redaction import keep_secret
+from ddcore.text.wording import listed, meant, one_line, shown
+
+__all__ = ["read_project"]
+
+# The keys of each section. [inputs], [outputs] and [tests] have one table per name.
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "project": ("program", "warehouse", "dialect"),
+    "time": ("dims",),
+    "inputs": (),
+    "outputs": (),
+    "tests": (),
+    "dbt": ("project",),
+    "run": ("engine", "parallelism", "memory", "verify_every", "hook"),
+    "spark": ("master", "conf"),
+    "compaction": ("auto",),
+    "retention": ("versions", "days", "history"),
+}
+_PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
+_DIALECTS_OF_DBT = ("postgres", "duckdb")  # whose names have double quotes, as in what is put before models
+_LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
+_LONGEST_RETENTION = 2**40
+
+
+def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> Project:
+    """The project of this file, with the environment and the flags that override it. Raises UsageError."""
+    text = _text(file)
+    sections = _sections(file, _parse(file, text))
+    keep_secret((name, value) for name, value in env.items() if len(value) >= _LEAST_OF_ENVIRONMENT)
+    keep_secret(sections["spark"].table)
+    dims = _dims(sections["time"])
+    settings, origin = overridable_settings(file, sections, env, flags)
+    _, *parameters = str(settings["spark_master"]).split(";")  # of a Spark Connect server, such as its token
+    keep_secret((name, value) for name, _, value in (parameter.partition("=") for parameter in parameters))
+    program = sections["project"].text("program")
+    if program is None:
+        raise sections["project"].wrong("program", "is missing", 'say program = "program.py:program"')
+    if program == "dbt":
+        program = str(Path(sections["dbt"].text("project") or ".", MANIFEST))
+    elif not _PROGRAM.fullmatch(program):
+        raise sections["project"].wrong(
+            "program", f"must be FILE.py:FUNCTION, FILE.sql, FOLDER/*.sql or dbt, not {quoted(program)}"
+        )
+    dialect = _dialect(sections["project"], program)
+    if program.endswith(".sql"):
+        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
+    return Project(
+        root=file.parent,
+        program=program,
+        dialect=dialect,
+        dims=dims,
+        inputs=input_schemas(sections["inputs"], dims),
+        keys=input_keys(sections["inputs"]),
+        ignored=input_ignored(sections["inputs"]),
+        sources=input_sources(sections["inputs"]),
+        outputs=_outputs(sections["outputs"]),
+        tests=declared_tests(sections["tests"], dims, text),
+        spark_conf=_spark_conf(sections["spark"]),
+        retention=_retention(sections["compaction"], sections["retention"]),
+        hook=_hook(sections["run"]),
+        origin={"program": FILE_NAME, **origin},
+        **settings,
+    )
+
+
+def _dialect(section: Section, program: str) -> str:
+    """The dialect of a program of SQL."""
+    dialect = section.text("dialect")
+    if dialect is None:
+        return DIALECTS[0]
+    if dialect not in DIALECTS:
+        raise section.wrong(
+            "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
+        )
+    if not program.endswith((".sql", MANIFEST)):
+        raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
+    if program.endswith(MANIFEST) and dialect not in _DIALECTS_OF_DBT:
+        raise section.wrong("dialect", f"a dbt project in {quoted(dialect)}", f"one of: {listed(_DIALECTS_OF_DBT)}")
+    return dialect
+
+
+def _hook(section: Section) -> tuple[str, ...]:
+    words = section.table.get("hook", [])
+    are_words = isinstance(words, list) and all(isinstance(word, str) and "\0" not in word for word in words)
+    if are_words and (not words or words[0].strip()):
+        return tuple(words)
+    raise section.wrong("hook", f"must be a command as a list of words, not {quoted(words)}", 'say ["./notify.sh"]')
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{shown(file)}: cannot be read: {one_line(error)}", "save the file as text in UTF-8"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{shown(file)}: cannot be read: {error.strerror}", UNREADABLE.get(error.errno or 0, "")
+        ) from None
+
+
+def _parse(file: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{shown(file)}: not valid TOML: {one_line(error)}", "see: https://toml.io") from None
+    except RecursionError:
+        raise UsageError(
+            f"{shown(file)}: nested too deeply", "tables nest at most three levels: [spark] conf.NAME"
+        ) from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise UsageError(f"{shown(file)}: cannot be read: {one_line(error)}", "look for a very long number") from None
+
+
+def _sections(file: Path, tables: dict[str, Any]) -> dict[str, Section]:
+    for name in tables:
+        if name not in _SECTIONS:
+            raise UsageError(
+                f"{shown(file)}: [{name}]: unknown section",
+                meant(name, _SECTIONS) or f"the sections are: {listed(_SECTIONS)}",
+            )
+    sections = {name: Section(file, name, tables.get(name, {})) for name in _SECTIONS}
+    for name, keys in _SECTIONS.items():
+        if keys:
+            sections[name].only(keys)
+    return sections
+
+
+def _dims(section: Section) -> tuple[str, ...]:
+    dims = section.names("dims")
+    if dims is None:
+        return ("version",)
+    if not dims:
+        raise section.wrong("dims", "is empty", 'say dims = ["version"]')
+    for dim in dims:
+        if not IDENTIFIER.fullmatch(dim) or dim == "diff" or dim.startswith("_"):
+            raise section.wrong(
+                "dims", f"{dim!r} cannot name a time dimension", "use letters, digits and _; not 'diff'"
+            )
+    return dims
+
+
+def _outputs(section: Section) -> dict[str, OutputSettings]:
+    outputs: dict[str, OutputSettings] = {}
+    for name, one in section.named():
+        section.check_name(name)
+        one.only(("key", "table"))
+        outputs[name] = OutputSettings(one.names("key") or (), output_table(one, section.file.parent))
+    section.check_case(outputs)
+    return outputs
+
+
+def _spark_conf(section: Section) -> dict[str, str]:
+    conf = section.table.get("conf", {})
+    if not isinstance(conf, dict):
+        raise section.wrong("conf", f"must be {{ name = value }}, not a {type(conf).__name__}")  # it may hold a secret
+    settings = {}
+    for key, value in conf.items():
+        if not isinstance(value, str | int | float):
+            kind = "a table" if isinstance(value, dict) else f"a {type(value).__name__}"
+            raise section.wrong(f"conf.{key}", f"must be text, a number or true/false, not {kind}",
+                                "quote names that have dots in them")  # fmt: skip
+        if isinstance(value, int) and abs(value) >= 2**64:
+            raise section.wrong(f"conf.{key}", "is a number of more than 64 bits", "quote it if it is intended")
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings
+
+
+def _retention(compaction: Section, retention: Section) -> Retention:
+    auto = compaction.table.get("auto", True)
+    if not isinstance(auto, bool):
+        raise compaction.wrong("auto", f"must be true or false, not {quoted(auto)}")
+    settings: dict[str, Any] = {"auto": auto}
+    for key, value in retention.table.items():
+        kinds = (int, float) if key == "days" else (int,)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= _LONGEST_RETENTION:
+            what = "a number of days" if key == "days" else "a number of versions"
+            raise retention.wrong(key, f"must be {what} from 0 up, not {quoted(value)}", "leave it out for the default")
+        settings[key] = value
+    return Retention(**settings)

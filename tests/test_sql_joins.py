@@ -1,0 +1,172 @@
+"""Joins of SQL beyond those of two tables by ON: against DuckDB at every version, and their mistakes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from folding import by_reference, whole
+from sql_queries import accumulated, bag, database, random_logs
+from test_sql import differences
+
+import ddcore
+from ddcore.base.errors import ProgramError
+from ddcore.sql import program
+
+BRACKETS = [
+    "SELECT r.a, q.c, r2.b FROM r LEFT JOIN (q JOIN r AS r2 ON q.c = r2.b) ON r.a = q.a",
+    "SELECT r.a, q.c, r2.b FROM (r JOIN r AS r2 ON r.a = r2.b) FULL JOIN q ON r.a = q.a WHERE q.c IS NULL OR q.c < 3",
+    "SELECT r.a, q.c, r2.b FROM q RIGHT JOIN (r LEFT JOIN r AS r2 USING (a)) ON r.b = q.a",
+    "SELECT z.b, q.u FROM (r AS r1 JOIN (SELECT a AS k FROM q) AS x ON r1.a = x.k) AS z LEFT JOIN q ON z.k = q.c",
+    "SELECT a, b FROM r WHERE EXISTS (SELECT 1 FROM (q JOIN r AS x ON q.a = x.a) WHERE q.c = r.b)",
+    "SELECT a, (SELECT count(*) FROM (q LEFT JOIN r AS x ON q.a = x.a) WHERE q.c = r.b) AS n FROM r",
+    "SELECT r.a, q.c FROM (r), ((q)) WHERE r.a = q.a",
+]
+ASKING = [
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a AND EXISTS (SELECT 1 FROM r AS x WHERE x.b = q.c AND x.a = r.b)",
+    "SELECT r.a, q.c FROM r FULL JOIN q ON r.a = q.a AND q.c IN (SELECT b FROM r AS x)",
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a AND r.b NOT IN (SELECT b FROM r AS x WHERE x.a = q.c)",
+    "SELECT r.a, q.c FROM r RIGHT JOIN q ON r.a = q.a AND r.b > (SELECT min(b) FROM r AS x)",
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a IN (SELECT b FROM r AS x WHERE x.a = q.a)",
+]
+SEVERAL = [
+    "SELECT a, b FROM r WHERE (a, b) NOT IN (SELECT a, c FROM q)",
+    "SELECT a, b, (a, b) IN (SELECT a, c FROM q) AS t FROM r",
+    "SELECT a, b FROM r WHERE (a, b, s) NOT IN (SELECT a, c, u FROM q) OR a = 2",
+]
+BINDINGS = [
+    "SELECT a, (WITH x AS (SELECT c FROM q WHERE q.a = r.a) SELECT count(*) FROM x) AS n FROM r",
+    "SELECT a FROM r WHERE b IN (WITH x AS (SELECT c FROM q WHERE q.a = r.a), y AS (SELECT max(c) AS m FROM x)"
+    " SELECT m FROM y)",
+    "SELECT a FROM r WHERE EXISTS (WITH x AS (SELECT c FROM q), y (k) AS (SELECT c + r.a FROM x)"
+    " SELECT 1 FROM y JOIN x ON y.k = x.c WHERE k > r.b)",
+]
+ASOF = [
+    "SELECT r.a, r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON r.a = q.a AND r.b >= q.c",
+    "SELECT r.a, r.b, q.c FROM r ASOF LEFT JOIN (SELECT DISTINCT a, c FROM q) AS q ON r.a = q.a AND r.b > q.c",
+    "SELECT r.a, r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON q.c >= r.b AND r.a = q.a WHERE "
+    "r.a > 0",
+    "SELECT r.a, r.b, q.c, x.b AS z FROM r ASOF LEFT JOIN (SELECT DISTINCT a, c FROM q) AS q ON q.c > r.b + 1 AND"
+    " r.a = q.a JOIN r AS x ON x.a = q.c",
+    "SELECT r.b, q.c FROM r ASOF JOIN (SELECT DISTINCT c FROM q) AS q ON r.b < q.c",
+    "SELECT a, r.b, q.z FROM r ASOF JOIN (SELECT DISTINCT a, c AS b, c AS z FROM q) AS q USING (a, b)",
+    "SELECT r.a, r.m, q.k FROM r ASOF JOIN (SELECT DISTINCT a, c * 0.5 AS k FROM q) AS q ON r.a = q.a AND r.m <= q.k",
+    "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM r AS x ASOF JOIN (SELECT DISTINCT a, c FROM q) AS q ON x.a = q.a"
+    " AND x.b >= q.c WHERE q.c = r.b)",
+]
+FUNCTIONS = [
+    "SELECT g.i FROM generate_series(1, 4) AS g(i)",
+    "SELECT g.i, h.j FROM generate_series(4, 1, -2) AS g(i), range(3) AS h(j)",
+    "SELECT r.a, g.i FROM r, generate_series(r.a, r.b) AS g(i) WHERE g.i > 1",
+    "SELECT r.a, g.i FROM r CROSS JOIN LATERAL generate_series(0, r.a + 1) AS g(i) JOIN q ON q.a = g.i",
+    "SELECT r.a, g.i FROM r LEFT JOIN LATERAL generate_series(1, r.a) AS g(i) ON true",
+    "SELECT r.a, u.x FROM r, unnest(ARRAY[r.a, r.b]) AS u(x)",
+    "SELECT r.a, u.x, u.n FROM r, unnest(ARRAY[r.s, 'k']) WITH ORDINALITY AS u(x, n)",
+    "SELECT r.a FROM r WHERE r.b IN (SELECT g.i FROM generate_series(0, r.a) AS g(i))",
+    "SELECT r.a, (SELECT sum(g.i) FROM range(r.a) AS g(i)) AS s FROM r",
+    "SELECT extract(hour FROM g.t) AS h FROM generate_series(timestamp '2024-01-01', timestamp '2024-01-02', "
+    "interval '6 hours') AS g(t)",
+    "SELECT q.a, CAST(g.d AS date) AS d FROM q, generate_series(q.d, date '2024-02-02', interval '1 day') AS g(d)",
+    "SELECT q.a, count(*) AS n FROM q JOIN generate_series(0, 3) AS g(i) ON q.a >= g.i GROUP BY q.a",
+    "SELECT r.a, v.x FROM r JOIN (VALUES (1, 'x'), (2, NULL), (2, 'z')) AS v (k, x) ON r.a = v.k",
+    "WITH v (k, x) AS (VALUES (1, 'x'), (2, 'y')) SELECT r.a, v.x FROM r LEFT JOIN v ON r.a = v.k",
+    "VALUES (1, 'a'), (2, NULL)",
+]
+PIVOTS = [
+    "SELECT * FROM (SELECT a, b, s FROM r) AS t PIVOT (sum(b) FOR s IN ('x' AS one, 'y' AS two))",
+    "SELECT p.a, p.one_n, p.xy_m FROM (SELECT a, b, s FROM r) AS t PIVOT (count(*) AS n, max(b) AS m FOR s IN "
+    "('x' AS one, 'xy')) AS p WHERE p.one_n > 0",
+    "SELECT p.k FROM q JOIN (SELECT a, b, s FROM r) PIVOT (min(b) FOR s IN ('x' AS k, 'y')) AS p ON p.a = q.c",
+    "SELECT * FROM (SELECT b, s FROM r) PIVOT (count(b) FOR s IN ('x', 'y'))",
+    "SELECT * FROM (SELECT a, b, m FROM r) UNPIVOT (v FOR n IN (a, b))",
+    "SELECT u.n, u.v, u.s FROM (SELECT a, b, s FROM r) UNPIVOT INCLUDE NULLS (v FOR n IN (a AS first, b)) AS u",
+    "SELECT u.n, count(*) AS c FROM r UNPIVOT (v FOR n IN (a, b)) AS u GROUP BY u.n",
+    "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM (SELECT a AS i, c AS j FROM q) UNPIVOT (v FOR n IN (i, j)) AS u "
+    "WHERE u.v = r.b)",
+]
+QUERIES = [*PIVOTS, *FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_queries_equal_duckdb_at_every_version(query: str) -> None:
+    for seed in range(4):
+        assert not differences(query, random_logs(random.Random(f"joins {seed}"))), seed
+
+
+def test_the_reference_gives_the_same() -> None:
+    for query in QUERIES[::3]:
+        views = program(f"CREATE VIEW result AS {query}")
+        logs = random_logs(random.Random("joins"), rows=4)
+        assert whole(views, **logs) == by_reference(views, **logs), query
+
+
+MAYBE = """
+    CASE WHEN EXISTS (SELECT 1 FROM q WHERE {on} AND q.a = r.a AND q.u = r.s) THEN false
+    WHEN EXISTS (
+        SELECT 1 FROM q WHERE {on} AND (q.a = r.a OR q.a IS NULL OR r.a IS NULL)
+        AND (q.u = r.s OR q.u IS NULL OR r.s IS NULL)
+    ) THEN NULL ELSE true END"""
+
+
+@pytest.mark.parametrize("on", ["q.c = r.b", "q.c <= r.b", "coalesce(q.c, 0) = coalesce(r.b, 0)"])
+def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
+    """DuckDB has it for one column only, so it gets the definition."""
+    query = f"SELECT a, b, (a, s) NOT IN (SELECT a, u FROM q WHERE {on}) AS t FROM r"
+    for seed in range(4):
+        logs = random_logs(random.Random(f"several {seed}"))
+        log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+        for version in range(3):
+            with database(logs, version) as connection:
+                theirs = bag(connection.execute(f"SELECT a, b, {MAYBE.format(on=on)} AS t FROM r").fetchall())
+            assert bag(accumulated(log, version).rows()) == theirs, (seed, version)
+
+
+MISTAKES = {
+    "SELECT * FROM (SELECT a, b FROM r) PIVOT (sum(b) FOR a IN (1, 1))": (
+        "program.sql:2:43: two columns of this pivot have one name, or one has none"
+    ),
+    "SELECT * FROM (SELECT a, b FROM r) PIVOT (sum(c) FOR a IN (1))": "program.sql:2:47: there is no column c",
+    "SELECT * FROM (SELECT a, s FROM r) UNPIVOT (v FOR n IN (a, s))": (
+        "program.sql:2:57: UNION, column v: the types int64 and string do not meet"
+    ),
+    "WITH RECURSIVE t (a, b) AS (SELECT a, b FROM r UNION SELECT v, v FROM t UNPIVOT (v FOR n IN (a, b)))"
+    " SELECT * FROM t": "program.sql:2:71: WITH RECURSIVE t: PIVOT or UNPIVOT with itself",
+    "SELECT u.x FROM r, unnest(ARRAY[r.a], ARRAY[r.b]) AS u(x, y)": (
+        "program.sql:2:33: unnest() of several lists is not supported"
+    ),
+    "SELECT u.x FROM r, unnest(r.a) AS u(x)": "program.sql:2:27: r.a is int64, not a list",
+    "SELECT 1 AS x FROM generate_series(1, 2, 0) AS g": (
+        "program.sql:2:20: a series whose step is no number other than 0 is not supported"
+    ),
+    "SELECT 1 AS x FROM r RIGHT JOIN generate_series(1, r.a) AS g ON true": (
+        "program.sql:2:33: this join with a function is not supported"
+    ),
+    "SELECT r.a FROM r ASOF JOIN q ON r.a = q.a": (
+        "program.sql:2:29: this condition of an ASOF JOIN is not supported: ASOF JOIN q ON r.a = q.a"
+    ),
+    "SELECT r.a FROM r ASOF JOIN q ON r.a = q.a AND r.b >= q.c AND q.f": (
+        "program.sql:2:63: this condition of an ASOF JOIN is not supported: q.f"
+    ),
+    "SELECT r.a FROM r ASOF JOIN q ON r.s >= q.u": "program.sql:2:34: an ASOF JOIN by string is not supported",
+    "SELECT r.a FROM r ASOF RIGHT JOIN q ON r.a >= q.c": "program.sql:2:35: an ASOF RIGHT JOIN is not supported",
+    "WITH RECURSIVE t AS (SELECT a FROM r UNION SELECT q.c FROM q ASOF JOIN t ON q.c >= t.a) SELECT a FROM t": (
+        "program.sql:2:72: WITH RECURSIVE t: ASOF JOIN with itself"
+    ),
+    "WITH RECURSIVE t AS (SELECT a FROM r UNION SELECT q.c FROM (t RIGHT JOIN q ON q.c = t.a)) SELECT a FROM t": (
+        "program.sql:2:61: WITH RECURSIVE t: an outer join in parentheses with itself"
+    ),
+    "SELECT 1 AS x FROM r JOIN (q JOIN r ON q.a = r.a) ON true": "program.sql:2:28: two tables are called r",
+    "SELECT 1 AS x FROM r JOIN (q JOIN r AS z ON q.a = r.a) ON true": "program.sql:2:51: there is no table r for r.a",
+    "SELECT r.a FROM (r JOIN q ON r.a = q.a) AS z": "program.sql:2:8: there is no table r for r.a; there are: z",
+    "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT a, a, a, a, a FROM q)": (
+        "program.sql:2:24: IN of more than 4 columns in an OR, a NOT or a value is not supported"
+    ),
+}
+
+
+@pytest.mark.parametrize("query", MISTAKES, ids=range(len(MISTAKES)))
+def test_mistakes_name_their_place(query: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        ddcore.replay(program(f"CREATE VIEW v AS\n{query}"), ("version",), **random_logs(random.Random(0)))
+    assert str(caught.value).startswith(MISTAKES[query]), caught.value
+    assert caught.value.hint
