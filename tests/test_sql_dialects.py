@@ -172,7 +172,7 @@ def test_a_project_names_the_dialect_of_its_program(tmp_path: Path) -> None:
         project("sparc")
     with pytest.raises(UsageError, match="is that of a program of SQL"):
         project("spark", "program.py:views")
-    with pytest.raises(UsageError, match="a dbt project in 'spark'"):
+    with pytest.raises(UsageError, match="is that of a program of SQL"):
         project("spark", "dbt")
 
 

@@ -65,7 +65,9 @@ class Condition:
         try:
             with planning(origin):
                 trees = [part for each in arguments.flat([value]) for part in _conjuncts(_tree(each, schema))]
-                self._whole = arguments.checked(Predicate, list(map(polars_json.build, trees)), schema)
+                doubtful = [tree for tree in trees if not _bounded(tree, schema)]
+                if doubtful:
+                    arguments.checked(Predicate, list(map(polars_json.build, doubtful)), schema)
         except ProgramError as error:
             raise UsageError(error.message, _hint(error, self.text, schema)) from None
         sure = [tree for tree in trees if _bounded(tree, schema) or _is_total(tree, schema)][:_MOST]
@@ -79,11 +81,6 @@ class Condition:
     def is_pushed(self) -> bool:
         """Whether what is pushed is all of it."""
         return self._rest is None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it reads."""
-        return self._whole.columns
 
     def scan(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows of a lazy frame that meet what is pushed: all that meet the condition, and maybe others."""
@@ -176,7 +173,9 @@ def _comparison(tree: Tree) -> tuple[str, str, int] | None:
 def _bounded(tree: Tree, schema: Schema) -> tuple[str, str, int] | None:
     """A comparison of an int64 column with an integer, which cannot fail and is looked at no further."""
     found = _comparison(tree)
-    return found if found is not None and schema[found[0]].name == "int64" and -_BEYOND <= found[2] < _BEYOND else None
+    if found is None or found[0] not in schema or schema[found[0]].name != "int64":
+        return None
+    return found if -_BEYOND <= found[2] < _BEYOND else None
 
 
 def _can_hold(op: str, low: Any, high: Any, value: int) -> bool:

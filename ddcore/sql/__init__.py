@@ -63,7 +63,7 @@ def program(text: str, file: str = "program.sql", dialect: str = "postgres") -> 
 
 
 def program_of(
-    texts: Mapping[str, str], heads: Mapping[str, str] | None = None, dialect: str = DIALECTS[0]
+    texts: Mapping[str, str], heads: Mapping[str, str] | None = None, *, dialect: str = DIALECTS[0]
 ) -> Callable[..., dict[str, Any]]:
     """The program in texts, by the names of their files. ``heads``: what was put before some of them, which places in
     messages leave out.
@@ -74,7 +74,7 @@ def program_of(
     parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.views import outputs
 
-    statements, tables, source = parse(texts, heads, dialect)
+    statements, tables, source = parse(texts, dialect, heads)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
         return outputs(statements, tables, source, inputs)
@@ -89,7 +89,7 @@ def declared_inputs(texts: Mapping[str, str], dialect: str = "postgres") -> dict
     parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.types import declared_type
 
-    _, tables, source = parse(texts, dialect=dialect)
+    _, tables, source = parse(texts, dialect)
     return {
         table.name: {column.name: str(declared_type(source, column.args["kind"])) for column in table.columns}
         for table in tables

@@ -120,12 +120,12 @@ def _split(values: Values, node: exp.Split) -> Value:
     text, separator = values.require(values.of(node.this), "string").expr, values.of(node.expression).literal
     if not isinstance(separator, str) or not separator:
         values.source.refuse(node, "string_split() at what is no literal of at least one letter")
-    return Value(text.str.split(separator), arrays.type_of_lists(TEXT), node)
+    return Value(text.str.split(separator), arrays.list_of(TEXT), node)
 
 
 def _contains(values: Values, node: exp.ArrayContains) -> Value:
     """False where no element is equal, nulls or not."""
-    some, element = arrays.list_of(values, node.this)
+    some, element = arrays.list_and_element(values, node.this)
     wanted = as_type(values.source, values.of(node.expression), element)
     there = some.expr.list.contains(wanted, nulls_equal=False)
     return Value(pl.when(some.expr.is_not_null() & wanted.is_not_null()).then(there), BOOL, node)
@@ -133,7 +133,7 @@ def _contains(values: Values, node: exp.ArrayContains) -> Value:
 
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
     """Null where all elements are null."""
-    some, _element = arrays.list_of(values, node.this)
+    some, _element = arrays.list_and_element(values, node.this)
     text = arrays.RULES[exp.ArrayToString](values, node)
     nothing = (some.expr.list.len() > 0) & (some.expr.list.drop_nulls().list.len() == 0)
     return Value(pl.when(nothing.not_()).then(text.expr), TEXT, node)

@@ -66,7 +66,7 @@ class Source:
     dialect: str = DIALECT
 
     @classmethod
-    def of(cls, texts: Mapping[str, str], heads: Mapping[str, str] | None = None, dialect: str = DIALECT) -> Source:
+    def of(cls, texts: Mapping[str, str], dialect: str = DIALECT, heads: Mapping[str, str] | None = None) -> Source:
         """The texts of files by name. ``heads``: what was put before some of them."""
         files, start = [], 0
         for name, text in texts.items():

@@ -96,7 +96,7 @@ def _split(values: Values, node: exp.RegexpSplit) -> Value:
         hint = r"such as ',', '\\|' or '[.]'"
         values.source.refuse(node, "split() at what is no literal text", hint)
     plain = pattern[1] if pattern[0] == "[" and len(pattern) == 3 else re.sub(r"\\(.)", r"\1", pattern)
-    return Value(text.str.split(plain), arrays.type_of_lists(TEXT), node)
+    return Value(text.str.split(plain), arrays.list_of(TEXT), node)
 
 
 def _rlike(values: Values, node: exp.RegexpLike) -> Value:

@@ -41,7 +41,6 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "retention": ("versions", "days", "history"),
 }
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
-_DIALECTS_OF_DBT = ("postgres", "duckdb")  # whose names have double quotes, as in what is put before models
 _LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _LONGEST_RETENTION = 2**40
 
@@ -88,7 +87,7 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
 
 
 def _dialect(section: Section, program: str) -> str:
-    """The dialect of a program of SQL."""
+    """The dialect of a program of SQL, which names are those of ``ddcore.sql``."""
     dialect = section.text("dialect")
     if dialect is None:
         return DIALECTS[0]
@@ -96,10 +95,8 @@ def _dialect(section: Section, program: str) -> str:
         raise section.wrong(
             "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
         )
-    if not program.endswith((".sql", MANIFEST)):
+    if not program.endswith(".sql"):
         raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
-    if program.endswith(MANIFEST) and dialect not in _DIALECTS_OF_DBT:
-        raise section.wrong("dialect", f"a dbt project in {quoted(dialect)}", f"one of: {listed(_DIALECTS_OF_DBT)}")
     return dialect
 
 

@@ -101,7 +101,7 @@ def _of_dbt(project: Project) -> Program:
     from ddcore.io.project.dbt import read_dbt
 
     dbt = read_dbt(project.program_file, project.inputs)
-    function = sql.program_of(dbt.texts, dbt.heads, project.dialect)
+    function = sql.program_of(dbt.texts, dbt.heads, dialect=dbt.dialect)
     function.comments = dbt.comments  # type: ignore[attr-defined]
     function.notes.extend(dbt.notes)  # type: ignore[attr-defined]
     tests = (*project.tests, *dbt.tests)
