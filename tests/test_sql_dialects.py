@@ -172,6 +172,8 @@ def test_a_project_names_the_dialect_of_its_program(tmp_path: Path) -> None:
         project("sparc")
     with pytest.raises(UsageError, match="is that of a program of SQL"):
         project("spark", "program.py:views")
+    with pytest.raises(UsageError, match="is that of a program of SQL"):
+        project("spark", "dbt")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,15 @@ import subprocess
 from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pytest
-from sql_functions import ENGINES, NULL, PAGE, ROWS, answers, called, file_of, ours, page, wrong
+from sql_functions import ENGINES, NULL, PAGE, ROWS, answers, called, file_of, frame, ours, page, wrong
 from sqlglot import exp, parse_one
 
+import ddcore as dd
+from ddcore import reference
 from ddcore.base.errors import ProgramError
+from ddcore.sql import program
 from ddcore.sql.functions import NAMED
 from ddcore.sql.rules import BY_DIALECT
 
@@ -94,6 +98,18 @@ def test_every_function_of_a_dialect_is_compared_with_its_engine(engine: str) ->
     compared = {type(node) for tree in trees for node in tree.walk()}
     assert not {kind.__name__ for kind in kinds - compared - NOT_COMPARED}
     assert not NAMED[engine].keys() - called(engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_functions_equal_the_reference_as_rows_come_and_go(engine: str) -> None:
+    columns = ", ".join(f"{expression} AS c{number}" for number, (expression, _) in enumerate(answers(engine)))
+    views = program(f"CREATE VIEW o AS SELECT id, {columns} FROM t", dialect=engine)
+    rows = frame()
+    gone = rows.filter(pl.col("id") % 2 == 0).with_columns(version=1, diff=-1)
+    log = pl.concat([rows, gone.cast(rows.schema)])
+    by_engine = reference.log_of(dd.replay(views, t=log)["o"], ("version",))
+    by_reference = reference.replay(views, t=log)["o"]
+    assert repr(sorted(map(repr, by_engine.items()))) == repr(sorted(map(repr, by_reference.items())))
 
 
 def test_the_page_of_functions_is_that_of_the_comparisons() -> None:

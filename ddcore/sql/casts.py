@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import dates
+from ddcore.sql.source import DIALECT
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import INT, Value, Values, as_type, null
 
@@ -18,7 +19,10 @@ def _cast(values: Values, node: exp.Cast) -> Value:
     value = values.of(node.this)
     if kind.this == exp.DType.INTERVAL:
         return dates.interval(values, exp.Interval(this=node.this))
-    return cast(values, value, declared_type(values.source, kind), node)
+    result = cast(values, value, declared_type(values.source, kind), node)
+    if kind.this == exp.DType.VARCHAR and kind.expressions and values.source.dialect == DIALECT:
+        return Value(result.expr.str.head(int(kind.expressions[0].name)), result.type, node)  # elsewhere it is not cut
+    return result
 
 
 def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
