@@ -87,6 +87,7 @@ def ingest(
     warehouse = Warehouse(project.warehouse)
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
         reader = _reader(project, input_name, sources, settings, rules)
+        reader.holds_ledger = held is not None
         found = cache(partial(found_ledger, project) if held is None else lambda: held[1])
         reader.look(found)
         if version == NEXT:

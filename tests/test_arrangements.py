@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from seeds import nightly
 from trams import Command
 
 from ddcore.base.errors import StorageError
@@ -388,7 +389,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
 NAMES = ["diff", "version", "run", "_code", "a,b", "A", "é", "_column_0"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", nightly(NAMES, 4))
 def test_a_column_on_the_way_may_be_called_anything(fresh: Path, dd: Command, name: str) -> None:
     """State that is written and read again: its tables have columns of their own names beside the program's."""
     (fresh / "program.py").write_text(

@@ -24,6 +24,8 @@ EXACT: list[tuple[pl.Series, str, Any]] = [
     (pl.Series([7], dtype=pl.Int8), "int64", 7),
     (pl.Series([2**32 - 1], dtype=pl.UInt32), "int64", 2**32 - 1),
     (pl.Series([MOST], dtype=pl.UInt64), "int64", MOST),
+    (pl.Series([2**64 - 1], dtype=pl.UInt64), "decimal(20,0)", Decimal(2**64 - 1)),
+    (pl.Series([Decimal("1.50")], dtype=pl.Decimal(4, 2)), "decimal(38,36)", Decimal("1.5")),
     (pl.Series([-MOST], dtype=pl.Int128), "int64", -MOST),
     (pl.Series([2.0]), "int64", 2),
     (pl.Series([-(2.0**62)]), "int64", -(2**62)),

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from deltalake import DeltaTable
 from notation import dims_of
 from places import local
 from programs import Case, case
-from seeds import seeds
+from seeds import nightly, seeds
 from warehouses import log_of, project_of, take_in
 
 from ddcore import reference
@@ -274,8 +275,13 @@ def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> 
     assert now.to_pyarrow_table().column_names == ["node", "version", "diff"]
 
 
-@pytest.mark.parametrize("back", [False, True], ids=["again", "back"])
-@pytest.mark.parametrize("place", ["after-create", "after-file", "after-table", "after-run"])
+PLACES = ["after-create", "after-file", "after-table", "after-run"]
+
+
+@pytest.mark.parametrize(
+    ("place", "back"),
+    nightly([*zip(PLACES, cycle([False, True])), *zip(PLACES, cycle([True, False]))], len(PLACES)),
+)
 def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Project, dd: Any) -> None:
     """The same command finishes it, or the old program goes on."""
     replay.run(graph, last=time_of(2), engine="inline")

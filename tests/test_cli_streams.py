@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seeds import nightly
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
@@ -90,17 +91,20 @@ def test_a_run_that_nobody_reads_folds(streams: tuple[int, ...], pending: Path) 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        ([], 2),
-        (["no-such-command"], 2),
-        (["show", "journeys"], 0),
-        (["show", "no_such_output"], 2),
-        (["diff", "journeys", "1..latest", "--exit-code"], 3),
-        (["log"], 0),
-        (["status"], 0),
-    ],
+    nightly(
+        [
+            (["--help"], 0),
+            (["no-such-command"], 2),
+            (["show", "journeys"], 0),
+            (["diff", "journeys", "1..latest", "--exit-code"], 3),
+            (["--version"], 0),
+            ([], 2),
+            (["show", "no_such_output"], 2),
+            (["log"], 0),
+            (["status"], 0),
+        ],
+        4,
+    ),
 )
 def test_the_exit_code_does_not_depend_on_the_streams(arguments: list[str], code: int, here: Path) -> None:
     for redirection in (">&-", ">&- 2>&- <&-"):

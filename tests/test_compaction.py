@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from deltalake import DeltaTable
 from notation import frame, log
 from places import local
 from programs import Case, case
-from seeds import seeds
+from seeds import nightly, seeds
 from tailing import Tailer
 from test_random_programs import compare, outcome
 from warehouses import logs_of, project_of, take_in
@@ -85,7 +86,7 @@ def advanced(logs: Any, since: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
 def test_random_programs_compacted_between_runs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some times after a run the warehouse is compacted, with a later ``since`` in half of the cases."""
     rng = random.Random(seed)
@@ -455,7 +456,6 @@ def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bo
 
 SOME = ["after-file", "after-table:1", "after-table:4", "after-compact", "after-delete:7"]
 REST = ["after-write", "after-table:2", "after-ledger-file", "after-delete:1", "after-trim"]
-KILLED = [*SOME, *(pytest.param(place, marks=pytest.mark.long) for place in REST)]
 FOLDED = 28  # runs before the compaction
 
 COMPACT = """
@@ -488,8 +488,10 @@ def mine(folded: Path, tmp_path: Path) -> Project:
     return with_retention(find_project(tmp_path / "project", {}))
 
 
-@pytest.mark.parametrize("since", [None, 20], ids=["rows", "since"])
-@pytest.mark.parametrize("place", KILLED)
+@pytest.mark.parametrize(
+    ("place", "since"),
+    nightly([*zip(SOME, cycle([None, 20])), *zip(SOME, cycle([20, None])), *product(REST, [None, 20])], len(SOME)),
+)
 def test_killed_compactions(mine: Project, place: str, since: int | None) -> None:
     """The run after it, and the compaction after that, find a warehouse in which nothing is missing or twice."""
     drawn = counted(FOLDED + 2)

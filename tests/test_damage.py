@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +213,13 @@ TABLE_DAMAGES: dict[str, Callable[[Path], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("room", ["outputs", "state"])
-@pytest.mark.parametrize("damage", TABLE_DAMAGES)
+@pytest.mark.parametrize(
+    ("damage", "room"),
+    nightly(
+        [*zip(TABLE_DAMAGES, cycle(["outputs", "state"])), *zip(TABLE_DAMAGES, cycle(["state", "outputs"]))],
+        len(TABLE_DAMAGES),
+    ),
+)
 def test_a_damaged_table_is_refused_and_made_again(shop: Shop, damage: str, room: str) -> None:
     table = without_checkpoints(shop.table("outputs/totals") if room == "outputs" else shop.state())
     TABLE_DAMAGES[damage](table)

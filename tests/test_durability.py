@@ -27,7 +27,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import Record
 from ddcore.io.storage.warehouse import Warehouse
 
-SAMPLE = 6  # places for `make test`
+SAMPLE = 6  # places, and half as many commands, for `make test`
 
 
 class Recorder:
@@ -150,15 +150,27 @@ def recorded(shop: Workshop, name: str, folder: Path, recorder: Recorder, patch:
     return code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
 def test_everything_is_synced_before_the_record_that_names_it(
     name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_synced(name, workshop, monkeypatch)
+
+
+def test_some_commands_sync_everything_before_the_record_that_names_it(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    for name in random.Random(seed).sample([*COMMANDS], 2 * SAMPLE):
+        check_synced(name, workshop, monkeypatch)
+
+
+def check_synced(name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = workshop.copy(workshop.scenario(name).base)
     recorder = Recorder(folder / "warehouse")
     assert recorded(workshop, name, folder, recorder, monkeypatch) == 0
     assert recorder.records > 0
-    assert recorder.missing == []
+    assert recorder.missing == [], name
 
 
 def after_a_kill(shop: Workshop, name: str, place: str, n: int, patch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def one_dimensional(seeds: Any) -> list[int]:
     return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
-@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 9))
+@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 6))
 def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
     tuning = DEFAULT
     if seed % 2:

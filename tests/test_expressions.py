@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars import col
+from seeds import nightly
 
 import ddcore
 from ddcore.base.errors import ExpressionError, ProgramError
@@ -73,7 +74,7 @@ def test_a_python_value_is_a_literal(value: Any, kind: str) -> None:
     assert actual == 2 * [value.replace(tzinfo=UTC) if isinstance(value, datetime) else value]
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63), Decimal("1e18"), Decimal("NaN"), [1], object()])
+@pytest.mark.parametrize("value", [2**63, -(2**63), Decimal("1e38"), Decimal("NaN"), [1], object()])
 def test_values_that_no_column_holds_are_refused(value: Any) -> None:
     with pytest.raises(ProgramError):
         parse(value, bare_string="sql")
@@ -434,7 +435,7 @@ def raise_first_line(expr: pl.Expr, **columns: list[Any]) -> None:
         raise ExpressionError(error.message) from None
 
 
-@pytest.mark.parametrize("divisor", [3, 7, 10, 0.1, 49, -3])
+@pytest.mark.parametrize("divisor", nightly([3, 0.1, -3, 7, 10, 49], 3))
 def test_a_quotient_is_the_same_in_a_batch_of_one_row(divisor: float) -> None:
     values = [float(value) for value in range(-200, 200)]
     assert compute(col("ratio") / divisor, ratio=values) == [value / divisor for value in values]
@@ -549,8 +550,7 @@ def test_decimals_that_outgrow_18_digits_are_errors_of_their_row(expr: pl.Expr) 
 
 def test_a_product_with_too_many_digits_after_the_point_is_refused() -> None:
     schema = parse_schema({"p": "decimal(18,10)"})
-    with pytest.raises(ProgramError, match="decimals have 1 to 18 digits"):
-        Projection({"x": col("p") * col("p")}, schema)
+    assert str(Projection({"x": col("p") * col("p")}, schema).schema["x"]) == "decimal(38,20)"
     with pytest.raises(ProgramError, match="40 digits after the point"):
         Projection({"x": col("p") * col("p") * col("p") * col("p")}, schema)
     rounded = Projection({"x": (col("p") * col("p")).cast(pl.Decimal(18, 2))}, schema)

@@ -14,7 +14,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import cycle
+from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from warehouses import logs_of
 from ddcore import reference
 from ddcore.base.errors import DdError, Diverged, ExpressionError, FoldError, ProgramError, StorageError, UsageError
 from ddcore.base.schema import Type
+from ddcore.base.tuning import Tuning
 from ddcore.io.delta import tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.intent import give_up, is_committed
@@ -40,7 +42,7 @@ from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs import engines, replay
+from ddcore.jobs import replay
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.planning.planner import build
 
@@ -177,10 +179,15 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
     return {"engine": name, "parallelism": parallelism}
 
 
+WAYS = [*product(ENGINES, ["linear", "reduce"])]
+BY_DAY = [(raised, place, engine) for raised, (engine, place) in zip(RAISED, cycle(WAYS))]
+BY_NIGHT = [(raised, place, engine) for raised in RAISED for engine, place in WAYS]
+
+
 @pytest.mark.parametrize(
-    ("raised", "place"),
-    nightly([*zip(RAISED, cycle(["linear", "reduce"])), *zip(RAISED, cycle(["reduce", "linear"]))], len(RAISED)),
-)
+    ("raised", "place", "engine"),
+    nightly(list(dict.fromkeys([*BY_DAY, *BY_NIGHT])), len(BY_DAY)), indirect=["engine"],
+)  # fmt: skip
 def test_a_function_that_raises(raised: str, place: str, engine: dict[str, Any], project: Project) -> None:
     """Of whatever class: one line that names the file, at the first run and at a later one."""
     cause = project.root / "cause"
@@ -587,9 +594,9 @@ def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, m
     replay.run(project, engine="inline")
     bring(project, (1, 4, 20_000_000))
     assert replay.run(project, engine="spark").parallelism == 1
-    monkeypatch.setattr(engines, "WIDE_FROM", 5)
     bring(project, *[(n, 5, 1) for n in range(5)])
-    assert replay.run(project, engine="spark").parallelism == 3
+    large = replace(project, tuning=Tuning(parallel_rows=5))
+    assert replay.run(large, engine="spark").parallelism == 3
     check_law(project)
 
 

@@ -29,16 +29,19 @@ Row = tuple[Any, ...]
 
 TYPES = {
     "s": "string", "n": "int64", "f": "float64", "b": "bool", "d": "date", "t": "timestamp", "m": "decimal(18,4)",
-    "y": "binary",
+    "y": "binary", "w": "decimal(38,2)",
 }  # fmt: skip
+MOST = Decimal("9" * 34 + ".99")
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
 ROWS: list[Row] = [
-    ("", 2**63 - 1, math.inf, True, date(1, 1, 1), datetime(1, 1, 2, tzinfo=UTC), Decimal("9999999999999.9999"), b""),
-    ("é\U0001f600", -(2**63) + 1, -0.0, False, date(9999, 12, 31), NOON, Decimal("-9999999999999.9999"), b"\0\xff"),
+    ("", 2**63 - 1, math.inf, True, date(1, 1, 1), datetime(1, 1, 2, tzinfo=UTC), Decimal("9999999999999.9999"), b"",
+     MOST),
+    ("é\U0001f600", -(2**63) + 1, -0.0, False, date(9999, 12, 31), NOON, Decimal("-9999999999999.9999"), b"\0\xff",
+     MOST.copy_negate()),
     ("it's; \"x\"\n", 0, math.nan, True, date(1969, 12, 31), datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
-     Decimal("0.0001"), b"a"),
-    ("x" * 200, -1, 5e-324, None, None, datetime(9999, 12, 30, tzinfo=UTC), None, None),
-    (None,) * 8,
+     Decimal("0.0001"), b"a", Decimal("0.01")),
+    ("x" * 200, -1, 5e-324, None, None, datetime(9999, 12, 30, tzinfo=UTC), None, None, Decimal(f"{2**64}.00")),
+    (None,) * 9,
 ]  # fmt: skip
 
 PROGRAM = """
@@ -46,10 +49,10 @@ import ddcore as dd
 
 def program(rows):
     return {
-        "passed": rows.select("s", "n", "f", "b", "d", "t", "m", "y"),
+        "passed": rows.select("s", "n", "f", "b", "d", "t", "m", "y", "w"),
         "some": rows.where("n <= 0"),
         "grouped": rows.group_by("s", "b", "d", "t").agg(
-            copies=dd.count(), n=dd.max("n"), f=dd.min("f"), m=dd.sum("m"),
+            copies=dd.count(), n=dd.max("n"), f=dd.min("f"), m=dd.sum("m"), w=dd.sum("w"),
         ),
     }
 """
@@ -74,7 +77,7 @@ def typed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         types: dict[str, Any] = {
             "s": pl.String, "n": pl.Int64, "f": pl.Float64, "b": pl.Boolean, "d": pl.Date,
             "t": pl.Datetime("us", "UTC"), "m": pl.Decimal(18, 4), "y": pl.Binary,
-            "version": pl.Int64, "diff": pl.Int64,
+            "w": pl.Decimal(38, 2), "version": pl.Int64, "diff": pl.Int64,
         }  # fmt: skip
         pl.DataFrame(part, types, orient="row").write_parquet(folder / f"{number}.parquet")
         for command in (["ingest", "rows", f"{folder}/{number}.parquet"], ["run"]):
@@ -93,7 +96,9 @@ def shown(dd: Command, output: str, at: int) -> Counter[Row]:
     """The rows that ``dd show --json`` prints, and how often each is there."""
     code, out, _ = dd("show", output, "--at", str(at), "--json")
     assert code == 0
-    return Counter({tuple(map(repr, each["row"].values())): each["count"] for each in records(out) if "row" in each})
+    return Counter(
+        {tuple(map(repr, record["row"].values())): record["count"] for record in records(out) if "row" in record}
+    )
 
 
 def as_shown(values: Row) -> Row:
@@ -134,7 +139,8 @@ def test_every_type_goes_through_unchanged(at_home: Path, dd: Command, spark: Sp
     found = spark.read.format("delta").load(f"{at_home}/warehouse/outputs/passed")
     kinds = [kind for _, kind in found.dtypes]
     assert kinds == [
-        "string", "bigint", "double", "boolean", "date", "timestamp", "decimal(18,4)", "binary", "bigint", "bigint",
+        "string", "bigint", "double", "boolean", "date", "timestamp", "decimal(18,4)", "binary",
+        "decimal(38,2)", "bigint", "bigint",
     ]  # fmt: skip
     first = found.where("version = 0").toArrow()
     columns = [first[name].to_pylist() for name in (*TYPES, "diff")]
@@ -143,10 +149,12 @@ def test_every_type_goes_through_unchanged(at_home: Path, dd: Command, spark: Sp
     assert shown(dd, "passed", 8)[as_shown(ROWS[2])] == 5
     assert as_shown(ROWS[0]) not in shown(dd, "passed", 8)
     # min, max and sum of every type that has them
+    third = (*ROWS[2][:1], True, *ROWS[2][4:6], 5, 0, math.nan, Decimal("0.0005"), Decimal("0.05"))
+    assert shown(dd, "grouped", 8)[as_shown(third)] == 1
     assert (
-        shown(dd, "grouped", 8)[as_shown((*ROWS[2][:1], True, *ROWS[2][4:6], 5, 0, math.nan, Decimal("0.0005")))] == 1
+        shown(dd, "grouped", 8)[as_shown((None, None, None, None, 10, None, None, Decimal("0.0000"), Decimal("0.00")))]
+        == 1
     )
-    assert shown(dd, "grouped", 8)[as_shown((None, None, None, None, 10, None, None, Decimal("0.0000")))] == 1
 
 
 @pytest.mark.spark

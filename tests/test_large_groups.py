@@ -73,7 +73,7 @@ CHAIN, GRID = ("version",), ("day", "revision")
     nightly([(CHAIN, False), (GRID, True), (CHAIN, True), (GRID, False)], 2),
     ids=["chain", "grid, negative", "chain, negative", "grid"],
 )
-@pytest.mark.parametrize("kind", nightly([*VALUES], 3))
+@pytest.mark.parametrize("kind", nightly([*VALUES], 2))
 def test_large_groups(kind: str, dims: tuple[str, ...], negative: bool, tuning: Tuning) -> None:
     rows = history(random.Random(f"{kind} {dims} {negative}"), kind, dims, negative)
 

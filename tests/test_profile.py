@@ -31,7 +31,6 @@ from ddcore.io.ledger.records import from_json, to_json
 from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.engines import inline
 from ddcore.jobs.running import profiles
 from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.planner import build
@@ -79,11 +78,10 @@ def by_title(profile: ProfileRecord) -> dict[str, OperatorRecord]:
     return named
 
 
-def test_progress_says_which_operator_and_how_much_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_says_which_operator_and_how_much_is_done(tmp_path: Path) -> None:
     """In words: a line of the program, a round of the loop, and a share of what is known to be done."""
-    monkeypatch.setattr(inline, "_REPORT_EVERY", -1)
     edges = frame("a b", "(1,2),(2,3),(3,4):+1@0 (2,3):-1@1")
-    project = project_of(tmp_path / "project", drawn(REACH, edges=edges))
+    project = project_of(tmp_path / "project", drawn(REACH, edges=edges), tuning=Tuning(report_seconds=0))
     calls: list[tuple[Any, ...]] = []
     replay.run(project, engine="inline", listener=lambda *call: calls.append(call))
     assert ("read", 4, 4, "updates of inputs; now edges") in calls

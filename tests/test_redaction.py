@@ -235,9 +235,11 @@ def test_spark_gets_the_secrets_and_nobody_sees_them(debug: bool, tmp_path: Path
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("broken", [{"spark.driver.memory": "Planted3 with blanks"}, {"spark.master": "nope://x"}, {}])
+@pytest.mark.parametrize(
+    "broken", nightly([{}, {"spark.driver.memory": "Planted3 with blanks"}, {"spark.master": "nope://x"}], 2)
+)
 def test_errors_of_spark_are_masked(broken: dict[str, str], mine: Path, secrets: None) -> None:
-    """Of a JVM that does not start, of a session that does not, and of a task."""
+    """Of a task, of a JVM that does not start, and of a session that does not."""
     with (mine / "dd.toml").open("a") as file:
         file.writelines(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in broken.items())
     (mine / "cause").write_text("")

@@ -33,9 +33,9 @@ from ddcore.traces.trace import Keys, gather
 
 SEEDS = seeds(40, share=20)
 KINDS = [
-    "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "decimal(38,1)", "decimal(20,1)",
-    "string", "binary",
-    "list[string]", "struct[a: string, b: list[int64], c: decimal(5,1), d: decimal(24,3)]",
+    "int64", "int64", "float64", "bool", "date", "timestamp", "decimal(5,1)", "decimal(18,2)", "decimal(38,1)",
+    "decimal(20,1)", "string", "binary", "list[string]",
+    "struct[a: string, b: list[int64], c: decimal(5,1), d: decimal(24,3)]",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from seeds import nightly
 
 from ddcore.jobs.spark import session
 from ddcore.jobs.spark.session import spark_session
@@ -85,13 +86,14 @@ def test_a_callers_session_is_left_as_it_is(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("widths", nightly(["2,", "1, 2"], 1), ids=["one", "one after another"])
+def test_a_session_says_nothing_and_leaves_nothing(widths: str, tmp_path: Path) -> None:
     process = python(
-        """
+        f"""
         from ddcore.jobs.spark.session import spark
 
-        for parallelism in (1, 2):
-            with spark({}, "local[2]", parallelism) as session:
+        for parallelism in ({widths}):
+            with spark({{}}, "local[2]", parallelism) as session:
                 assert session.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
                 assert session.conf.get("spark.sql.shuffle.partitions") == str(parallelism)
         """,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from ddcore.cli.main import run_command
 from ddcore.io.ledger.freshness import freshness, shown_age
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
+from ddcore.io.sources.intake import fitted
+from ddcore.io.sources.layouts import Rules
+from ddcore.io.sources.source import Source
 from ddcore.io.storage.warehouse import Warehouse
 
 PROJECT = """
@@ -285,3 +289,85 @@ def test_the_sample_project_with_declared_sources(fresh: Path, dd: Command) -> N
     (fresh / "dd.toml").write_text(text)
     assert dd("sync")[0] == 0
     assert journeys(fresh)["Lighthouse"] == 18
+
+
+# --- what is read again -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the sources whose columns are looked at, as it happens."""
+    names: list[str] = []
+
+    def noted(sources: Sequence[Source], rules: Rules) -> Any:
+        names.extend(Path(source.path).name for source in sources)
+        return fitted(sources, rules)
+
+    monkeypatch.setattr("ddcore.jobs.ingesting.updates.fitted", noted)
+    return names
+
+
+def age(file: Path, seconds: float = 60) -> None:
+    """As if a file had been written before."""
+    then = time.time() - seconds
+    os.utime(file, (then, then + 0.25))
+
+
+def test_files_that_were_taken_in_are_not_read_again(shop: Path, dd: Command, reads: list[str]) -> None:
+    age(shop / "exports" / "sales-1.csv")
+    assert dd("sync", "-q")[0] == 0
+    assert reads == ["sales-1.csv"]
+    code, _, err = dd("sync")
+    assert code == 0 and reads == ["sales-1.csv"]
+    assert "nothing new for sales: ingest 2 took in the same rows" in err
+    write(shop, "sales-2.csv", "item,amount", ("bolt", 4))
+    code, _, err = dd("sync")
+    assert code == 0 and reads == ["sales-1.csv", "sales-2.csv"]
+    assert "note: sales: 1 source was taken in before and is left out" in err
+    assert left(shop) == {"nut": 6, "bolt": 16}
+
+
+def test_a_file_that_has_just_been_written_is_read_again(shop: Path, dd: Command, reads: list[str]) -> None:
+    """Another write within the same tick of the clock would not show."""
+    os.utime(shop / "exports" / "sales-1.csv", (time.time() + 60, time.time() + 60))
+    for _ in range(2):
+        assert dd("sync", "-q")[0] == 0
+    assert reads == ["sales-1.csv", "sales-1.csv"]
+    write(shop, "sales-1.csv", "item,amount", ("nut", 3), ("nut", 1), ("nut", 2))
+    assert dd("sync", "-q")[0] == 0
+    assert left(shop) == {"nut": 4}
+
+
+def test_a_file_that_was_touched_or_changed_is_read_again(shop: Path, dd: Command, reads: list[str]) -> None:
+    file = shop / "exports" / "sales-1.csv"
+    age(file)
+    assert dd("sync", "-q")[0] == 0
+    age(file, 30)
+    code, _, err = dd("sync")
+    assert code == 0 and "nothing new for sales: ingest 2 took in the same rows" in err
+    file.write_text(file.read_text().replace("nut,1", "nut,2"))
+    age(file, 20)
+    assert dd("sync", "-q")[0] == 0
+    assert reads == ["sales-1.csv"] * 3
+    assert left(shop) == {"nut": 1}, "the rows of the other file are inserted, too"
+
+
+def test_other_rules_read_a_file_again(shop: Path, dd: Command, reads: list[str]) -> None:
+    age(shop / "exports" / "sales-1.csv")
+    assert dd("sync", "-q")[0] == 0
+    write(shop, "sales-1.csv", "item,amount,n", ("nut", 3, 5), ("nut", 1, 5))
+    age(shop / "exports" / "sales-1.csv")
+    assert dd("sync", "-q")[0] == 0
+    declare(shop, SNAPSHOT, APPENDED.replace(', column = { n = "amount" }', ""))
+    assert dd("sync", "-q")[0] == 0
+    assert reads == ["sales-1.csv"] * 3
+    assert left(shop)["nut"] == 10 - 10 - 4
+
+
+def test_an_undo_takes_a_file_in_again(shop: Path, dd: Command, reads: list[str]) -> None:
+    age(shop / "exports" / "sales-1.csv")
+    assert dd("ingest", "-q")[0] == 0
+    assert dd("ingest", "--undo", "2", "-q")[0] == 0
+    assert dd("sync", "-q")[0] == 0
+    assert reads == ["sales-1.csv"] * 2
+    assert left(shop) == {"nut": 6}

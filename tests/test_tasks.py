@@ -22,8 +22,9 @@ from test_exchange import ends_of, expected_of, one_dimensional, outcome
 from test_random_programs import compare
 from warehouses import project_of
 
+from ddcore.base.tuning import Tuning
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, peers, workers
+from ddcore.jobs.engines import peers
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 
@@ -36,9 +37,8 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
     tuning = sparkless.tuning_of(seed)
     if seed // 2 % 2:  # groups as small as these get trees of partial results
         tuning = replace(tuning, large_group=2)
+    tuning = replace(tuning, message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
-    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
     drawn = case(seed, plain=True)
     outcomes = outcome(
         project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="spark",
@@ -238,9 +238,10 @@ def test_ranges_follow_a_history_that_moves(kind: str, tmp_path: Path, monkeypat
     exec(GROWING, space)
     drawn = Case(0, GROWING, space["program"], frames)
     stage = sparkless.install(monkeypatch)
-    monkeypatch.setattr(exchange, "SPLIT_ROWS", 1_000)
     ends = [*range(10), None]
-    outcomes = outcome(project_of(tmp_path / "p", drawn), ends, engine="spark", parallelism=4)
+    project = project_of(tmp_path / "p", drawn)
+    project = replace(project, tuning=Tuning(fed_rows=1_000))
+    outcomes = outcome(project, ends, engine="spark", parallelism=4)
     compare(drawn, "a history that moves", expected_of(drawn), outcomes)
     shares = [report.handled for report in stage.reports]
     assert max(shares) < 1.5 * sum(shares) / 4, shares

@@ -48,8 +48,6 @@ from ddcore.io.project.times import time_of
 from ddcore.io.sources.intake import Intake
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs import engines
-from ddcore.jobs.engines import workers
 from ddcore.planning.planner import build
 
 DIMS = ("day", "revision")
@@ -205,11 +203,11 @@ def test_several_workers_and_whatever_happens_to_tasks(
 ) -> None:
     parallelism = 2 + seed % 2
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
-    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
+    tuning = Tuning(message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     drawn = case(seed, plain=True)
     ends: Any = ends_of(drawn, seed)
-    outcomes = outcome(project_of(tmp_path / "cut", drawn), ends, engine="spark", parallelism=parallelism)
+    project = project_of(tmp_path / "cut", drawn, tuning=tuning)
+    outcomes = outcome(project, ends, engine="spark", parallelism=parallelism)
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
@@ -249,13 +247,11 @@ def test_what_waits_beyond_the_upper_is_resumed_once(
     """Several workers, as many as are told or as there are cores."""
     drawn, ends = waiting(), [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1), None]
     sparkless.install(monkeypatch, seed=seed)
-    monkeypatch.setattr(workers, "_PART_ROWS", 1 + seed % 3)
-    monkeypatch.setattr(workers, "_MOST_ROWS", 1 + seed % 5)
+    tuning = Tuning(message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     forced: dict[str, Any] = {"parallelism": 2 + seed % 2}
     if seed >= 4:
-        forced = {}
-        monkeypatch.setattr(engines, "WIDE_FROM", 1)
-    project = project_of(tmp_path / "p", drawn)
+        forced, tuning = {}, replace(tuning, parallel_rows=1)
+    project = project_of(tmp_path / "p", drawn, tuning=tuning)
     outcomes = outcome(project, ends, engine="spark", **forced)
     compare(drawn, "resumed", expected_of(drawn), outcomes)
     waits = [
@@ -611,10 +607,10 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
     assert (run["first"], run["last"]) == ({"day": 1, "revision": 0}, {"day": 3, "revision": 1})
     assert run["upper"] == [{"day": 0, "revision": 2}, {"day": 4, "revision": 0}]
     assert (ingest["first"], ingest["last"]) == ({"day": 1, "revision": 0}, {"day": 3, "revision": 1})
-    assert [each["time"] for each in records(dd("log", "--versions", "--json")[1])] == [
+    assert [record["time"] for record in records(dd("log", "--versions", "--json")[1])] == [
         {"day": 3, "revision": 1}, {"day": 1, "revision": 0},
     ]  # fmt: skip
-    assert [each["time"] for each in records(dd("diff", "keys", "..", "--stat", "--json")[1])[2:]] == [
+    assert [record["time"] for record in records(dd("diff", "keys", "..", "--stat", "--json")[1])[2:]] == [
         {"day": 1, "revision": 0}, {"day": 3, "revision": 1},
     ]  # fmt: skip
 
@@ -641,7 +637,7 @@ def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, 
     assert unfinished == {"run": 2, "first": {"day": 0, "revision": 0}, "last": {"day": 0, "revision": 1}}
     assert "run 2, times to day=0,revision=1; the next run resumes it" in "\n".join(dd("status")[1])
     assert dd("run", "-q")[0] == 0
-    assert [each["run"] for each in records(dd("log", "--json")[1]) if each["kind"] == "run"] == [3, 2, 1]
+    assert [record["run"] for record in records(dd("log", "--json")[1]) if record["kind"] == "run"] == [3, 2, 1]
     assert log_of_output(words, "counts") == log("(k,1):+1@(1,0) (k,1):+1@(0,1) (k,1):-1@(1,1)")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NAMES = ("int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal")
 _WIDENED = {
     "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
-    "float32": "float64",
+    "float32": "float64", "uint64": "decimal(20,0)",
 }  # fmt: skip
 _PYTHON = {
     int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
@@ -117,6 +117,16 @@ class Type:
 Schema = dict[str, Type]
 
 
+def widest(kind: Type, *others: Type) -> Type:
+    """The decimal type for results of decimals, with the scale of ``kind``: of 18 digits, or where one of these types
+    has more, of 38. Any other type as it is.
+    """
+    if kind.name != "decimal":
+        return kind
+    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
+
+
 def parse_type(kind: Any, place: str = "") -> Type:
     """A type from its name (``int64``, ``decimal(10,2)``, ``list[string]``, ``struct[city: string, zip: int64]``), a
     Polars type (``pl.Int64``), an Arrow type or a Python type (``int``).
@@ -153,7 +163,9 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
 
 
 def _plain_type(dtype: pl.DataType, place: str) -> Type:
-    if dtype.is_integer() and dtype not in (pl.UInt64(), pl.UInt128(), pl.Int128()):
+    if dtype == pl.UInt64():
+        return Type("decimal", 20, 0)
+    if dtype.is_integer() and dtype not in (pl.UInt128(), pl.Int128()):
         return Type("int64")
     if dtype.is_float():
         return Type("float64")
@@ -182,7 +194,7 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
     if pa.types.is_map(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):
         return pl.Object()
     if pa.types.is_struct(kind):
-        return pl.Struct([pl.Field(each.name, polars_type(each.type)) for each in kind])
+        return pl.Struct([pl.Field(field.name, polars_type(field.type)) for field in kind])
     if pa.types.is_fixed_size_list(kind):
         return pl.Array(polars_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -313,10 +325,10 @@ class _Text:
 
 def _named(name: str, shown: str, place: str) -> Type:
     """A type that is not nested, by its name."""
+    name = _WIDENED.get(name, name)
     match = _DECIMAL.fullmatch(name)
     if match:
         return _decimal(int(match[1]), int(match[2]), name, place)
-    name = _WIDENED.get(name, name)
     if name not in _NAMES or name == "decimal":
         raise ProgramError(f"{_at(place)}there is no type {shown}", _TYPES)
     return Type(name)

@@ -110,11 +110,18 @@ class Tuning:
     paired_events: int = _setting(
         1 << 12, "events", "from so many on, an upsert leaves events that change nothing out, before it sorts", least=0
     )
+    parallel_rows: int = _setting(
+        20_000_000, "rows", "of a window from which on Spark folds it in several workers, unless their number is set"
+    )
+    fed_rows: int = _setting(1 << 19, "updates", "of an input that are read at once, also by a task of Spark")
+    divided_rows: int = _setting(1 << 22, "updates", "that one of several workers divides among the others at once")
+    message_rows: int = _setting(1 << 18, "updates", "in one part of a message between workers")
+    report_seconds: float = _setting(0.5, "seconds", "between two reports of how far a fold is", least=0)
     published_rows: int = _setting(
         1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"
     )
     group_rows: int = _setting(
-        1 << 18, "updates", "row group of a log's file that is sorted: a condition reads few of them"
+        1 << 17, "updates", "row group of a log's file that is sorted: a condition reads few of them"
     )
     piece_rows: int = _setting(1 << 20, "rows", "`show` and `diff` sort so many in memory, more in temporary files")
     sample_rows: int = _setting(1 << 16, "updates", "the first of a log, which tell where the first rows end")
@@ -135,14 +142,18 @@ class Tuning:
 
     def __repr__(self) -> str:
         """Only what is not as by default."""
-        values = {each.name: getattr(self, each.name) for each in self.settings()}
-        others = [f"{each.name}={values[each.name]!r}" for each in self.settings() if values[each.name] != each.default]
+        values = {setting.name: getattr(self, setting.name) for setting in self.settings()}
+        others = [
+            f"{setting.name}={values[setting.name]!r}"
+            for setting in self.settings()
+            if values[setting.name] != setting.default
+        ]
         return f"Tuning({', '.join(others)})"
 
     @classmethod
     def settings(cls) -> list[Setting]:
         """All settings in order."""
-        return [Setting(each.name, each.default, **each.metadata) for each in fields(cls)]  # type: ignore[arg-type]
+        return [Setting(entry.name, entry.default, **entry.metadata) for entry in fields(cls)]  # type: ignore[arg-type]
 
     @classmethod
     def least(cls) -> Tuning:

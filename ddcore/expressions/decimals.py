@@ -75,8 +75,19 @@ def _says_wide(node: Tree, types: Types) -> bool:
         case syntax.Cast():
             return _is_wide_type(node.dtype)
         case syntax.Literal("Decimal", (unscaled, _, scale)):
-            return max(len(str(abs(unscaled))), scale) > WORD_DIGITS
+            return bool(max(len(str(abs(unscaled))), scale) > WORD_DIGITS)
+        case syntax.Literal("Null", dtype):
+            return _is_wide_null(dtype)
     return False
+
+
+def _is_wide_null(dtype: Any) -> bool:
+    """``dtype``: as Polars has it in JSON, such as ``{"List": {"Decimal": [38, 2]}}``."""
+    if isinstance(dtype, dict):
+        return any(
+            digits[0] > WORD_DIGITS if name == "Decimal" else _is_wide_null(digits) for name, digits in dtype.items()
+        )
+    return isinstance(dtype, list) and any(map(_is_wide_null, dtype))
 
 
 def _is_wide_type(dtype: pl.DataType) -> bool:

@@ -479,7 +479,8 @@ def _value(column: pl.Series, row: int) -> str:
     value = column[row : row + 1]
     if not _is_pythons(value):
         return str(value.to_physical().to_list()[0])
-    return f"{value.to_list()[0]!r:.40}"
+    only = value.to_list()[0]
+    return repr(only) if isinstance(only, Decimal) else f"{only!r:.40}"
 
 
 def _is_pythons(value: pl.Series) -> bool:

@@ -22,7 +22,7 @@ import polars as pl
 FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
-    "Boolean": "", "Range": "", "Trigonometry": "",
+    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.",
 }  # fmt: skip
 """Families of functions, and how users write them."""
 OPERATORS = {
@@ -428,7 +428,7 @@ def _literal(literal: Literal) -> str:  # noqa: PLR0911  (one case, one return)
         case "Datetime" if value[1] == "Microseconds":
             return f"(timestamp {_instant(value[0])} {_compact(value[2])})"
         case "Decimal":
-            return f"(decimal {Decimal(value[0]).scaleb(-value[2])})"
+            return f"(decimal {Decimal(f'{value[0]}e{-value[2]}')})"  # exact: scaleb() rounds to 28 digits
         case "List" | "Series":
             series = values(literal)
             return f"(list {series.dtype} {[_element(each) for each in series.to_list()]})"

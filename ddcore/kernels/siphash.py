@@ -12,6 +12,7 @@ from ddcore.compiling.native import Array
 from ddcore.kernels.compiling import IN1, INT, OUT2, VOID, inline, kernel
 
 _BYTES, _WORDS = Array("uint8", 1), Array("uint64", 1)
+_VIEWS = Array("uint64", 2)
 _STATE, _SUMS = Array("uint64", 2, writes=True), OUT2
 _HASHES, _FLAGS = Array("uint64", 2), Array("uint8", 1, writes=True)
 _SPREAD, _ORDER = Array("uint64", 1, writes=True), Array("int32", 1, writes=True)
@@ -68,6 +69,37 @@ def absorb_texts(state, offsets, data):  # type: ignore[no-untyped-def]
             count += np.uint64(1)
         state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
         state[4, i] += count
+
+
+@kernel(VOID, _STATE, _VIEWS, _BYTES)
+def absorb_views(state, views, data):  # type: ignore[no-untyped-def]
+    """:func:`absorb_texts` of views, as :mod:`ddcore.kernels.text_views` has them."""
+    half = np.uint64(32)
+    for i in range(len(views)):
+        size = views[i, 0] & _LOW
+        a, b, c, d = state[0, i], state[1, i], state[2, i], state[3, i]
+        a, b, c, d = _round(a, b, c, d ^ size)
+        a ^= size
+        if 0 < size <= 12:
+            word = (views[i, 0] >> half) | (views[i, 1] << half)
+            a, b, c, d = _round(a, b, c, d ^ word)
+            a ^= word
+            if size > 8:
+                word = views[i, 1] >> half
+                a, b, c, d = _round(a, b, c, d ^ word)
+                a ^= word
+        elif size > 12:
+            at = np.int64(views[i, 1] >> half)
+            end = at + np.int64(size)
+            while at < end:
+                word = np.uint64(0)
+                for place in range(min(np.int64(8), end - at)):
+                    word |= np.uint64(data[at + place]) << np.uint64(8 * place)
+                a, b, c, d = _round(a, b, c, d ^ word)
+                a ^= word
+                at += 8
+        state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
+        state[4, i] += np.uint64(1) + ((size + np.uint64(7)) >> np.uint64(3))
 
 
 @kernel(VOID, _STATE, INT, _STATE, INT)

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
+from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
 from ddcore.operators.arguments import checked
@@ -58,18 +58,12 @@ def _float64(_: Type) -> Type:
     return Type("float64")
 
 
-def _widest(argument: Type) -> Type:
-    if argument.name != "decimal":
-        return argument
-    return Type("decimal", MOST_DIGITS if argument.is_wide else WORD_DIGITS, argument.scale)
-
-
 AGGREGATES: Mapping[str, Rule] = {
     rule.name: rule
     for rule in (
         Rule("count", (), _int64, "COUNT"),
         Rule("count_distinct", (*_VALUES, "list", "struct"), _int64, "COUNT_DISTINCT"),
-        Rule("sum", _NUMBERS, _widest, "SUM", of_floats="FLOAT_SUM"),
+        Rule("sum", _NUMBERS, widest, "SUM", of_floats="FLOAT_SUM"),
         Rule("mean", _NUMBERS, _float64, "MEAN", of_floats="FLOAT_MEAN"),
         Rule("min", _VALUES, _same, "MIN"),
         Rule("max", _VALUES, _same, "MAX"),
@@ -136,8 +130,8 @@ def sum(expr: Any, *, where: Any = None) -> Aggregate:
     """The exact sum of ``expr``, 0 where all are null.
 
     int64 stays int64, decimal(p, s) becomes decimal(18, s), or decimal(38, s) if it has more than 18 digits, and a sum
-    that those cannot hold is an error; float64 is the exact sum rounded once, whatever the order of the rows. A bare string is a column. ``where``: only of the rows
-    for which this is true; text is SQL.
+    that those cannot hold is an error; float64 is the exact sum rounded once, whatever the order of the rows.
+    A bare string is a column. ``where``: only of the rows for which this is true; text is SQL.
     """
     return _aggregate("sum", where, expr)
 

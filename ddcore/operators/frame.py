@@ -106,7 +106,7 @@ def _distance(kind: Type, value: Any) -> Any:
         if kind.name == "float64":
             return float(value)
         scaled = Decimal(value) * 10 ** (kind.scale if kind.name == "decimal" else 0)
-        if kind.name in ("int64", "decimal") and scaled == int(scaled):
+        if kind.name in ("int64", "decimal") and not kind.is_wide and scaled == int(scaled):
             return max(-(2**63), min(int(scaled), 2**63 - 1))
     hint = {"date": "a timedelta of days", "timestamp": "a timedelta", "int64": "a whole number"}.get(kind.name)
     raise ProgramError(

@@ -109,14 +109,16 @@ class FromLimbs(Linear):
     signs = "kept"
     source: Schema
     sums: tuple[Sum, ...]
+    named: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: Schema, columns: Sequence[str], sums: Sequence[Sum]) -> FromLimbs:
-        """``columns``: those of the result. Columns of the source that are none of these are left out."""
+    def of(cls, source: Schema, named: Sequence[str], results: Sequence[str], sums: Sequence[Sum]) -> FromLimbs:
+        """``named``: the columns before the results, which say of what rows they are."""
+        columns = [*named, *results]
         types = {each.result: each.type for each in sums}
         schema = {name: types[name] if name in types else source[name] for name in columns}
         parts = [[each.result, each.kind, str(each.scale), list(each.limbs), each.number] for each in sums]
-        return cls(schema, digest(list(columns), *parts), source, tuple(sums))
+        return cls(schema, digest(list(columns), *parts), source, tuple(sums), tuple(named))
 
     @property
     def carried(self) -> Mapping[str, str]:
@@ -137,13 +139,10 @@ class FromLimbs(Linear):
         halves, beyond = _added(limbs)
         if beyond.any():
             row = int(beyond.argmax())
-            names = {name: kind for name, kind in self.schema.items() if name in self.carried}
-            of = [f"{name}={encoding.decode(words[name][row : row + 1], kind)[0]}" for name, kind in names.items()]
+            of = [f"{name}={encoding.decode(words[name][row : row + 1], self.schema[name])[0]}" for name in self.named]
             where = f"{', '.join(of)}: " if of else ""
             raise DiffOverflow(f"{place}: {where}{one.result} has too many digits for {one.type}")
-        return (
-            encoding.pool_of(one.type).intern(encoding.wide_values(halves)) if len(halves) else beyond.astype(np.int64)
-        )
+        return encoding.pool_of(one.type).intern(halves) if len(halves) else beyond.astype(np.int64)
 
 
 def _added(limbs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +170,9 @@ def _added(limbs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 def _means(limbs: Sequence[np.ndarray], numbers: np.ndarray, scale: int) -> np.ndarray:
     """The words of exact sums divided by numbers of values, each rounded once; null of no values."""
-    totals = sum(limb.astype(object) << (_BITS * place) for place, limb in enumerate(limbs))
+    totals = np.zeros(len(numbers), dtype=object)
+    for place, limb in enumerate(limbs):
+        totals += limb.astype(object) << (_BITS * place)
     some = np.flatnonzero(numbers)
     words = np.full(len(numbers), encoding.NULL)
     if len(some):

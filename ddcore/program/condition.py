@@ -44,6 +44,7 @@ _CAN_HOLD: dict[str, Callable[[float, float, int], bool]] = {
 }
 _IN_SQL = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _AND = ("And", "LogicalAnd")
+_BEYOND = 2**63  # int64 ends before it
 _DEEPEST = 40  # brackets: what is deeper, and more than _MOST conditions, is computed in stages
 _MOST = 20
 _SAMPLE = "\"town = 'Ashby' AND distance > 3\""
@@ -67,10 +68,10 @@ class Condition:
                 self._whole = arguments.checked(Predicate, list(map(polars_json.build, trees)), schema)
         except ProgramError as error:
             raise UsageError(error.message, _hint(error, self.text, schema)) from None
-        sure = [tree for tree in trees if _is_total(tree, schema)][:_MOST]
+        sure = [tree for tree in trees if _bounded(tree, schema) or _is_total(tree, schema)][:_MOST]
         rest = [tree for tree in trees if not any(tree is each for each in sure)]
         self.pushed = polars_json.build(reduce(partial(syntax.call, "And"), sure)) if sure else None
-        self._comparisons = [each for each in map(_comparison, sure) if each is not None and _is_int(schema, each[0])]
+        self._comparisons = [each for tree in sure if (each := _bounded(tree, schema)) is not None]
         with planning(origin):
             self._rest = Predicate(list(map(polars_json.build, rest)), schema) if rest else None
 
@@ -172,8 +173,10 @@ def _comparison(tree: Tree) -> tuple[str, str, int] | None:
     return None
 
 
-def _is_int(schema: Schema, name: str) -> bool:
-    return schema[name].name == "int64"
+def _bounded(tree: Tree, schema: Schema) -> tuple[str, str, int] | None:
+    """A comparison of an int64 column with an integer, which cannot fail and is looked at no further."""
+    found = _comparison(tree)
+    return found if found is not None and schema[found[0]].name == "int64" and -_BEYOND <= found[2] < _BEYOND else None
 
 
 def _can_hold(op: str, low: Any, high: Any, value: int) -> bool:

@@ -44,7 +44,7 @@ def aggregated(
     every = {part(each)[0] for each in results}
     internal = {name for each in sums for name in (*each.limbs, each.number)}
     first = [name for name in rows.schema if name not in internal and name not in every]
-    return rows._add(FromLimbs.of(rows.schema, [*first, *(part(each)[0] for each in results)], sums))
+    return rows._add(FromLimbs.of(rows.schema, first, [part(each)[0] for each in results], sums))
 
 
 def _is_wide(part: tuple[str, str, str | None], schema: Schema) -> bool:

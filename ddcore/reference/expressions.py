@@ -86,6 +86,8 @@ def is_wide(expr: pl.Expr, frame: pl.DataFrame) -> bool:
         if isinstance(node, Cast):
             return _has_wide(node.dtype)
         if isinstance(node, Literal):
+            if node.dtype == "Null":
+                return _has_wide(pl.select(polars_json.build(node)).dtypes[0])
             return node.dtype == "Decimal" and (abs(node.value[0]) >= 10**18 or node.value[2] > 18)
         if isinstance(node, syntax.Column):
             return _has_wide(frame.schema[node.name])
@@ -104,7 +106,8 @@ def _has_wide(dtype: Any) -> bool:
 
 
 _TRUTHS = {
-    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsBetween", "IsIn", "IsNull", "IsNotNull",
+    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsBetween", "IsIn", "IsNull",
+    "IsNotNull",
 }  # fmt: skip
 
 

@@ -37,12 +37,17 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
         rounded = _half_away(value.expr, places) if value.type.scale > places else value.expr
         return Value(rounded.cast(wanted.polars), wanted, node)
     if pair in (("float64", "decimal"), ("string", "decimal")):  # a float as it is written, not as it is stored
-        written = value.expr.cast(pl.String).cast(_MOST_DIGITS)
+        text = value.expr.cast(pl.String)
+        if wanted.is_wide:
+            return Value(_read(text, wanted), wanted, node)
+        written = text.cast(_MOST_DIGITS)
         return Value(_half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
     if pair == ("timestamp", "date"):
         return Value(value.expr.dt.date(), wanted, node)
+    if pair == ("timestamp", "string"):
+        return Value(_written(value.expr), wanted, node)
     allowed = {
         ("int64", "float64"), ("int64", "decimal"), ("int64", "string"), ("int64", "bool"), ("bool", "int64"),
         ("bool", "string"), ("decimal", "float64"), ("decimal", "string"), ("string", "int64"), ("string", "float64"),
@@ -53,7 +58,22 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
     return Value(value.expr.cast(wanted.polars), wanted, node)
 
 
+def _written(moment: pl.Expr) -> pl.Expr:
+    """A timestamp as text, with as many digits of the second as it has."""
+    fraction = moment.dt.strftime("%.6f").str.strip_chars_end("0").str.strip_chars_end(".")
+    return moment.dt.strftime("%Y-%m-%d %H:%M:%S") + fraction
+
+
 _MOST_DIGITS = pl.Decimal(38, 20)
+
+
+def _read(text: pl.Expr, wanted: Type) -> pl.Expr:
+    """Text as a decimal of up to 38 digits, for which no type has spare ones. Polars rounds halves to even: with one
+    more digit behind them they are none, and go away from zero.
+    """
+    more = text + pl.lit("0" * wanted.scale + "1")
+    is_fraction = text.str.contains("[.]") & ~text.str.contains("[eE]")
+    return pl.when(is_fraction).then(more).otherwise(text).cast(wanted.polars)
 
 
 def _half_away(number: pl.Expr, places: int) -> pl.Expr:

@@ -12,19 +12,19 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import arrays
+from ddcore.sql.quantifiers import items_of, quantified
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
-__all__ = ["RULES", "compared"]
+__all__ = ["RULES", "compared", "matching"]
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
     if node.is_string:
         return constant(node.this, node)
     text = node.this
-    if re.fullmatch(r"\d+", text):
-        if int(text) >= 2**63:
-            raise values.source.error(node, f"the literal {text} is beyond int64", "write it with a point, or as 1e20")
+    if re.fullmatch(r"\d+", text) and int(text) < 2**63:
         return constant(int(text), node)
     if "e" in text.lower():
         return constant(float(text), node)
@@ -32,8 +32,10 @@ def _literal(values: Values, node: exp.Literal) -> Value:
         number = Decimal(text)
     except InvalidOperation:
         raise values.source.error(node, f"{text} is no number", "write digits with at most one point") from None
-    if len(number.as_tuple().digits) > 18:
-        raise values.source.error(node, f"the literal {text} has more than 18 digits", "write it as 1.5e0: a float64")
+    if max(len(number.as_tuple().digits), -int(number.as_tuple().exponent)) > MOST_DIGITS:
+        raise values.source.error(
+            node, f"the literal {text} has more than {MOST_DIGITS} digits", "write it as 1.5e0: a float64"
+        )
     return constant(number, node)
 
 
@@ -51,19 +53,11 @@ def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
             return _rows_equal(values, node)
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return arrays.any_of(values, values.of(node.this), node.expression.this)
-        if (items := _items(node.expression)) is not None:
-            return arrays.quantified(values, node, items[0], whole=items[1])
+        if (items := items_of(node.expression)) is not None:
+            return quantified(values, node, items[0], whole=items[1])
         return compared(values, compare, values.of(node.this), values.of(node.expression), node)
 
     return rule
-
-
-def _items(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """The list of ANY, SOME or ALL, and whether it is ALL. sqlglot takes those of lists for functions, mostly."""
-    if isinstance(node, exp.Any | exp.All):
-        return node.this, isinstance(node, exp.All)
-    is_one = isinstance(node, exp.Anonymous) and node.name.lower() in ("any", "some", "all")
-    return (node.expressions[0], node.name.lower() == "all") if is_one and len(node.expressions) == 1 else None
 
 
 def compared(
@@ -151,7 +145,7 @@ def _in(values: Values, node: exp.In) -> Value:
 
 def _like(*, small: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        return _matching(values, node, "\\", small)
+        return matching(values, node, "\\", small)
 
     return rule
 
@@ -159,10 +153,11 @@ def _like(*, small: bool) -> Rule:
 def _escape(values: Values, node: exp.Escape) -> Value:
     if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
         values.source.refuse(node, "this ESCAPE")
-    return _matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
+    return matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
 
 
-def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+    """LIKE, or ILIKE where ``small``; ``escape`` may be empty."""
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
@@ -235,6 +230,7 @@ def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
+    exp.ByteString: lambda values, node: constant(node.name, node),  # E'...'
     exp.Boolean: lambda values, node: constant(bool(node.this), node),
     exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,

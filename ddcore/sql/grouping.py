@@ -11,11 +11,12 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Type
+from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
 from ddcore.sql import gathered
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.grouping_sets import Grouping
 from ddcore.sql.names import Relation, types
 from ddcore.sql.pairs import paired
@@ -239,6 +240,9 @@ class Aggregates:
                 self.values.source.refuse(node, f"{called(node)} of {value.name}")
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
+        is_decimal = value.type is not None and value.type.name == "decimal"
+        if isinstance(node, exp.Avg) and is_decimal and self.values.source.dialect in SPARKS:
+            self.values.source.refuse(node, "avg() of a decimal, which is a decimal in Spark", "cast it to double")
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)
@@ -271,8 +275,7 @@ class Aggregates:
             f"distinct {what} {canonical(argument)}", f"{self.prefix}aggregate {len(self._names)}"
         )
         part.aggregates[name] = make("value")
-        wide = Type("decimal", 18, kind.scale) if kind.name == "decimal" else kind
-        result = wide if make is aggregates.sum else Type("float64")
+        result = widest(kind) if make is aggregates.sum else Type("float64")
         return lambda node: Value(pl.col(name), result, node)
 
     def _count(
@@ -303,7 +306,7 @@ class Aggregates:
         def result(node: exp.Expr) -> Value:
             kind = value.type
             assert kind is not None
-            wide = kind if kind.name != "decimal" else Type("decimal", 18, kind.scale)
+            wide = widest(kind)
             expr = pl.when(number(node).expr > 0).then(total(node).expr).otherwise(null(wide))
             return Value(expr, wide, node)
 

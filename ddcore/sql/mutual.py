@@ -121,7 +121,8 @@ def _widens(kind: Type, target: Type) -> bool:
         ("int64", "decimal"),
     ):
         return True
-    return kind.name == target.name == "decimal" and kind.scale <= target.scale
+    is_decimal = kind.name == target.name == "decimal"
+    return is_decimal and kind.scale <= target.scale and kind.is_wide <= target.is_wide
 
 
 # -- types that nobody declared ---------------------------------------------------------------------------------------

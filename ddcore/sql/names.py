@@ -219,6 +219,8 @@ def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
 
 def result_name(node: exp.Expr) -> str:
     """What a column of a SELECT is called: its alias, its own name, that of a function, or nothing."""
+    if node.meta.get("unnamed"):
+        return ""
     if isinstance(node, exp.Alias | exp.Column):
         return str(node.alias or node.name)
     if isinstance(node, exp.Cast | exp.Paren):

@@ -11,12 +11,12 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
+from ddcore.base.schema import WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "log"]
 
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -43,7 +43,9 @@ def _divided(values: Values, node: exp.Div) -> Value:
 
 def _negative(values: Values, node: exp.Neg) -> Value:
     value = values.number(values.of(node.this))
-    if isinstance(value.literal, int | float | Decimal):
+    if isinstance(value.literal, Decimal):
+        return constant(value.literal.copy_negate(), node)  # unlike the sign, this rounds to no context
+    if isinstance(value.literal, int | float):
         return constant(-value.literal, node)
     return values.typed(operator.neg, [value], node)
 
@@ -62,7 +64,9 @@ def _to_digits(name: str) -> Rule:
         assert value.type is not None
         rounds = name == "round"
         cut = value.expr.round(digits, mode="half_away_from_zero") if rounds else value.expr.truncate(digits)
-        kind = value.type if value.type == FLOAT else Type("decimal", 18, min(digits, value.type.scale))
+        kind = value.type
+        if kind != FLOAT:
+            kind = widest(Type("decimal", WORD_DIGITS, min(digits, kind.scale)), kind)
         return Value(cut if kind == FLOAT else cut.cast(kind.polars), kind, node)
 
     return rule
@@ -98,6 +102,21 @@ def _bucket(values: Values, node: exp.WidthBucket) -> Value:
     return Value(bucket.cast(pl.Int64), INT, node)
 
 
+def log(base: pl.Expr, number: pl.Expr) -> pl.Expr:
+    """The logarithm to a base: those to 10 and 2 are exact for powers."""
+    return polars_json.called("Log", [number, base])
+
+
+def _logarithm(values: Values, node: exp.Log) -> Value:
+    """To a base, which is 10 where there is none."""
+    parts = [values.of(each) for each in (node.this, node.expression) if each is not None]
+    parts = [
+        Value(as_type(values.source, values.number(each), FLOAT), FLOAT, each.node, each.literal) for each in parts
+    ]
+    base = parts[0].expr if parts[1:] else pl.lit(10.0)
+    return Value(log(base, parts[-1].expr), FLOAT, node)
+
+
 def _of_float(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
     return function(compute, FLOAT, "float64")
 
@@ -127,6 +146,11 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Acos: _of_float(pl.Expr.arccos),
     exp.Atan: _of_float(pl.Expr.arctan),
     exp.Atan2: function(pl.arctan2, FLOAT, "float64", "float64"),
+    exp.Sinh: _of_float(pl.Expr.sinh),
+    exp.Cosh: _of_float(pl.Expr.cosh),
+    exp.Tanh: _of_float(pl.Expr.tanh),
+    exp.Cot: _of_float(pl.Expr.cot),
+    exp.Log: _logarithm,
     exp.Degrees: _of_float(pl.Expr.degrees),
     exp.Radians: _of_float(pl.Expr.radians),
     exp.Pi: lambda _, node: constant(math.pi, node),

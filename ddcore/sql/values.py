@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +15,11 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema, Type, parse_type
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, parse_type, widest
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve, types
-from ddcore.sql.rules import READ, RULES
+from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown
 
 __all__ = [
@@ -69,7 +69,9 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
         return Value(pl.lit(value, dtype=pl.Int64), INT, node, value)
     if isinstance(value, Decimal):
         scale = max(-int(value.as_tuple().exponent), 0)
-        return Value(pl.lit(value, dtype=pl.Decimal(18, scale)), Type("decimal", 18, scale), node, value)
+        before = max(value.adjusted() + 1, 0) if value else 0
+        kind = Type("decimal", WORD_DIGITS if before + scale <= WORD_DIGITS else MOST_DIGITS, scale)
+        return Value(pl.lit(value, dtype=kind.polars), kind, node, value)
     if isinstance(value, float):
         finite = pl.lit(value, dtype=pl.Float64) if math.isfinite(value) else pl.lit(str(value)).cast(pl.Float64)
         return Value(finite, FLOAT, node, value)
@@ -107,7 +109,7 @@ def _joined(one: Type, other: Type) -> Type | None:
     if names <= set(_NUMBERS):
         if "float64" in names:
             return FLOAT
-        return Type("decimal", 18, max(one.scale, other.scale))
+        return widest(Type("decimal", WORD_DIGITS, max(one.scale, other.scale)), one, other)
     return TIMESTAMP if names == {"date", "timestamp"} else None
 
 
@@ -133,7 +135,7 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
         if wanted == FLOAT:
             return constant(float(literal), value.node)
         if wanted.name == "decimal":
-            number = Decimal(literal).quantize(Decimal(1).scaleb(-wanted.scale))
+            number = _to_scale(Decimal(literal), wanted.scale)
             return Value(pl.lit(number, dtype=wanted.polars), wanted, value.node, number)
         if wanted == TIMESTAMP and type(literal) is date:
             return constant(datetime(literal.year, literal.month, literal.day, tzinfo=_UTC), value.node)
@@ -161,9 +163,16 @@ def _read(text: str, wanted: Type) -> Any:
     if wanted == BOOL and text.lower() in truths:
         return truths[text.lower()]
     if wanted.name == "decimal":
-        return Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), rounding=ROUND_HALF_UP)
+        return _to_scale(Decimal(text), wanted.scale)
     raise ValueError(text)
 
+
+def _to_scale(number: Decimal, scale: int) -> Decimal:
+    """A number with so many digits after the point. Raises an ArithmeticError where it then has too many."""
+    return number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+
+
+_EXACT = Context(prec=MOST_DIGITS)  # Python's own has 28 digits
 
 Rule = Callable[["Values", Any], Value]
 """Makes the value of a node."""
@@ -211,7 +220,7 @@ class Values:
         if known is not None:
             return known
         for kind in type(node).__mro__:
-            rule = RULES.get(kind)
+            rule = BY_DIALECT[self.source.dialect].get(kind)
             if rule is not None:
                 self.require_arguments(node, kind)
                 value: Value = rule(self, node)
@@ -221,8 +230,9 @@ class Values:
                 node, f"an aggregate where single rows are meant: {shown(node)}",
                 "conditions on groups belong into HAVING; elsewhere compute it in a subquery",
             )  # fmt: skip
-        is_function = isinstance(node, exp.Func) and not isinstance(node, exp.Binary)
-        self.source.refuse(node, f"the function {called(node)}" if is_function else "this expression")
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
+            self.source.refuse(node, f"the function {called(node)}", nearest(called(node), self.source.dialect))
+        self.source.refuse(node, "this expression")
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
         """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""

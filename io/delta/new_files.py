@@ -97,13 +97,14 @@ class Unsynced:
 
 
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
-    """Arrow columns, cast to exactly the types of ``schema``, also inside lists and structs."""
+    """Arrow columns, cast to exactly the types of ``schema``, also inside lists and structs.
+
+    Texts and bytes may come as views, and stay so: in Parquet they are the same.
+    """
     import pyarrow as pa
 
-    types = pa.schema([pa.field(name, kind.arrow) for name, kind in schema.items()])
     given = pa.table({name: columns[name] for name in schema})
-    arrays = [_of_type(column, field.type) for column, field in zip(given.columns, types, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=types)
+    return pa.table({name: _of_type(given[name], kind.arrow) for name, kind in schema.items()})
 
 
 def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -112,7 +113,9 @@ def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """
     import pyarrow as pa
 
-    if column.type == kind:
+    if column.type == kind or (
+        kind in (pa.string(), pa.binary()) and column.type in (pa.string_view(), pa.binary_view())
+    ):
         return column
     is_text = pa.types.is_large_string(column.type) and pa.types.is_string(kind)
     if not is_text or any(chunk.offset or chunk.nbytes >= 2**31 for chunk in column.chunks):

@@ -114,7 +114,7 @@ class ChangeLog:
         updates = self._normalise(updates)
         if len(updates) and not is_at_one_time(updates, self.dims):
             updates = updates.sort(self.dims, maintain_order=True)
-        chunks = updates.to_arrow()
+        chunks = updates.to_arrow(compat_level=pl.CompatLevel.newest())  # texts as they are in Polars: views
         return new_files.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
     def write_table(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
 
@@ -116,7 +117,7 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
     from ddcore.kernels import siphash
 
     parts = _parts_of(columns, key)
-    words, count = sum(not isinstance(part, _Texts) for part in parts), len(columns[0])
+    words, count = sum(not isinstance(part, _Texts | _Views) for part in parts), len(columns[0])
     hashes = np.empty((2, count), dtype=np.uint64)
     common, parts = _common(parts)
     begin = _start(key)
@@ -131,21 +132,21 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
             state = np.empty_like(begin)
         state[:] = begin
         for part in parts:
-            if isinstance(part, _Texts):
-                siphash.absorb_texts(state, part.offsets[start : stop + 1], part.data)
+            if isinstance(part, _Texts | _Views):
+                part.absorb(state, start, stop)
             else:
                 siphash.absorb(state, part[start:stop])
         siphash.finish(state, words, hashes, start)
     return hashes
 
 
-def _common(parts: list[np.ndarray | _Texts]) -> tuple[list[np.ndarray], list[np.ndarray | _Texts]]:
+def _common(parts: list[_Part]) -> tuple[list[np.ndarray], list[_Part]]:
     """The words with which all messages begin, each an array of one; and the other parts. So what is null nowhere and a
     version of all rows are hashed once.
     """
     common = []
     for part in parts:
-        if isinstance(part, _Texts) or not len(part) or part[0] != part[-1] or (part != part[0]).any():
+        if isinstance(part, _Texts | _Views) or not len(part) or part[0] != part[-1] or (part != part[0]).any():
             break
         common.append(np.ascontiguousarray(part[:1]))
     return common, parts[len(common) :]
@@ -169,8 +170,31 @@ class _Texts:
     offsets: np.ndarray
     data: np.ndarray
 
+    def absorb(self, state: np.ndarray, start: int, stop: int) -> None:
+        """Add the texts of some rows to their messages."""
+        from ddcore.kernels import siphash
 
-def _parts_of(columns: Sequence[pl.Series], key: bytes) -> list[np.ndarray | _Texts]:
+        siphash.absorb_texts(state, self.offsets[start : stop + 1], self.data)
+
+
+@dataclass(frozen=True)
+class _Views:
+    """The texts of a column as Polars holds them: views, uint64[n, 2], and the bytes of those that are long."""
+
+    views: np.ndarray
+    data: np.ndarray
+
+    def absorb(self, state: np.ndarray, start: int, stop: int) -> None:
+        """Add the texts of some rows to their messages."""
+        from ddcore.kernels import siphash
+
+        siphash.absorb_views(state, self.views[start:stop], self.data)
+
+
+_Part: TypeAlias = "np.ndarray | _Texts | _Views"
+
+
+def _parts_of(columns: Sequence[pl.Series], key: bytes) -> list[_Part]:
     """What columns add to messages: which of them are null, then for each a word, uint64[n], or a text."""
     return [*_null_words(columns), *(part for column in columns for part in _parts(column, key))]
 
@@ -187,7 +211,7 @@ def _null_words(columns: Sequence[pl.Series]) -> list[np.ndarray]:
     return words
 
 
-def _parts(values: pl.Series, key: bytes) -> list[np.ndarray | _Texts]:
+def _parts(values: pl.Series, key: bytes) -> list[_Part]:
     """What a column adds: the bits of numbers, or texts. A struct adds what its fields do; a list is the text of the
     hashes of its elements.
     """
@@ -204,9 +228,14 @@ def _parts(values: pl.Series, key: bytes) -> list[np.ndarray | _Texts]:
     return [(words.fill_null(0) if words.null_count() else words).to_numpy().view(np.uint64)]
 
 
-def _texts(values: pl.Series) -> _Texts:
+def _texts(values: pl.Series) -> _Texts | _Views:
     if values.null_count():
         values = values.fill_null("" if values.dtype == pl.String else b"")
+    texts = values.to_arrow(compat_level=pl.CompatLevel.newest())
+    _, places, *buffers = texts.buffers()
+    if len(buffers) < 2:  # as in a batch of a source; texts of several buffers are copied into one
+        views = np.frombuffer(places, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
+        return _Views(views.reshape(-1, 2), np.frombuffer(buffers[0] if buffers else b"", dtype=np.uint8))
     texts = values.to_arrow()
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)

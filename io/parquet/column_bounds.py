@@ -64,18 +64,35 @@ def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     if len(column) <= _FEW and not pa.types.is_floating(kind):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
+    if pa.types.is_string_view(kind) and all(
+        len(chunk.buffers()) <= 3 and not chunk.null_count for chunk in column.chunks
+    ):
+        texts = [text for chunk in column.chunks if len(chunk) for text in _text_ends(chunk)]
+        return min(texts), max(texts)
     import pyarrow.compute as pc
 
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
         return None
-    pair = pc.min_max(column).as_py()
+    pair = pc.min_max(column.cast(pa.large_string()) if pa.types.is_string_view(kind) else column).as_py()
     return pair["min"], pair["max"]
+
+
+def _text_ends(texts: pa.Array) -> tuple[str, str]:
+    """The least and the greatest of texts whose views need one buffer at most: Arrow has no function for these."""
+    from ddcore.kernels import text_views
+
+    _, places, *buffers = texts.buffers()
+    views = np.frombuffer(places, np.uint64, 2 * len(texts), 16 * texts.offset).reshape(-1, 2)
+    least, greatest = text_views.ends(views, np.frombuffer(buffers[0] if buffers else b"", np.uint8))
+    return texts[least].as_py(), texts[greatest].as_py()
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    kinds = pa.types
+    is_variable = kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind)
+    return bool(is_variable or kinds.is_fixed_size_binary(kind))
 
 
 def _text(value: Any, *, upper: bool) -> str:

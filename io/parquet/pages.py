@@ -119,7 +119,7 @@ def numbers(
 
 
 def texts(
-    out: Output, kind: Type, ids: np.ndarray, valid: np.ndarray | None, payload: np.ndarray, entries: int
+    out: Output, kind: Type, ids: np.ndarray, valid: np.ndarray | None, *, payload: np.ndarray, entries: int
 ) -> Chunk:
     """A column of texts, bytes or decimals of more than 18 digits: the numbers of their entries in a dictionary, which
     is ``payload``.

@@ -71,6 +71,10 @@ class DeltaTable(Source):
         """The table's identity and its version."""
         return f"{self.identity}-{self.version}"
 
+    def settled_stamp(self) -> str:
+        """The stamp: a version never changes."""
+        return self.stamp()
+
     def date(self) -> datetime | None:
         """When its version was committed; None where the log no longer has that commit."""
         milliseconds = commit_info(place_of(self.path), self.version).get("timestamp")

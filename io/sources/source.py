@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,6 +149,14 @@ class Source(Located):
         """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
         place = place_of(self.path)
         return f"{store.size_of(place)}-{int(store.modified(place) * 1e9)}"
+
+    def settled_stamp(self) -> str:
+        """The stamp of a file that was written some time ago; else empty: a change within one tick of the file system's
+        clock may leave the stamp as it is.
+        """
+        modified = store.modified(place_of(self.path))
+        tick = 2.0 if modified == int(modified) else 0.1
+        return self.stamp() if time.time() - modified > tick else ""
 
     def date(self) -> datetime | None:
         """When it was written, to the second; None where nobody knows."""

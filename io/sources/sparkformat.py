@@ -60,6 +60,10 @@ class SparkFormat(Source):
                 f"{self.name}: Spark does not read it as {self.format}: {first_line(error)}", self.hint
             ) from error
 
+    def settled_stamp(self) -> str:
+        """Empty: Spark may read more than the files at its path."""
+        return ""
+
     def stamp(self) -> str:
         """A digest of the names, sizes and times of all files at its path; empty where it is not a local path."""
         path = Path(self.path)

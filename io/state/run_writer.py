@@ -169,10 +169,10 @@ class _Writer:
         packed = _packed(ids, len(entries))
         if kind.is_wide:
             payload = wide.big_endian(halves_of_ids(entries), wide.width(kind))
-            chunk = pages.texts(self._out, kind, packed, valid, payload, len(entries))
+            chunk = pages.texts(self._out, kind, packed, valid, payload=payload, entries=len(entries))
             return chunk, {"wide": chunk.values, "ids": chunk.ids, "of": len(entries)}
         payload, ends = _payload(decode(entries, kind), self._longest)
-        chunk = pages.texts(self._out, kind, packed, valid, payload, len(entries))
+        chunk = pages.texts(self._out, kind, packed, valid, payload=payload, entries=len(entries))
         return chunk, {"texts": chunk.values, "ends": self._put(ends), "ids": chunk.ids, "of": len(entries)}
 
     def _pieces(self, words: np.ndarray, kind: Type) -> dict[str, Any]:

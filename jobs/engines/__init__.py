@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["hold", "kept", "load"]
 
-WIDE_FROM = 20_000_000  # rows in a window from which several workers fold it: docs/performance.md
-
 
 def kept(name: str) -> AbstractContextManager[None]:
     """What keeps a session of Spark, once it is started, for all commands inside of a ``with``."""
@@ -70,7 +68,7 @@ def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
     from ddcore.jobs.spark import session
 
-    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else None)
+    parallelism = fold.parallelism or (None if _is_large(fold) else 1)
     with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
         return _with(context, fold, lambda: context.defaultParallelism)
 
@@ -79,7 +77,12 @@ def _with(spark: Any, fold: Fold, most: Callable[[], int]) -> tuple[FoldResult, 
     """Fold in one task, or in several if the window is large or their number is given."""
     from ddcore.jobs.engines import exchange, one_task
 
-    parallelism = fold.parallelism or (1 if fold.rows < WIDE_FROM else most())
+    parallelism = fold.parallelism or (most() if _is_large(fold) else 1)
     if parallelism == 1:
         return one_task.fold_with(spark, fold)
     return exchange.fold_with(spark, fold, parallelism)
+
+
+def _is_large(fold: Fold) -> bool:
+    """Whether several workers fold it, where no number of them is given: docs/performance.md."""
+    return fold.rows >= fold.settings.tuning.parallel_rows

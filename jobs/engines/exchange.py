@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fold_with", "shared"]
 
-SPLIT_ROWS = 1 << 19  # of an input, read at once
 _ATTEMPTS = 4  # at a fold of which tasks are lost
 
 _logger = logging.getLogger("ddcore")
@@ -98,9 +97,10 @@ def _work(work: bytes) -> Report:
 
 def _splits(fold: Fold) -> Iterator[Split]:
     """The files of the window in parts."""
+    most = fold.settings.tuning.fed_rows
     for name, schema in fold.inputs_read.items():
         log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
         for file in log.files(fold.inputs[name]):
             if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
-                for start in range(0, file.rows, SPLIT_ROWS):
-                    yield Split(name, file, start, min(SPLIT_ROWS, file.rows - start))
+                for start in range(0, file.rows, most):
+                    yield Split(name, file, start, min(most, file.rows - start))

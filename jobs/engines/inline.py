@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fold", "updates"]
 
-_REPORT_EVERY = 0.5  # seconds
-_PORTION = 1 << 19  # updates of an input that are read at once
-
 
 def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1.
@@ -50,7 +47,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
         with worker.ready():
             while worker.agenda.next_position is not None:
                 worker.step()
-                if listener and time.monotonic() - reported_at > _REPORT_EVERY:
+                if listener and time.monotonic() - reported_at >= settings.tuning.report_seconds:
                     reported_at = time.monotonic()
                     done, now = worker.handled, doing(fold.plan, worker.agenda.next_block, worker.state.rounds)
                     listener("fold", done, done + worker.agenda.waiting(), f"updates known so far; now {now}")
@@ -86,8 +83,9 @@ def _frames(
             yield log.collect(frame.select(columns))
         return
     frame = log.window(fold.window, state).select(columns)
-    if fold.rows > _PORTION:
-        yield from log.batches(frame, _PORTION)
+    portion = budget.tuning.fed_rows
+    if fold.rows > portion:
+        yield from log.batches(frame, portion)
     else:
         yield log.collect(frame)
 

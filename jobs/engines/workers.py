@@ -33,8 +33,6 @@ from ddcore.traces.frames import batch_of
 
 __all__ = ["fold_part", "work"]
 
-_MOST_ROWS = 1 << 22  # of updates that a worker divides at once
-_PART_ROWS = 1 << 18  # of updates in one part of a message
 
 _STARTING = 300.0  # seconds in which Spark must have started all workers, which may compile kernels
 _DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
@@ -168,6 +166,7 @@ class _Member:
         In several rounds where there is much to send, so that no more than a part of it is divided at a time.
         """
         least: list[Position] = []
+        most = self.budget.tuning.message_rows
         while True:
             with fold_errors():
                 outgoing = self._divided()
@@ -175,9 +174,9 @@ class _Member:
             if (first := self.worker.agenda.next_position) is not None:
                 positions.append(first)
             note = {"position": min(positions, default=None), "more": bool(self.worker.state.leaving)}
-            notes = self._talk(note, {owner: _parts(messages) for owner, messages in outgoing.items()})
-            least += [tuple(each["position"]) for each in notes if each["position"] is not None]
-            if not any(each["more"] for each in notes):
+            notes = self._talk(note, {owner: _parts(messages, most) for owner, messages in outgoing.items()})
+            least += [tuple(header["position"]) for header in notes if header["position"] is not None]
+            if not any(header["more"] for header in notes):
                 return min(least, default=None)
 
     def _divided(self) -> dict[int, list[Message]]:
@@ -192,7 +191,7 @@ class _Member:
         return outgoing
 
     def _some(self) -> Iterator[Delivery]:
-        leaving, room = self.worker.state.leaving, min(_MOST_ROWS, self.budget.memory.rows)
+        leaving, room = self.worker.state.leaving, min(self.budget.tuning.divided_rows, self.budget.memory.rows)
         while leaving and room > 0:
             delivery = leaving.pop()
             updates = delivery.updates
@@ -220,7 +219,7 @@ class _Member:
                     errors.append(error)
 
         notes = self.peers.exchange(note, parts, accept)
-        if any(each.get("failed") for each in notes):
+        if any(header.get("failed") for header in notes):
             raise _OtherFailed
         if errors:
             raise errors[0]
@@ -235,11 +234,11 @@ class _Member:
         return least
 
 
-def _parts(messages: Iterable[Message]) -> Iterator[Part]:
-    """Messages as parts that each have not too many rows, encoded one after the other."""
+def _parts(messages: Iterable[Message], most: int) -> Iterator[Part]:
+    """Messages as parts of at most so many updates, encoded one after the other."""
     for message in messages:
-        for start in range(0, len(message), _PART_ROWS):
-            part = message.updates.part(start, min(start + _PART_ROWS, len(message)))
+        for start in range(0, len(message), most):
+            part = message.updates.part(start, min(start + most, len(message)))
             yield encoded(Message(message.arrangement, message.rounds, part))
 
 

@@ -22,7 +22,7 @@ from ddcore.io.sources.deltatable import DeltaTable, delta_table
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.positions import Position, last_positions
+from ddcore.io.sources.positions import Position, RowsTaken, last_positions
 from ddcore.io.sources.source import Source, date_of
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import next_version
@@ -124,7 +124,7 @@ def _is_taken(table: DeltaTable, place: Position) -> bool:
 def _taken(table: DeltaTable, place: Position) -> int:
     """The last commit of the table that an ingest took in. DataError where there is none before the newest."""
     stamp = place.text.partition("/")[0]
-    if not stamp:
+    if not stamp or RowsTaken.of(place.text) is not None:
         raise DataError(
             f"{table.name}: ingest {place.ingest} took it in as a change log, so all of its rows would count again",
             f"go on with its new versions, without --feed or --append; or take that back: ddcore ingest --undo "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
+from hashlib import blake2b
 
 from ddcore.base.errors import DataError
 from ddcore.io.ledger.labels import Labels
@@ -14,7 +16,7 @@ from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
 from ddcore.io.sources.layouts import Rules, check_complete
-from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.positions import RowsTaken, last_positions
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part
@@ -31,21 +33,60 @@ class UpdateReader(Reader):
     sources: Sequence[Source]
     keeps_positions: bool = False
     _seen: list[SourceIdentity] = field(default_factory=list)
+    _stamps: dict[str, str] = field(default_factory=dict)
+    _unchanged: dict[str, AlreadyIngested] | None = None
+
+    @cached_property
+    def _rules_digest(self) -> str:
+        """What the rows of a source are read by: the same file by other rules has other rows."""
+        rules = self.rules
+        parts: list[object] = [
+            {name: str(kind) for name, kind in rules.schema.items()},
+            rules.dims,
+            rules.time,
+            rules.diff,
+        ]
+        parts += [sorted(rules.rename.items()), rules.appends]
+        return blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
     def look(self, ledger: Callable[[], Ledger]) -> None:
-        """Find the layouts. What is new is known when the rows are read."""
-        if self.layouts:
+        """Find the layouts of the sources that have changed since they were taken in, by their stamps. What of them is
+        new is known when the rows are read.
+        """
+        known = self._as_they_were(ledger)
+        if self._unchanged == known:
             return
+        self._unchanged = known
+        fresh = [source for source in self.sources if source.name not in known]
+        self._stamps = {source.name: source.settled_stamp() for source in fresh}
         try:
-            self.layouts = fitted(self.sources, self.rules)
+            self.layouts = fitted(fresh, self.rules)
         except DataError:
             former = ledger().ingest_index(self.name).former_columns(self.rules.schema)
             if not former:
                 raise
             self.rules = replace(self.rules, added=frozenset(self.rules.schema).difference(*former))
-            self.layouts = fitted(self.sources, self.rules)
-        if all(source.row_count() == 0 for source, _ in self.layouts):
+            self.layouts = fitted(fresh, self.rules)
+        self.is_new, self.ingest = bool(fresh), max((one.number for one in known.values()), default=0)
+        if fresh and all(source.row_count() == 0 for source, _ in self.layouts):
             raise empty(self.places)
+
+    def _as_they_were(self, ledger: Callable[[], Ledger]) -> dict[str, AlreadyIngested]:
+        """The sources that are as they were when they were taken in by the same rules, by name.
+
+        A single source is not worth a look into a ledger that has to be read for it.
+        """
+        if self.again or (len(self.sources) == 1 and not self.holds_ledger):
+            return {}
+        places = last_positions(ledger(), ledger().ingest_index(self.name), self.sources, self.project.root)
+        known = {}
+        for source, place in zip(self.sources, places, strict=True):
+            taken = RowsTaken.of(place.text) if place is not None and not place.replaced_by else None
+            if place is None or taken is None or taken.rules != self._rules_digest:
+                continue
+            if source.stamp() == taken.stamp:
+                known[source.name] = AlreadyIngested(place.ingest)
+        return known
 
     def update_rules(self, ledger: Ledger) -> Rules:
         """The rules, with the version of rows that have none."""
@@ -65,10 +106,14 @@ class UpdateReader(Reader):
         fresh = [(source, layout) for source, layout in self.layouts if not _is_complete(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):
             work.notes += replaced_notes(known, self.name)
-            self.is_new, self.ingest = False, max((one.number for one in known.values()), default=0)
+            self.is_new, self.ingest = False, max([self.ingest, *(one.number for one in known.values())])
             return part
         for _, layout in fresh:
             check_complete(layout)
+        if self._unchanged:
+            is_one = len(self._unchanged) == 1
+            were = "source was taken in before and is" if is_one else "sources were taken in before and are"
+            work.notes.append(f"{len(self._unchanged):,} {were} left out")
         if known:
             work.notes += [*known_notes(known), *replaced_notes(known, self.name)]
             work.sweep()
@@ -90,17 +135,23 @@ class UpdateReader(Reader):
 
     def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources with the digests of all their rows; of rows without times the number of the last one."""
-        ends = {name: f"rows-{last}" for name, last in part.ends.items() if last is not None}
+        stamps = {source.name: source.stamp() for source, _ in self.layouts if self._stamps[source.name]}
+
+        def position(name: str) -> str:
+            stamp = self._stamps[name]
+            is_same = stamp and stamp == stamps[name]  # not so if it changed while it was read
+            return RowsTaken(part.ends.get(name), *((stamp, self._rules_digest) if is_same else ())).text
+
         return tuple(
-            IngestedSource(one.identity, stored(one.whole, work.intake.key), ends.get(one.name, ""))
-            for one in self._seen
+            IngestedSource(one.identity, stored(one.whole, work.intake.key), position(one.name)) for one in self._seen
         )
 
     def _appended_to(self, work: Work) -> dict[str, int]:
         """The sources to which rows may have been appended, and the number of the last row that was taken in."""
         sources = [source for source, _ in self.layouts]
         taken = zip(sources, last_positions(work.ledger, work.index, sources, self.project.root), strict=True)
-        return {source.name: int(place[1][5:]) for source, place in taken if place and place[1].startswith("rows-")}
+        ends = {source.name: RowsTaken.of(place.text) for source, place in taken if place is not None}
+        return {name: end.last for name, end in ends.items() if end is not None and end.last is not None}
 
     def _identities(self, work: Work, part: Part, former: int | None = None) -> list[SourceIdentity]:
         """The sources as the ledger names them: by paths relative to the project, from any working folder.

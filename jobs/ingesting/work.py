@@ -58,6 +58,7 @@ class Reader(ABC):
     rests_on: tuple[int, ...] = ()
     notes: list[str] = field(default_factory=list)
 
+    holds_ledger: bool = False  # the command has read the ledger before
     checks_counts: bool = True  # the counts of rows need a check
     has_key: tuple[str, ...] = ()  # columns in which no two rows are equal by construction
     keeps_positions: bool = True  # how far sources were read is recorded even where a restatement changes nothing

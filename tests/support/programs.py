@@ -997,7 +997,11 @@ class Writer:
         for o in of.having("bool"):
             choices += [q(sql(o)), f"~col({q(o)})"]
         for w in of.having("wide"):
-            choices += [f"col({q(w)}) > 0", q(f"{sql(w)} = 0.05"), f"col({q(w)}) - 1 != 18446744073709551615"]
+            choices += [
+                f"col({q(w)}) > 0",
+                q(f"{sql(w)} = 0.05"),
+                f"col({q(w)}) - 1 != Decimal('18446744073709551615')",
+            ]
             choices += [f"col({q(w)}) >= col({q(m)})" for m in of.having("money", "sum of money", "wide") if m != w]
         for m in of.having(*DECIMALS):
             choices += [f"col({q(m)}) > 0", f"{_share(m)} * 1.5 > 0.0712", f"{_share(m)} + 0.125 > 0.15"]

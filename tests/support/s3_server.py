@@ -64,7 +64,7 @@ def served() -> Iterator[dict[str, str]]:
 
 def main() -> None:
     """Serve until the standard input ends."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import s3_backends
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -75,7 +75,8 @@ def main() -> None:
             pass
 
     s3_backends["123456789012"]["aws"].create_bucket(BUCKET, "us-east-1")
-    application = OneByOne(DomainDispatcherApplication(create_backend_app))
+    # Not moto's dispatcher of all services: for each request it looks at the folder of each.
+    application = OneByOne(create_backend_app("s3"))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.port, flush=True)

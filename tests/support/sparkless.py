@@ -223,7 +223,6 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0) ->
     patch.setattr(exchange, "in_tasks", stage)
     patch.setattr(one_task, "in_tasks", stage)
     patch.setattr(exchange, "obstacle", no_obstacle)
-    patch.setattr(exchange, "SPLIT_ROWS", 4)
     return stage
 
 

@@ -37,6 +37,7 @@ def project_of(folder: Path, drawn: Case, *, ingested: bool = True, tuning: Tuni
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(drawn.source)
     (folder / "dd.toml").write_text("\n".join(lines) + "\n")
+    tuning = replace(tuning, fed_rows=min(4, tuning.fed_rows))  # several workers read a part each, as few as rows are
     project = replace(find_project(folder, {}), tuning=tuning)
     for name, frame in drawn.frames.items() if ingested else ():
         take_in(project, name, frame)

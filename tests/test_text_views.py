@@ -1,0 +1,98 @@
+"""Texts as Polars holds them, in views: their hashes, their bounds and their files are those of texts anywhere else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ddcore.base.schema import Type
+from ddcore.io.delta import new_files
+from ddcore.io.logs import digests
+from ddcore.io.logs.digests import row_hashes
+from ddcore.io.parquet import column_bounds
+
+_VIEWS = pl.CompatLevel.newest()
+
+
+def _values(rng: random.Random, least: int = 0) -> list[str]:
+    """Texts that begin alike: shorter than a view, longer, of a length around the limit, with zeros at the end."""
+    letters = rng.sample(["a", "b", "\0", "é", "\U0001f600", "\x7f"], rng.randint(1, 6))
+    begin = "".join(rng.choices(letters, k=rng.randint(0, 14)))
+    return [begin + "".join(rng.choices(letters, k=rng.randint(0, 6))) for _ in range(rng.randint(least, 12))]
+
+
+def _of_one_buffer(values: list[str | None]) -> pl.Series:
+    frame = pl.from_arrow(pa.table({"t": pa.array(values, pa.large_string())}))
+    assert isinstance(frame, pl.DataFrame)
+    return frame["t"]
+
+
+def _buffers(series: pl.Series) -> int:
+    return len(series.to_arrow(compat_level=_VIEWS).buffers()) - 2
+
+
+def _hashes_by_bytes(series: pl.Series, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The hashes of texts that lie one after another."""
+    whole = series.fill_null("").to_arrow()
+    _, offsets, data = whole.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(whole) + 1, 8 * whole.offset)
+    with monkeypatch.context() as patch:
+        patch.setattr(digests, "_texts", lambda _: digests._Texts(bounds, np.frombuffer(data or b"", np.uint8)))
+        hashes: list[list[int]] = row_hashes(pl.DataFrame([series]), (), bytes(range(16))).tolist()
+        return hashes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hashes_do_not_depend_on_how_texts_lie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    values: list[str | None] = [*_values(rng, 1), None, "", "twelve bytes", "thirteen byte", "a" * 40]
+    rng.shuffle(values)
+    one = _of_one_buffer(values)
+    long = pl.Series("t", ["x" * 9000, *values, "y" * 9000] * 3)
+    several = pl.concat([long, one]).rechunk()
+    assert _buffers(one) <= 1 < _buffers(several)
+    for series in (one, one[3:-2], several, several[1:40]):
+        hashes = row_hashes(pl.DataFrame([series]), (), bytes(range(16))).tolist()
+        assert hashes == _hashes_by_bytes(series, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_bounds_are_those_of_the_bytes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_bounds, "_FEW", 0)  # as of many texts
+    rng = random.Random(seed)
+    for _ in range(20):
+        parts = [_values(rng, 1) for _ in range(rng.randint(1, 3))]
+        chunks = [_of_one_buffer([*part]).to_arrow(compat_level=_VIEWS) for part in parts]
+        cut = rng.randint(0, len(parts[0]) - 1)
+        chunks[0], parts[0] = chunks[0].slice(cut), parts[0][cut:]
+        texts = [text for part in parts for text in part]
+        ends = min(texts, key=str.encode), max(texts, key=str.encode)
+        assert column_bounds._ends(pa.chunked_array(chunks)) == ends
+        with_null = [*chunks, pa.array([None], pa.string_view())]
+        assert column_bounds._ends(pa.chunked_array(with_null)) == ends
+
+
+def test_bounds_of_texts_in_several_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_bounds, "_FEW", 0)
+    several = pl.Series("t", ["m" * 9000, "z" * 9000, "a" * 9000, "n"] * 3)
+    assert _buffers(several) > 1
+    column = pa.chunked_array([several.to_arrow(compat_level=_VIEWS)])
+    assert column_bounds._ends(column) == ("a" * 9000, "z" * 9000)
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Binary])
+def test_a_file_of_views_is_the_file_of_texts(kind: pl.DataType, tmp_path: Path) -> None:
+    series = pl.Series("t", ["b", None, "a" * 50, "", "twelve bytes", "ab"] * 700).cast(kind)
+    schema = {"t": Type("string" if kind == pl.String else "binary")}
+    files = []
+    for name, column in (("views", series.to_arrow(compat_level=_VIEWS)), ("texts", series.to_arrow())):
+        table = new_files.arrow_table({"t": column}, schema)
+        assert (table["t"].type in (pa.string_view(), pa.binary_view())) is (name == "views")
+        files.append(new_files.write_file(tmp_path / name, "f", table, bounded=["t"]))
+    assert files[0] == files[1]  # also the digest of the content, which is in the name
+    assert pl.read_parquet(tmp_path / "views" / files[0].path)["t"].to_list() == series.to_list()
