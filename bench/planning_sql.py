@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from bench.project import REPOSITORY
@@ -36,7 +37,7 @@ def main() -> None:
         f"{len(times)} queries of sqllogictest: median {statistics.median(times):.1f} ms, 99 of 100 within {p99:.1f} ms"
     )
     for name, text, sizes in TEXTS:
-        found = [f"{size}: {_time(lambda t=text, s=size: program(t(s)), _tables(size)):,.0f} ms" for size in sizes]
+        found = [f"{size}: {_time(partial(program, text(size)), _tables(size)):,.0f} ms" for size in sizes]
         print(f"{name}: {', '.join(found)}")
 
 
