@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import arrays
+from ddcore.sql.quantifiers import items_of, quantified
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
 __all__ = ["RULES", "compared", "matching"]
@@ -52,19 +53,11 @@ def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
             return _rows_equal(values, node)
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return arrays.any_of(values, values.of(node.this), node.expression.this)
-        if (items := _items(node.expression)) is not None:
-            return arrays.quantified(values, node, items[0], whole=items[1])
+        if (items := items_of(node.expression)) is not None:
+            return quantified(values, node, items[0], whole=items[1])
         return compared(values, compare, values.of(node.this), values.of(node.expression), node)
 
     return rule
-
-
-def _items(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """The list of ANY, SOME or ALL, and whether it is ALL. sqlglot takes those of lists for functions, mostly."""
-    if isinstance(node, exp.Any | exp.All):
-        return node.this, isinstance(node, exp.All)
-    is_one = isinstance(node, exp.Anonymous) and node.name.lower() in ("any", "some", "all")
-    return (node.expressions[0], node.name.lower() == "all") if is_one and len(node.expressions) == 1 else None
 
 
 def compared(

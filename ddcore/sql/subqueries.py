@@ -19,10 +19,10 @@ from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import failing
 from ddcore.operators import aggregates
 from ddcore.sql import grouping
-from ddcore.sql.arrays import HOLDS
 from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts, paired, placed
+from ddcore.sql.quantifiers import HOLDS
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
