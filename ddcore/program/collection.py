@@ -167,7 +167,7 @@ class Collection(LinearCollection):
         ``start`` is the first moment of the session, ``end`` its last moment plus ``gap``. Sessions merge and split as
         rows come and go. In ``by`` null is a value like any other; a row whose moment is null is left out.
         Cost: proportional to the moments that change, with a search for those beside them, and to the rows of the
-        sessions of which an end moves.
+        sessions of which an end moves; new rows look at the sessions of their keys, as in :meth:`join_between`.
         """
         windows: Collection = time_windows.sessions(self, column, gap, by, start=start, end=end)
         return windows

@@ -707,7 +707,11 @@ class Writer:
         made: dict[str, tuple[str, str]] = {}
         for _ in range(self.rng.randint(1, 3)):
             name = self.rng.choice(names)
+            if of.having("wide") and self.rng.chance(80):  # whose sums are operators of their own
+                name = self.rng.choice(["sum", "mean"])
             pool = AGGREGATES[name](of)
+            if name in ("sum", "mean") and of.having("wide"):
+                pool = {text: kind for text, kind in pool.items() if any(q(wide) in text for wide in of.having("wide"))}
             if pool:
                 argument = self.rng.choice([*pool])
                 condition = self.predicate(of) if self.rng.chance(30) else ""
