@@ -120,7 +120,7 @@ class _Warehouse:
 
 
 def _mean(costs: Sequence[Costs]) -> Costs:
-    return Costs(statistics.mean(each.seconds for each in costs), statistics.mean(each.cpu for each in costs))
+    return Costs(statistics.mean(cost.seconds for cost in costs), statistics.mean(cost.cpu for cost in costs))
 
 
 def _history(versions: int) -> Iterator[pl.DataFrame]:

@@ -79,7 +79,7 @@ class Table:
         last = Ledger.load(Warehouse(find_project(self.folder).warehouse)).current_run()
         if last is None:
             raise Failed("the ledger has no run")
-        reads = [each.bytes_read for each in last.profile.operators if each.keyed]
+        reads = [operator.bytes_read for operator in last.profile.operators if operator.keyed]
         return {**costs, "read": max(reads) / 2}  # of an aggregation's two arrangements: its input and its result
 
     def check(self) -> None:

@@ -33,7 +33,7 @@ def text_derivation(out: Output, explanation: Explanation, *, whole: bool) -> No
         again = fact in told and bool(derivation.supports[fact])
         told.add(fact)
         if not again:
-            waiting += [(depth + 1, each) for each in reversed(_below(explanation, fact))]
+            waiting += [(depth + 1, support) for support in reversed(_below(explanation, fact))]
         if len(lines) == MOST_STEPS and not whole:
             more += 1
             continue
@@ -61,7 +61,7 @@ def _below(explanation: Explanation, above: Fact) -> list[Fact]:
     """What a fact is made of; steps of the same line of the program that have one source each are left out."""
     derivation = explanation.derivation
     place = derivation.watch.node(above[0]).place
-    facts = [_settled(explanation, each) for each in derivation.supports[above]]
+    facts = [_settled(explanation, support) for support in derivation.supports[above]]
     result: list[Fact] = []
     for fact in facts:
         below = fact
@@ -74,15 +74,15 @@ def _below(explanation: Explanation, above: Fact) -> list[Fact]:
 
 def _rounds(rounds: Sequence[int]) -> str:
     texts = []
-    for each in rounds:
-        priority, number = each >> _ROUND_BITS, each % 2**_ROUND_BITS
+    for packed in rounds:
+        priority, number = packed >> _ROUND_BITS, packed % 2**_ROUND_BITS
         texts.append(f"{number} of priority {priority - _FIRST_PRIORITY}" if priority else str(number))
     return f"{'rounds' if len(texts) > 1 else 'round'} {', '.join(texts)}" if texts else ""
 
 
 def _priorities(rounds: Sequence[int]) -> dict[str, list[int | None]]:
     """The priorities of the loops around, in JSON; nothing where there are none."""
-    numbers = [each >> _ROUND_BITS for each in rounds]
+    numbers = [packed >> _ROUND_BITS for packed in rounds]
     return {"priorities": [number - _FIRST_PRIORITY if number else None for number in numbers]} if any(numbers) else {}
 
 
@@ -99,7 +99,7 @@ def json_derivation(out: Output, explanation: Explanation) -> None:
             step=numbers[fact],
             operator=node.operator.name,
             **({"input": node.operator.text} if is_input else {"place": node.place}),
-            rounds=[each % 2**_ROUND_BITS for each in fact[1]],
+            rounds=[packed % 2**_ROUND_BITS for packed in fact[1]],
             **_priorities(fact[1]),
             row=plain_row(explanation.row(fact)),
             made_of=[numbers[support] for support in supports],

@@ -175,7 +175,7 @@ def _ingests(
             f"--{said[0].replace('_', '-')}: says how one input is read",
             f"say which: ddcore ingest INPUT; there are: {listed(names)}",
         )
-    return [(each, project.sources[each].places, project.sources[each].settings(options)) for each in names]
+    return [(name, project.sources[name].places, project.sources[name].settings(options)) for name in names]
 
 
 def _check_input(project: Project, name: str, sources: Sequence[str], *, debezium: bool, op: str) -> None:

@@ -52,7 +52,7 @@ def limit_text() -> str:
 
 def ran_out(error: BaseException) -> bool:
     """Whether an error, or one that it came from, says so. A failed import may become a NameError."""
-    return any(_says_so(each) for each in _chain(error))
+    return any(_says_so(link) for link in _chain(error))
 
 
 def _says_so(error: BaseException) -> bool:

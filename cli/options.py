@@ -313,7 +313,7 @@ def _processed(param: Any, by_typer: Callable[[Any, Any], Any], context: Any, va
     elif parser is None or value in (None, ()):
         return by_typer(context, value)
     else:
-        value = [parser(each) for each in value] if several else parser(value)
+        value = [parser(item) for item in value] if several else parser(value)
     return value if param.callback is None else param.callback(context, param, value)
 
 

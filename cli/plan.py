@@ -114,7 +114,7 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     live = Ledger.load(place).tables() if is_folder(place.ledger) else {}
     stored = [index.table for index in drawing.indexes if index.table in live]
     files = {table: live_files(place.table(table), live[table]) for table in stored}
-    return {table: (sum(each.rows for each in of), sum(each.size for each in of)) for table, of in files.items()}
+    return {table: (sum(file.rows for file in of), sum(file.size for file in of)) for table, of in files.items()}
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -304,8 +304,8 @@ def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
     for name in inputs:
         index = ledger.ingest_index(name)
         ingests += ledger.ingests_at(index, index.between(low[0], high[0]))
-    ingests = [each for each in ingests if each.last >= low and each.first <= high]
-    rows = [_ingest(each, dims) for each in sorted(ingests, key=lambda each: -each.number)]
+    ingests = [ingest for ingest in ingests if ingest.last >= low and ingest.first <= high]
+    rows = [_ingest(ingest, dims) for ingest in sorted(ingests, key=lambda ingest: -ingest.number)]
     if not rows:
         return section("Sources", "No ingest has versions that these runs folded.")
     about = "The ingests whose versions these runs folded, newest first."

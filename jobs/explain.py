@@ -161,10 +161,12 @@ def _tagged(
     """
     files = {file.path: file for file in log.files(state)}
     shared = {each.number: each for several in records.values() if len(several) > 1 for each in several}
-    told = [each for each in shared.values() if each.files and files.keys() >= set(each.files)]
+    told = [record for record in shared.values() if record.files and files.keys() >= set(record.files)]
     if len(told) > _TOLD:
         return {}
-    return {each.number: _named_in(log, log.scan_files([files[path] for path in each.files]), named) for each in told}
+    return {
+        record.number: _named_in(log, log.scan_files([files[path] for path in record.files]), named) for record in told
+    }
 
 
 def _narrowed(

@@ -311,7 +311,7 @@ class _Replay:
                 large=_sorted(groups.grown),
                 noted=_sorted(groups.noted),
                 profile=profile,
-                broken={each.test.name: each.record for each in broken},
+                broken={failure.test.name: failure.record for failure in broken},
             )
         )
         lineage.complete(record)
@@ -340,9 +340,11 @@ class _Replay:
             raise
 
     def _note_broken(self, broken: Sequence[Broken]) -> None:
-        for each in broken:
-            self.report.broken.append(each.fields(self.dims, self.report.names))
-            self.report.warnings.append(f"{each.told(self.report.names)}; all rows: ddcore show {each.test.output}")
+        for failure in broken:
+            self.report.broken.append(failure.fields(self.dims, self.report.names))
+            self.report.warnings.append(
+                f"{failure.told(self.report.names)}; all rows: ddcore show {failure.test.output}"
+            )
 
     def _note_waiting(self) -> str:
         """A sentence on corrections of outputs that no run has published yet."""

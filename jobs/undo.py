@@ -71,7 +71,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
         intent, finished = ledger.open_intent(), unrecorded.finish(ledger)
-        is_done = any(isinstance(each, UndoRecord) and each.number == number for each in finished)
+        is_done = any(isinstance(record, UndoRecord) and record.number == number for record in finished)
         record = _ingest(ledger, number, input_name, is_done=is_done)
         work = _Undo(project, ledger, record, restate)
         if not is_done:
@@ -211,7 +211,9 @@ class _Undo:
 
     def _undone_after(self, number: int) -> bool:
         """Whether an earlier ingest was taken back after this one was made."""
-        return any(each.number == number and each.at >= self.record.at for each in self.ledger.records(UndoRecord))
+        return any(
+            record.number == number and record.at >= self.record.at for record in self.ledger.records(UndoRecord)
+        )
 
     def _find_restated(self) -> None:
         """Find the least closed times that change, if a run has folded this ingest. If none has, the log is again what
@@ -303,7 +305,7 @@ class _Undo:
 
     def _needed(self, row: RowCount, why: str) -> DataError:
         number = self.record.number
-        others = [each for each in self.index.numbers.values() if each != number]
+        others = [other for other in self.index.numbers.values() if other != number]
         return DataError(
             f"ingest {number} cannot be taken back: without it {shown_row(row.row)} would have the count {row.count} "
             f"as of {named(row.version, self.log.dims)}, as another ingest {why}",

@@ -60,7 +60,7 @@ def visible(warehouse: Path = Path("warehouse")) -> Any:
         if (folder / "_delta_log").exists():
             table = DeltaTable(str(folder)).to_pyarrow_table()
             seen[folder.name] = sorted(map(repr, table.to_pylist()))
-    return [(each.number, each.table.version) for each in ledger.ingests()], tables, seen, ledger.closed()
+    return [(ingest.number, ingest.table.version) for ingest in ledger.ingests()], tables, seen, ledger.closed()
 
 
 def journeys(dd: Command, *arguments: str) -> list[str]:
@@ -464,7 +464,7 @@ def test_a_loop_that_diverges(fresh: Path, dd: Command, refused: Refused) -> Non
     assert {path for path in fresh.glob("warehouse/[os]*/**/*.parquet")} == files
     assert journeys(dd) == before and "at 5  9 rows" in before
     assert journeys(dd, "--at", "4")[1].startswith("at 4  ")
-    failed = [each for each in records(dd("log", "--json")[1]) if each["kind"] == "failed"]
+    failed = [record for record in records(dd("log", "--json")[1]) if record["kind"] == "failed"]
     assert [(each["first"], each["last"], each["error"]) for each in failed] == [(6, 7, error)] * 2
     assert error in dd("log")[1][1]
     assert records(dd("status", "--json")[1])[0]["unfinished"] is None
@@ -602,7 +602,7 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
 
     def forbidden(real: Any) -> Any:
         def write(*arguments: Any, **options: Any) -> Any:
-            path = next(each for each in arguments if isinstance(each, Path))
+            path = next(argument for argument in arguments if isinstance(argument, Path))
             if room in path.parts:
                 raise PermissionError(13, "Permission denied", str(path))
             return real(*arguments, **options)

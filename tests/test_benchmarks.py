@@ -354,10 +354,11 @@ def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypa
 @pytest.mark.long
 def test_a_banks_day_is_compared_with_duckdb(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bank = bench("bank")
-    ours, ingests = bank.run(1, rows=2_000)
+    ours, ingests, sync = bank.run(1, rows=2_000)
     assert (
         "60 of 6,000 rows: dd run" in ours.name and ours.ours > 0 and ours.theirs > 0 and ingests.ours > ours.ours / 2
     )
+    assert "dd sync" in sync.name and sync.ours < ours.ours + ingests.ours
     small = bank.Bank(tmp_path / "bank", 2_000)
     small.day()
     results = tmp_path / "results"

@@ -123,7 +123,7 @@ def test_drawings_are_drawn(width: int, window: browser.Browser, pages: dict[str
         " g.querySelector('text')].map(e => e.getBoundingClientRect()); return {x: r.x, y: r.y, w: r.width,"
         " h: r.height, inside: t.x >= r.x && t.right <= r.right + 1 && t.bottom <= r.bottom + 1}; })"
     )
-    assert len(shapes) == 20 and all(each["w"] > 20 and each["h"] > 10 and each["inside"] for each in shapes)
+    assert len(shapes) == 20 and all(shape["w"] > 20 and shape["h"] > 10 and shape["inside"] for shape in shapes)
     for a, b in pairwise(sorted(shapes, key=lambda each: (each["y"], each["x"]))):
         assert a["y"] + a["h"] <= b["y"] or a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
     cells = window.run("return [...document.querySelectorAll('svg.heat rect:not(.none)')].map(e => e.getBBox().width)")

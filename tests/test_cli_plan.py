@@ -83,7 +83,7 @@ def test_a_program_that_is_not_folded_yet_has_no_sizes(mine: Path, dd: Any) -> N
     text = (mine / "program.py").read_text()
     (mine / "program.py").write_text(text.replace('col("minutes")', 'col("minutes") + 1'))
     arrangements = records(dd("plan", "--json")[1])[0]["arrangements"]
-    assert [each["updates"] is None for each in arrangements] == [False, True, True, True]
+    assert [arrangement["updates"] is None for arrangement in arrangements] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(

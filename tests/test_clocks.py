@@ -63,8 +63,8 @@ class Shop:
         code, out, err = self.dd("run", "--json", *options, "--project", str(self.folder))
         assert code == 0, err
         warnings = json.loads(out[-1])["warnings"]
-        assert [f"warning: {each}" for each in warnings] == [line for line in err if line.startswith("warning: ")]
-        return [each for each in warnings if "end at different versions" in each]
+        assert [f"warning: {warning}" for warning in warnings] == [line for line in err if line.startswith("warning: ")]
+        return [warning for warning in warnings if "end at different versions" in warning]
 
 
 @pytest.fixture
@@ -128,5 +128,5 @@ def test_examples_that_follow_a_table_say_its_version() -> None:
     """Without one its commits are the versions, beside which those of other inputs are late."""
     top = Path(__file__).resolve().parent.parent
     pages = [top / "README.md", *(top / "docs").glob("*.md"), *(top / "examples").rglob("*.py")]
-    commands = re.findall(r"\b(?:dd|ddcore) ingest \S+ .*--feed.*", "\n".join(each.read_text() for each in pages))
-    assert len(commands) > 1 and [each for each in commands if "--version" not in each] == []
+    commands = re.findall(r"\b(?:dd|ddcore) ingest \S+ .*--feed.*", "\n".join(page.read_text() for page in pages))
+    assert len(commands) > 1 and [command for command in commands if "--version" not in command] == []

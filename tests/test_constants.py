@@ -184,7 +184,7 @@ def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
         replay.run(project, last=time_of(last), **how)
         require_the_law(project, frames, 0, last)
     assert all(
-        each.holds for each in Verification(project, by="scratch").verdicts([time_of(4), time_of(6)], ["counted"])
+        verdict.holds for verdict in Verification(project, by="scratch").verdicts([time_of(4), time_of(6)], ["counted"])
     )
 
 
@@ -235,7 +235,7 @@ def test_both_ways_to_verify_and_a_row_that_rests_on_nothing(tmp_path: Path, dd:
         verification = Verification(replace(project, engine="inline"), by=way)
         outputs = verification.outputs()
         times = verification.times(Selection(every=1), outputs)
-        assert time_of(4) in times and all(each.holds for each in verification.verdicts(times, outputs))
+        assert time_of(4) in times and all(verdict.holds for verdict in verification.verdicts(times, outputs))
     code, said, _ = dd("explain", "counted", "n=0", "--at", "4", "--project", str(project.root))
     assert code == 0 and "row {n: 0, total: null, least: null} rests on 0 input rows:" in said
     assert any("constant" in line for line in said)

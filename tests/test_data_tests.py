@@ -198,7 +198,7 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
     updates = history(rng, [(version,) for version in versions])
     project, folded = project_at(tmp_path), -1
     bring(project, updates)
-    with_rows = sorted({version for each in updates.values() for _, (version,), _ in each})
+    with_rows = sorted({version for update in updates.values() for _, (version,), _ in update})
     cuts = sorted({*rng.sample(versions, 3), versions[-1]} & {*with_rows}) or with_rows
     options: dict[str, Any] = {"engine": "inline"}
     if seed % 3 == 2:
@@ -253,7 +253,7 @@ def test_two_dimensions(seed: int, tmp_path: Path) -> None:
     updates = history(rng, times)
     project = project_at(tmp_path, dims=("day", "revision"))
     bring(project, updates)
-    used = [time for each in updates.values() for _, time, _ in each]
+    used = [time for update in updates.values() for _, time, _ in update]
     top = max(day for day, _ in used), max(revision for _, revision in used)
     print(f"seed {seed}, {updates}")
     try:
@@ -641,7 +641,7 @@ def test_commands_do_not_count_them_as_outputs(warned: Project, dd: Command) -> 
     assert f"warning: {final['warnings'][0]}" in err
     (status,) = records(dd("status", "--json")[1])
     assert [table["name"] for table in status["tables"] if table["kind"] == "output"] == ["cheap", "sums"]
-    (run,) = [each for each in records(dd("log", "--json")[1]) if each["kind"] == "run"]
+    (run,) = [record for record in records(dd("log", "--json")[1]) if record["kind"] == "run"]
     assert set(run["outputs"]) == {"cheap", "sums"}
     assert run["broken_tests"] == {"negative": {"first": 1, "versions": 2, "rows": 1}}
     assert ", broken tests: negative at 1" in dd("log")[1][1]
@@ -677,7 +677,7 @@ def test_lineage_has_no_hidden_outputs(warned: Project, tmp_path: Path, monkeypa
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(settings))
     fold(warned)
     for line in (tmp_path / "events.json").read_text().splitlines():
-        assert [Path(each["name"]).name for each in json.loads(line)["outputs"]] == ["cheap", "sums"]
+        assert [Path(output["name"]).name for output in json.loads(line)["outputs"]] == ["cheap", "sums"]
 
 
 def test_a_session_ignores_tests() -> None:

@@ -145,7 +145,9 @@ def test_an_arrangement_that_several_operators_read_is_there_once() -> None:
 
 def test_every_stored_arrangement_is_in_the_diagram() -> None:
     plan = build(strongly_connected, EDGES)
-    shown = [each for each in plan.arrangements if not (each.transient or plan.is_inner(each))]
+    shown = [
+        arrangement for arrangement in plan.arrangements if not (arrangement.transient or plan.is_inner(arrangement))
+    ]
     assert {index.table for index in diagram(plan).indexes} == {f"state/{each.fingerprint}" for each in shown}
     assert len(shown) < len(plan.arrangements), "the trees of large groups are no operators of the program"
 
@@ -175,9 +177,9 @@ class Picture:
     def __init__(self, text: str) -> None:
         self.root = ElementTree.fromstring(text)
         groups = [each for each in self.root.iter(f"{NAME}g") if (each.get("id") or "").startswith("box")]
-        self.boxes = {int(each.get("id", "")[3:]): rectangle(each.find(f"{NAME}rect")) for each in groups}
+        self.boxes = {int(group.get("id", "")[3:]): rectangle(group.find(f"{NAME}rect")) for group in groups}
         rects = [each for each in self.root.iter(f"{NAME}rect") if each.get("class") == "frame"]
-        self.frames = {int(each.get("id", "")[4:]): rectangle(each) for each in rects}
+        self.frames = {int(rect.get("id", "")[4:]): rectangle(rect) for rect in rects}
         self.edges = []
         for each in self.root.iter(f"{NAME}path"):
             title = each.findtext(f"{NAME}title")

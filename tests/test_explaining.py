@@ -73,7 +73,7 @@ def at(drawn: Case, time: tuple[int, ...]) -> dict[str, pl.DataFrame]:
     """The inputs of a random program at a time: rows and ``diff``."""
     dims, inputs = dims_of(drawn.frames), {}
     for name, frame in drawn.frames.items():
-        columns = [each for each in frame.columns if each not in (*dims, "diff")]
+        columns = [column for column in frame.columns if column not in (*dims, "diff")]
         until = pl.all_horizontal(pl.col(dim) <= last for dim, last in zip(dims, time, strict=True))
         summed = frame.filter(until).group_by(columns, maintain_order=True).agg(pl.col("diff").sum())
         inputs[name] = summed.filter(pl.col("diff") != 0)

@@ -55,7 +55,7 @@ class Planned:
         self.plan, self.subject = build(kept, subject.schemas, (TRIAL,)), subject
         self.graph: Graph = next(iter(returned.values()))._graph
         self.outputs = {name: each._index for name, each in returned.items()}
-        self.outputs |= {each.name: self.graph.inspected(each) for each in self.graph.inspections}
+        self.outputs |= {inspection.name: self.graph.inspected(inspection) for inspection in self.graph.inspections}
 
     def folded(self, needed: Sequence[Mapping[str, Restriction]]) -> Mapping[str, Batch]:
         """The outputs: version 0 on all of the inputs, each later one on what is needed then."""
@@ -63,7 +63,9 @@ class Planned:
         for name, schema in self.subject.schemas.items():
             batch = batch_of(self.subject.inputs[name], schema, (), name)
             restrictions = [EVERYTHING, *(each.get(name, NOTHING) for each in needed)]
-            masks = np.array([each.mask(batch.words, len(batch), schema) for each in restrictions], dtype=np.int64)
+            masks = np.array(
+                [restriction.mask(batch.words, len(batch), schema) for restriction in restrictions], dtype=np.int64
+            )
             changes = np.diff(masks, axis=0, prepend=0) * batch.diffs
             rows = np.tile(np.arange(len(batch)), len(masks))
             versions = np.repeat(np.arange(len(masks)), len(batch))
@@ -139,8 +141,10 @@ def needs(program: Callable[..., Any], schemas: Mapping[str, str], **key: Any) -
     fetch = Fetch(layout, Restriction.to_row(row, dict.fromkeys(key, layout.graph.nodes[0].schema["k"])))
     found = {}
     for name, rows in fetch.needs.inputs.items():
-        alternatives = [{column: values.words.tolist() for column, values in each} for each in rows.alternatives]
-        found[name] = sorted((dict(sorted(each.items())) for each in alternatives), key=str)
+        alternatives = [
+            {column: values.words.tolist() for column, values in alternative} for alternative in rows.alternatives
+        ]
+        found[name] = sorted((dict(sorted(alternative.items())) for alternative in alternatives), key=str)
     return found
 
 

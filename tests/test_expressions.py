@@ -74,7 +74,7 @@ def test_a_python_value_is_a_literal(value: Any, kind: str) -> None:
     assert actual == 2 * [value.replace(tzinfo=UTC) if isinstance(value, datetime) else value]
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63), Decimal("1e18"), Decimal("NaN"), [1], object()])
+@pytest.mark.parametrize("value", [2**63, -(2**63), Decimal("1e38"), Decimal("NaN"), [1], object()])
 def test_values_that_no_column_holds_are_refused(value: Any) -> None:
     with pytest.raises(ProgramError):
         parse(value, bare_string="sql")
@@ -550,8 +550,7 @@ def test_decimals_that_outgrow_18_digits_are_errors_of_their_row(expr: pl.Expr) 
 
 def test_a_product_with_too_many_digits_after_the_point_is_refused() -> None:
     schema = parse_schema({"p": "decimal(18,10)"})
-    with pytest.raises(ProgramError, match="decimals have 1 to 18 digits"):
-        Projection({"x": col("p") * col("p")}, schema)
+    assert str(Projection({"x": col("p") * col("p")}, schema).schema["x"]) == "decimal(38,20)"
     with pytest.raises(ProgramError, match="40 digits after the point"):
         Projection({"x": col("p") * col("p") * col("p") * col("p")}, schema)
     rounded = Projection({"x": (col("p") * col("p")).cast(pl.Decimal(18, 2))}, schema)

@@ -58,7 +58,7 @@ def test_logs_of_any_types_are_sorted_by_time_and_values() -> None:
         "money": [Decimal("-1.50"), None, Decimal("99.25")],
     }
     rng = random.Random(7)
-    rows = list(dict.fromkeys(tuple(rng.choice(each) for each in values.values()) for _ in range(300)))
+    rows = list(dict.fromkeys(tuple(rng.choice(value) for value in values.values()) for _ in range(300)))
     frame = pl.DataFrame(rows, schema=[*values], orient="row").cast(
         {"money": pl.Decimal(10, 2), "at": pl.Datetime("us", "UTC")}
     )

@@ -124,7 +124,7 @@ def test_a_plan_is_the_same_program_and_carries_the_check(monkeypatch: pytest.Mo
         assert plain.fingerprint == checked.fingerprint
         for plan, expected in ((plain, False), (checked, True)):
             operators = [node.operator for node in pickle.loads(pickled(plan)).nodes]
-            assert [each.checked for each in operators if hasattr(each, "checked")] == [expected]
+            assert [operator.checked for operator in operators if hasattr(operator, "checked")] == [expected]
 
 
 SOURCE = """

@@ -53,7 +53,7 @@ FLAGS = {
 
 def test_each_option_of_the_command_is_a_setting_by_its_name() -> None:
     options = {*inspect.signature(command).parameters} - OTHERS
-    assert options == {*FORMS[1:], *(each.name for each in fields(IngestSettings))} - {"form"}
+    assert options == {*FORMS[1:], *(field.name for field in fields(IngestSettings))} - {"form"}
 
 
 def test_flags_and_a_table_of_toml_say_the_same() -> None:

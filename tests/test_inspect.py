@@ -229,7 +229,7 @@ def test_equal_loops_are_one_log(fold: Fold) -> None:
     assert logs["a"] == logs["b"] != {}
     plan = build(program, {"t": {"x": "int64"}})
     assert len(plan.loops) == 1
-    assert len({each.fingerprint for each in plan.arrangements}) == len(plan.arrangements)
+    assert len({arrangement.fingerprint for arrangement in plan.arrangements}) == len(plan.arrangements)
 
 
 def test_the_log_is_consolidated() -> None:
@@ -250,7 +250,7 @@ def test_inspecting_changes_no_state() -> None:
 
     schemas = {"edges": {"src": "string", "dst": "string"}, "roots": {"node": "string"}}
     stored = [
-        {each.fingerprint for each in build(program, schemas).arrangements if not each.transient}
+        {arrangement.fingerprint for arrangement in build(program, schemas).arrangements if not arrangement.transient}
         for program in (plain, reach)
     ]
     assert stored[0] == stored[1] != set()
@@ -335,14 +335,14 @@ def inspected(fresh: Path, dd: Any) -> Path:
 def test_a_log_of_rounds_is_an_output_like_others(inspected: Path, dd: Any) -> None:
     assert dd("run", "-q")[0] == 0
     code, out, _ = dd("show", "rides", "--json")
-    rows = [(*each["row"].values(), each["count"]) for each in records(out) if "row" in each]
+    rows = [(*record["row"].values(), record["count"]) for record in records(out) if "row" in record]
     assert code == 0
     assert sorted(rows) == [
         ("Bridge", 6, 1, 1), ("Central", 0, 0, 1), ("Harbour", 11, 1, 1), ("Lighthouse", 18, 2, 1), ("Market", 3, 0, 1),
         ("Park", 5, 0, 1), ("Zoo", 14, 1, 1),
     ]  # fmt: skip
     code, out, _ = dd("diff", "rides", "1", "2", "--json")
-    changes = [(*each["row"].values(), each["diff"]) for each in records(out) if "row" in each]
+    changes = [(*record["row"].values(), record["diff"]) for record in records(out) if "row" in record]
     assert code == 0
     assert sorted(changes) == [
         ("Bridge", 6, 1, 1), ("Bridge", 7, 1, -1), ("Harbour", 12, 2, 1), ("Harbour", 13, 2, -1),

@@ -156,7 +156,7 @@ def test_corrections_that_wait_are_checked_and_no_leftovers(mine: Path, dd: Any)
     run = ledger_of(mine).current_run()
     assert run is not None
     (file,) = [mine / "warehouse" / name / file.path for name, files in run.corrections.items() for file in files]
-    assert not [each for each in leftovers(ledger_of(mine)) if file.name in str(each.examples)]
+    assert not [leftover for leftover in leftovers(ledger_of(mine)) if file.name in str(leftover.examples)]
     assert damages(mine, deep=True) == []
     file.unlink()
     assert [message for message, _ in damages(mine)] == [f"{file} is missing"]
@@ -222,7 +222,7 @@ def test_what_is_left_over_is_counted_by_kind(mine: Path, dd: Any) -> None:
     hidden = warehouse / "inputs" / "links" / ".ingest-12-34.tmp"
     hidden.write_bytes(bytes(500))
     shutil.copytree(warehouse / some_state(mine), warehouse / "state" / "_damaged-ab12-1")
-    found = {each.what.split(",")[0]: each for each in leftovers(ledger_of(mine))}
+    found = {leftover.what.split(",")[0]: leftover for leftover in leftovers(ledger_of(mine))}
     assert len(found) == 2
     strays = found["files that no version of a table names"]
     assert (strays.files, strays.bytes) == (2, 1500)

@@ -96,7 +96,9 @@ def shown(dd: Command, output: str, at: int) -> Counter[Row]:
     """The rows that ``dd show --json`` prints, and how often each is there."""
     code, out, _ = dd("show", output, "--at", str(at), "--json")
     assert code == 0
-    return Counter({tuple(map(repr, each["row"].values())): each["count"] for each in records(out) if "row" in each})
+    return Counter(
+        {tuple(map(repr, record["row"].values())): record["count"] for record in records(out) if "row" in record}
+    )
 
 
 def as_shown(values: Row) -> Row:

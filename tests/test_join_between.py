@@ -256,9 +256,9 @@ def test_new_rows_meet_only_intervals_near_them(monkeypatch: pytest.MonkeyPatch)
 def test_arrangements_are_by_the_value_or_by_the_keys() -> None:
     schemas = {"rows": {"k": "string", "n": "int64"}, "ends_": {"k": "string", "a": "int64"}}
     plan = build(filtered(lower="a"), schemas)
-    assert sorted(each.key for each in plan.arrangements if not each.transient) == [(), ("n",)]
+    assert sorted(arrangement.key for arrangement in plan.arrangements if not arrangement.transient) == [(), ("n",)]
     plan = build(filtered(lower="a", on="k"), schemas)
-    assert sorted(each.key for each in plan.arrangements if not each.transient) == [("k",), ("k",)]
+    assert sorted(arrangement.key for arrangement in plan.arrangements if not arrangement.transient) == [("k",), ("k",)]
 
 
 @pytest.mark.parametrize("seed", range(20))

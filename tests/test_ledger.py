@@ -430,7 +430,7 @@ def check_history(ledger: Ledger, left: list[IngestRecord], runs: list[RunRecord
         versions = {time: number for time, number in versions.items() if time < each.first and not each.refresh}
         counts = (*each.inputs.values(), *each.outputs.values())
         versions |= {time: each.run for of in counts for time in of}
-    folded = [(each["version"], each["run"]) for each in folded_versions(ledger)]
+    folded = [(version["version"], version["run"]) for version in folded_versions(ledger)]
     assert dict(folded) == versions and len(folded) == len(versions)
 
 

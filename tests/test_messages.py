@@ -60,12 +60,12 @@ def message_of(arrangement: Arrangement, batches: Sequence[Batch]) -> Message:
 
 def body_of(buffers: Sequence[memoryview]) -> bytearray:
     """The bytes as they arrive: each buffer begins at a multiple of eight."""
-    return bytearray(b"".join(bytes(each) + bytes(-len(each) % 8) for each in buffers))
+    return bytearray(b"".join(bytes(buffer) + bytes(-len(buffer) % 8) for buffer in buffers))
 
 
 def travelled(message: Message) -> Message:
     header, buffers = encoded(message)
-    header = json.loads(json.dumps({**header, "sizes": [len(each) for each in buffers]}))
+    header = json.loads(json.dumps({**header, "sizes": [len(buffer) for buffer in buffers]}))
     plan: Any = Plan(message.arrangement)
     return decoded(plan, header, body_of(buffers))
 
@@ -132,7 +132,7 @@ def test_another_process_reads_the_same_values(tmp_path: Path) -> None:
     encoding.encode(pl.Series(["only here", "and this"]), arrangement.collection["x"])
     words = encoding.encode(pl.Series(["b", None, "a", "b"]), arrangement.collection["x"])
     header, buffers = encoded(message_of(arrangement, [updates([words], 4)]))
-    (tmp_path / "header").write_text(json.dumps({**header, "sizes": [len(each) for each in buffers]}))
+    (tmp_path / "header").write_text(json.dumps({**header, "sizes": [len(buffer) for buffer in buffers]}))
     (tmp_path / "body").write_bytes(body_of(buffers))
     script = """
 import json, sys
@@ -174,7 +174,7 @@ def test_each_update_goes_to_the_owner_of_its_key(
     for owner, part in parts.items():
         expected = batch.take(np.flatnonzero(owners == owner))
         assert columns(arrangement, part)[-1] == expected.diffs.tolist()
-        assert columns(arrangement, part)[:2] == [each.tolist() for each in expected.words]
+        assert columns(arrangement, part)[:2] == [word.tolist() for word in expected.words]
     if len(parts) == 1:
         assert next(iter(parts.values())) is message
 
@@ -184,7 +184,7 @@ def test_a_part_that_is_none_is_an_error(harm: dict[str, Any]) -> None:
     arrangement = arranged(parse_schema({"x": "int64"}), ("x",))
     header, buffers = encoded(message_of(arrangement, [updates([np.arange(5)], 5)]))
     plan: Any = Plan(arrangement)
-    header = {**header, "sizes": [len(each) for each in buffers]}
+    header = {**header, "sizes": [len(buffer) for buffer in buffers]}
     decoded(plan, header, body_of(buffers))
     with pytest.raises(PeerLost):
         decoded(plan, header | harm, body_of(buffers))
@@ -207,5 +207,5 @@ def test_values_are_data_and_never_code(tmp_path: Path) -> None:
     buffers = [memoryview(pickle.dumps(Trap(tmp_path / "sprung"))), *others]
     plan: Any = Plan(arrangement)
     with pytest.raises(PeerLost):
-        decoded(plan, {**header, "sizes": [len(each) for each in buffers]}, body_of(buffers))
+        decoded(plan, {**header, "sizes": [len(buffer) for buffer in buffers]}, body_of(buffers))
     assert not (tmp_path / "sprung").exists()

@@ -51,6 +51,9 @@ UNKNOWN: list[Callable[[Any], Any]] = [
     lambda t: t.join_asof(t, "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", "m"),  # wrong
     lambda t: t.join_between(t, "n", "n", on="m"),  # wrong
+    lambda t: t.tumble("m", 2),  # wrong
+    lambda t: t.hop("m", 2, 3),  # wrong
+    lambda t: t.sessions("n", 2, "m"),  # wrong
     lambda t: t.group_by("m").agg(c=dd.count()),  # wrong
     lambda t: t.group_by("n").agg(c=dd.sum("m")),  # wrong
     lambda t: t.group_by("n").top_k(1, "m"),  # wrong
@@ -89,6 +92,13 @@ MISMATCHED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.join_between(t, "w", upper="w"), "w is string, which is not looked up by its order"),  # wrong
     (lambda t: t.join_between(t, "n", "n", on="n"), "n is a key"),  # wrong
     (lambda t: t.join_between(t, "n"), "neither lower nor upper"),  # wrong
+    (lambda t: t.tumble("w", 2), "tumble: w is string"),  # wrong
+    (lambda t: t.tumble("n", 0), "tumble: every is 0"),  # wrong
+    (lambda t: t.tumble("n", 2, start="n"), "tumble: n is a column already"),  # wrong
+    (lambda t: t.tumble("n", 2, start="x", end="x"), "tumble: x is a column already"),  # wrong
+    (lambda t: t.hop("n", 1, 1001), "hop: each row is in 1001 windows, 1000 at most"),  # wrong
+    (lambda t: t.sessions("n", -1), "sessions: gap is -1"),  # wrong
+    (lambda t: t.sessions("n", 1, "n"), "sessions: n is a key"),  # wrong
     (lambda t: t.join_asof(t, "n", "f"), "n is int64 and f is float64"),  # wrong
     (lambda t: t.join_asof(t, "w"), "w is string, which is not looked up by its order"),  # wrong
     (lambda t: t.join_asof(t, "n", on="n"), "n is a key"),  # wrong
@@ -280,6 +290,9 @@ def test_an_output_of_another_program() -> None:
 COMPLETE: dict[str, Callable[[Any], tuple[Any, ...]]] = {  # arguments beside which one more is tried
     "join": lambda t: (t, "n"),
     "join_between": lambda t: (t, "n", "n"),
+    "tumble": lambda t: ("n", 2),
+    "hop": lambda t: ("n", 2, 3),
+    "sessions": lambda t: ("n", 2),
     "join_asof": lambda t: (t, "n"),
     "iterate": lambda t: (lambda w: w,),
     "dd.iterate": lambda t: ({"a": t}, lambda a: {"a": a}),

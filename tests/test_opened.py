@@ -382,15 +382,15 @@ def pieces(project: OpenedProject) -> Iterator[Any]:
 
 
 def test_everything_shows_itself_as_html_and_text(project: OpenedProject) -> None:
-    for each in pieces(project):
-        assert check_html(each._repr_html_())
-        assert ("object at 0x" not in repr(each) and repr(each).isprintable()) or "\n" in repr(each)
+    for piece in pieces(project):
+        assert check_html(piece._repr_html_())
+        assert ("object at 0x" not in repr(piece) and repr(piece).isprintable()) or "\n" in repr(piece)
 
 
 def test_values_and_labels_are_escaped(labelled: OpenedProject) -> None:
     markup = re.compile(r"<(script|b)>")
-    for each in pieces(labelled):
-        assert not markup.search(each._repr_html_())
+    for piece in pieces(labelled):
+        assert not markup.search(piece._repr_html_())
     log = labelled["links"]
     for each in (log.at(6), log.between(5, 6), log.updates(5, 6)):
         assert "<script>alert(1)</script>" in check_html(each._repr_html_())

@@ -136,7 +136,7 @@ def test_what_a_stranger_sends_ends_nothing(say: Callable[[socket.socket], None]
 def test_who_does_not_know_the_secret_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "MEETING", 1.0)
     results = together(2, wait_for, secrets=[SECRET, b"t" * 32])
-    assert all(isinstance(each, Unreachable) for each in results), results
+    assert all(isinstance(result, Unreachable) for result in results), results
     assert "is not worker 0" in str(results[1])
 
 
@@ -160,14 +160,14 @@ def test_a_network_that_lets_nobody_through_is_recognised(
     monkeypatch.setattr(peers, "MEETING", 1.5)
     start = time.monotonic()
     results = together(3, wait_for, gathering=Gathering(3, change))
-    assert all(isinstance(each, Unreachable) for each in results), results
+    assert all(isinstance(result, Unreachable) for result in results), results
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
     assert time.monotonic() - start < 6
 
 
 def test_an_address_of_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     results = together(2, wait_for, hosts=["127.0.0.1", "192.0.2.1"])
-    assert {str(each).partition(":")[0] for each in results} == {"worker 1 cannot listen at 192.0.2.1"}
+    assert {str(result).partition(":")[0] for result in results} == {"worker 1 cannot listen at 192.0.2.1"}
 
 
 def test_a_worker_that_is_gone_ends_all_others_at_once() -> None:

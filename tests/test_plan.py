@@ -218,7 +218,7 @@ def test_literals_of_another_type_are_another_expression() -> None:
 def test_an_output_called_output() -> None:
     """A reduce's own arrangement and the output's log: both were named by the word ``output``."""
     plan = build(lambda t: {"output": t.group_by().agg(n=dd.count()), "kept": t.distinct()}, {"t": {"a": "int64"}})
-    assert len({each.fingerprint for each in plan.arrangements}) == len(plan.arrangements)
+    assert len({arrangement.fingerprint for arrangement in plan.arrangements}) == len(plan.arrangements)
 
 
 def test_an_argument_called_like_a_private_one() -> None:
@@ -265,9 +265,9 @@ WIDER = {
 def test_a_column_that_nothing_needs_is_no_part_of_the_program(kind: str, how: str) -> None:
     program = roads if kind == "python" else sql.program(QUERIES)
     one, other = (build(program, {"edges": each, "marks": {"n": "int64"}}) for each in (NARROW, WIDER[how]))
-    kept = {each.fingerprint for each in one.arrangements if not each.transient}
-    new = {each.fingerprint for each in other.arrangements if not each.transient} - kept
-    carried = [each for each in other.arrangements if each.fingerprint in new]
+    kept = {arrangement.fingerprint for arrangement in one.arrangements if not arrangement.transient}
+    new = {arrangement.fingerprint for arrangement in other.arrangements if not arrangement.transient} - kept
+    carried = [arrangement for arrangement in other.arrangements if arrangement.fingerprint in new]
     if kind == "sql" and how == "reordered":  # SQL joins tables in their own order of columns
         assert definitions(one) == definitions(other)
         return
@@ -390,7 +390,7 @@ def test_keys_of_odd_shape(program: Any) -> None:
         actual = fold(program, edges=EDGES, nodes=NODES)
         assert actual == folding.by_reference(program, edges=EDGES, nodes=NODES)
     plan = build(program, {"edges": {"a": "int64", "b": "int64"}, "nodes": {"a": "int64"}})
-    assert all(len(each.schema) == len(each.collection) for each in plan.arrangements)
+    assert all(len(arrangement.schema) == len(arrangement.collection) for arrangement in plan.arrangements)
 
 
 def test_a_plan_that_cannot_travel_says_so() -> None:

@@ -190,7 +190,9 @@ def test_an_unused_column_changes_no_fingerprint() -> None:
     few = build(program, {"a": A, "b": B})
     more = build(program, {"a": {"new": "string", **A}, "b": {**B, "new": "date"}})
     assert few.fingerprint == more.fingerprint
-    assert [each.fingerprint for each in few.arrangements] == [each.fingerprint for each in more.arrangements]
+    assert [arrangement.fingerprint for arrangement in few.arrangements] == [
+        arrangement.fingerprint for arrangement in more.arrangements
+    ]
 
 
 def test_mistakes_have_the_line_of_the_program() -> None:

@@ -53,7 +53,9 @@ def test_every_module_of_operators_is_in_the_registry() -> None:
 def parameters(function: Any) -> dict[str, Any]:
     """Names and defaults of the named parameters."""
     various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    named = [each for each in inspect.signature(function).parameters.values() if each.kind not in various]
+    named = [
+        parameter for parameter in inspect.signature(function).parameters.values() if parameter.kind not in various
+    ]
     return {each.name: each.default for each in named}
 
 

@@ -111,7 +111,7 @@ def test_report_of_a_range_adds_up(folder: Path, capsys: pytest.CaptureFixture[s
     whole, first = checked(written(folder, "report", "1", "2")), checked(written(folder, "report", "1"))
     assert "reach: runs 1 to 2" in whole.text and " Runs " in whole.text and "reach: run 1" in first.text
     edges = [re.search(r"input edges\s+(\d+) out", each.text) for each in (first, whole)]
-    assert [int(each[1]) for each in edges if each] == [6, 7]
+    assert [int(edge[1]) for edge in edges if edge] == [6, 7]
     assert run_command(["report", "7", "--project", str(folder)]) == 2
     assert "there are runs 1 to 2" in capsys.readouterr().err
     assert run_command(["report", "--project", str(folder), "-o", "-"]) == 0

@@ -155,7 +155,7 @@ def _holds(dd: Any, where: tuple[str, ...]) -> None:
     code, out, err = dd("verify", "--last", "20", "--json", *where)
     assert code == 0, err
     verdicts = [json.loads(line) for line in out]
-    assert [each for each in verdicts if each.get("holds")], out
+    assert [verdict for verdict in verdicts if verdict.get("holds")], out
 
 
 def test_a_first_run_leaves_what_is_not_ours(fresh: Path, dd: Any) -> None:

@@ -26,7 +26,7 @@ def coordinates(priorities: list[int]) -> list[int]:
     schema = parse_schema({"p": "int64"})
     words = encode_frame(pl.DataFrame({"p": priorities}), schema)
     batch = Batch(list(words), [], pl.Series([1] * len(priorities)).to_numpy())
-    return [int(each) for each in Priority.of(col("p"), schema).coordinates(batch, "here")]
+    return [int(coordinate) for coordinate in Priority.of(col("p"), schema).coordinates(batch, "here")]
 
 
 def packed(at: Pair) -> int:

@@ -164,7 +164,7 @@ def _rows(
     """Offsets, words, times and diffs of the keys' updates."""
     rows = [[update for update in updates if update[0] == key] for key in keys]
     offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    flat = [update for each in rows for update in each]
+    flat = [update for row in rows for update in row]
     words = np.array([update[1] for update in flat], np.int64).reshape(len(flat), width).T
     times = np.array([update[2] for update in flat], np.int64).reshape(len(flat), depth).T
     diffs = np.array([update[3] for update in flat], np.int64)

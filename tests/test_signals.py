@@ -76,7 +76,7 @@ def function_works(project: Project, _: int) -> bool:
 
 def worker_works(_: Project, pid: int) -> bool:
     """Spark has started a Python worker."""
-    return any("pyspark.worker" in command_of(each) for each in descendants(pid))
+    return any("pyspark.worker" in command_of(descendant) for descendant in descendants(pid))
 
 
 RUN = (["run", "--engine", "spark", "--parallelism"], function_works)

@@ -143,7 +143,7 @@ def test_batches_are_put_together_in_ranges_as_they_are_at_once(number: int, see
     spread = int(rng.choice([3, 50, 2**40]))
     batches = [random_batch(rng, int(rng.integers(0, 60)), spread) for _ in range(int(rng.integers(1, 6)))]
     columns = [batch.columns() for batch in batches]
-    columns = [each.compress() if rng.random() < 0.4 else each for each in columns]
+    columns = [column.compress() if rng.random() < 0.4 else column for column in columns]
     expected = consolidation.union(columns, 2)
     budget = Budget(spilling.Spilling(2**20, tuning=TINY), tuning=TINY)
     same_rows(consolidation.union(columns, 2, budget), expected)

@@ -119,8 +119,8 @@ def random_query(rng: random.Random) -> str:
         on, where = conditions[:cut], conditions[cut:]
         filtered = f" WHERE {' AND '.join(where)}" if where else ""
         return f"SELECT {results} FROM facts f JOIN bands d ON {' AND '.join(on) or 'true'}{filtered}"
-    if any("SELECT" in each for each in conditions) or join == "FULL JOIN":
-        conditions = [each for each in conditions if "SELECT" not in each] or ["f.x >= d.lo"]
+    if any("SELECT" in condition for condition in conditions) or join == "FULL JOIN":
+        conditions = [condition for condition in conditions if "SELECT" not in condition] or ["f.x >= d.lo"]
     if join == "FULL JOIN" and "f.k = d.k" not in conditions:
         conditions.append("f.k = d.k")
     return f"SELECT {results} FROM facts f {join} bands d ON {' AND '.join(conditions)}"

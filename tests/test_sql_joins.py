@@ -121,7 +121,27 @@ def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
             assert bag(accumulated(log, version).rows()) == theirs, (seed, version)
 
 
+LISTS = {
+    "ANY": "b {0} a OR b {0} 2 OR b {0} NULL",
+    "ALL": "b {0} a AND b {0} 2 AND b {0} 1",
+}
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "=", "<>"])
+@pytest.mark.parametrize("quantifier", LISTS)
+def test_any_and_all_of_a_list_are_the_comparisons_one_by_one(quantifier: str, sign: str) -> None:
+    items = "a, 2, NULL" if quantifier == "ANY" else "a, 2, 1"
+    query = f"SELECT a, b, b {sign} {quantifier} (ARRAY[{items}]) AS t FROM r"
+    logs = random_logs(random.Random("lists"), rows=12)
+    log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
+    for version in range(3):
+        with database(logs, version) as connection:
+            wanted = connection.execute(f"SELECT a, b, {LISTS[quantifier].format(sign)} AS t FROM r").fetchall()
+        assert bag(accumulated(log, version).rows()) == bag(wanted), version
+
+
 MISTAKES = {
+    "SELECT a FROM r WHERE m < ALL (ARRAY[a, 2])": "program.sql:2:23: m < ALL(ARRAY[a, 2]): the elements are int64",
     "SELECT * FROM (SELECT a, b FROM r) PIVOT (sum(b) FOR a IN (1, 1))": (
         "program.sql:2:43: two columns of this pivot have one name, or one has none"
     ),

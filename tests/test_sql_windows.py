@@ -54,9 +54,9 @@ class RandomWindows:
     def frame(self, unit: str, distances: tuple[str, ...]) -> str:
         ends = [
             "UNBOUNDED PRECEDING",
-            *(f"{each} PRECEDING" for each in reversed(distances)),
+            *(f"{distance} PRECEDING" for distance in reversed(distances)),
             "CURRENT ROW",
-            *(f"{each} FOLLOWING" for each in distances),
+            *(f"{distance} FOLLOWING" for distance in distances),
             "UNBOUNDED FOLLOWING",
         ]
         first, last = sorted(self.rng.sample(range(len(ends)), 2))

@@ -94,10 +94,10 @@ def test_records_of_a_database() -> None:
     assert [each.fails for each in read if isinstance(each, Statement)] == [False, False, False, True]
     queries = [each for each in read if isinstance(each, Query)]
     assert queries[0] == Query(22, "SELECT a, b, c\nFROM t ORDER BY a", "ITR", "nosort", ("1", "x", "0.500"))
-    assert [(each.order, each.result) for each in queries[1:3]] == [
+    assert [(query.order, query.result) for query in queries[1:3]] == [
         ("valuesort", ("1",)), ("rowsort", ("(empty)", "NULL", "x", "0.500")),
     ]  # fmt: skip
-    assert "SELECT a DIV 1 FROM t" in [each.sql for each in records(SUITE, "mysql")]
+    assert "SELECT a DIV 1 FROM t" in [record.sql for record in records(SUITE, "mysql")]
     with pytest.raises(ValueError, match="line 2: 'qeury I' begins no record"):
         list(records("\nqeury I\nSELECT 1\n"))
 

@@ -607,10 +607,10 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
     assert (run["first"], run["last"]) == ({"day": 1, "revision": 0}, {"day": 3, "revision": 1})
     assert run["upper"] == [{"day": 0, "revision": 2}, {"day": 4, "revision": 0}]
     assert (ingest["first"], ingest["last"]) == ({"day": 1, "revision": 0}, {"day": 3, "revision": 1})
-    assert [each["time"] for each in records(dd("log", "--versions", "--json")[1])] == [
+    assert [record["time"] for record in records(dd("log", "--versions", "--json")[1])] == [
         {"day": 3, "revision": 1}, {"day": 1, "revision": 0},
     ]  # fmt: skip
-    assert [each["time"] for each in records(dd("diff", "keys", "..", "--stat", "--json")[1])[2:]] == [
+    assert [record["time"] for record in records(dd("diff", "keys", "..", "--stat", "--json")[1])[2:]] == [
         {"day": 1, "revision": 0}, {"day": 3, "revision": 1},
     ]  # fmt: skip
 
@@ -637,7 +637,7 @@ def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, 
     assert unfinished == {"run": 2, "first": {"day": 0, "revision": 0}, "last": {"day": 0, "revision": 1}}
     assert "run 2, times to day=0,revision=1; the next run resumes it" in "\n".join(dd("status")[1])
     assert dd("run", "-q")[0] == 0
-    assert [each["run"] for each in records(dd("log", "--json")[1]) if each["kind"] == "run"] == [3, 2, 1]
+    assert [record["run"] for record in records(dd("log", "--json")[1]) if record["kind"] == "run"] == [3, 2, 1]
     assert log_of_output(words, "counts") == log("(k,1):+1@(1,0) (k,1):+1@(0,1) (k,1):-1@(1,1)")
 
 

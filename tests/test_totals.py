@@ -29,7 +29,7 @@ def summed(rows: Any) -> Any:
 
 def with_totals(plan: Plan) -> int:
     """How many arrangements are of totals."""
-    return sum(plan.nodes[each.node].operator.name == "totals" for each in plan.arrangements)
+    return sum(plan.nodes[arrangement.node].operator.name == "totals" for arrangement in plan.arrangements)
 
 
 def halved(t: Any) -> Any:
@@ -120,7 +120,11 @@ def test_an_agg_that_picks_keeps_only_the_columns_that_it_picks_from() -> None:
         return {"out": t.group_by("k").agg(s=dd.sum("f"), x=dd.max("v"), n=dd.count())}
 
     plan = build(program, SCHEMAS, nonnegative=True)
-    columns = [[*each.collection] for each in plan.arrangements if not (each.transient or plan.is_inner(each))]
+    columns = [
+        [*arrangement.collection]
+        for arrangement in plan.arrangements
+        if not (arrangement.transient or plan.is_inner(arrangement))
+    ]
     assert columns == [["k", "v"], ["k", "x"], ["k", "_component_0", "_component_0_0"], ["k", "s", "x", "n"]]
     assert [node.operator.name for node in plan.operators] == ["input", "input", "select", "agg"]
 
@@ -130,7 +134,7 @@ def test_equal_totals_are_kept_once() -> None:
         return {name: t.group_by("k").agg(**{name: dd.sum("v")}) for name in ("one", "two")}
 
     plan = build(program, SCHEMAS, nonnegative=True)
-    assert len([each for each in plan.arrangements if "_component_0" in each.collection]) == 1
+    assert len([arrangement for arrangement in plan.arrangements if "_component_0" in arrangement.collection]) == 1
 
 
 VALUES = [None, 0.1, -0.1, 0.0, 1e308, -1e308, 5e-324, 2.0**52, math.inf, -math.inf, math.nan]
@@ -145,8 +149,8 @@ def test_totals_are_exact(seed: int) -> None:
     log = pl.DataFrame(
         {
             "k": rng.integers(0, 1 + 10 * (seed % 2), n),
-            "v": [numbers[each] for each in rng.integers(0, len(numbers), n)],
-            "f": [VALUES[each] for each in rng.integers(0, len(VALUES) - 3 * (seed // 2 % 2), n)],
+            "v": [numbers[place] for place in rng.integers(0, len(numbers), n)],
+            "f": [VALUES[place] for place in rng.integers(0, len(VALUES) - 3 * (seed // 2 % 2), n)],
             "version": rng.integers(0, 9, n),
             "diff": rng.choice([1, 2, 2**33], n),
         },
@@ -184,7 +188,7 @@ def test_a_sum_that_int64_cannot_hold_is_an_error_only_where_it_is_one() -> None
 def test_many_rows_become_few_updates() -> None:
     """Of rows of three keys at two times three components each, with diffs of two words too."""
     plan = build(lambda t, u: {"out": t.group_by("k").agg(m=dd.mean("v"), n=dd.count())}, SCHEMAS, nonnegative=True)
-    (operator,) = (each.operator for each in plan.nodes if isinstance(each.operator, Contributions))
+    (operator,) = (node.operator for node in plan.nodes if isinstance(node.operator, Contributions))
     n = 6000
     words = [np.arange(n) % 3, np.where(np.arange(n) % 2, -(2**63), 5)]
     batch = Batch(words, [np.arange(n) // 3000], np.ones(n, np.int64))

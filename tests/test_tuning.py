@@ -27,15 +27,15 @@ def test_the_page_has_the_settings_of_the_object() -> None:
     """And each says in which unit, and what for."""
     assert tuning.page(tuning.FILE.read_text("utf-8")) == tuning.FILE.read_text("utf-8")
     settings = Tuning.settings()
-    assert [each.name for each in settings] == [each.name for each in fields(Tuning)]
-    assert all(each.unit and each.meaning for each in settings)
-    assert len({each.meaning for each in settings}) == len(settings)
+    assert [setting.name for setting in settings] == [field.name for field in fields(Tuning)]
+    assert all(setting.unit and setting.meaning for setting in settings)
+    assert len({setting.meaning for setting in settings}) == len(settings)
 
 
 def test_the_least_values_are_no_more_than_the_defaults() -> None:
     least = Tuning.least()
-    assert all(each.least < each.default for each in Tuning.settings())
-    assert all(getattr(least, each.name) == each.least for each in Tuning.settings())
+    assert all(setting.least < setting.default for setting in Tuning.settings())
+    assert all(getattr(least, setting.name) == setting.least for setting in Tuning.settings())
     assert Tuning() == DEFAULT
     assert repr(DEFAULT) == "Tuning()" and eval(repr(least)) == least
 
@@ -64,7 +64,7 @@ class Refusing:
 @contextmanager
 def no_default() -> Iterator[None]:
     """Inside, whoever was not handed a budget, and needs anything of it, fails."""
-    before = {each.name: getattr(ALONE, each.name) for each in fields(ALONE)}
+    before = {field.name: getattr(ALONE, field.name) for field in fields(ALONE)}
     try:
         for name in before:
             object.__setattr__(ALONE, name, Refusing())

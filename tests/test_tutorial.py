@@ -95,3 +95,8 @@ def test_from_a_wheel_in_an_empty_environment(tmp_path: Path, monkeypatch: pytes
     pages.follow(PAGE, bikes, call, monkeypatch, steps=STEPS, binaries=binaries)
     assert not (tmp_path / "home" / ".cache" / "ddcore" / "kernels").exists(), "the wheel brings the kernels"
     shutil.rmtree(bikes / ".venv")
+
+
+def test_the_first_table(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "exports" / "sales").mkdir(parents=True)
+    pages.follow("first-table.md", tmp_path, dd, monkeypatch, steps=19)

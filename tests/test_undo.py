@@ -196,7 +196,7 @@ def test_an_undo_that_was_killed_is_done_by_the_same_command(desk: Desk) -> None
     before = DeltaTable(str(desk.log.folder)).version()
     take_back(desk, 2)
     assert DeltaTable(str(desk.log.folder)).version() == before, "the table had it already"
-    assert [each.number for each in desk.ledger.records(UndoRecord)] == [2]
+    assert [record.number for record in desk.ledger.records(UndoRecord)] == [2]
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
 
 

@@ -552,7 +552,7 @@ def test_the_setting_in_the_file_and_in_the_environment(
     assert run_command(["run", "--project", str(mine)]) == 3
     said = capsys.readouterr()
     assert records(said.out.splitlines())[-1]["last"] == 9
-    assert [each["holds"] for each in records(said.out.splitlines())[-1]["verified"]] == [False]
+    assert [record["holds"] for record in records(said.out.splitlines())[-1]["verified"]] == [False]
     assert "error: journeys at version 9 is not what the program gives" in said.err
     for value in ("-1", "x"):
         monkeypatch.setenv("DDCORE_VERIFY_EVERY", value)

@@ -310,7 +310,7 @@ def check_names(names: VersionNames, history: Sequence[Given]) -> None:
             found = [one for of in surviving(history, place, at, texts=True).values() for one in of]
             texts = list(dict.fromkeys(one[3][place][at].text for one in sorted(found, key=lambda each: -each[0])))
             firsts = [of[0][3][place][at].instant for of in surviving(history, place, at, texts=False).values()]
-            instant = max((each for each in firsts if each is not None), default=None)
+            instant = max((first for first in firsts if first is not None), default=None)
             assert names.name(at, place).labels == texts[::-1], (place, at)
             assert names.name(at, place).label == (texts[0] if texts else "")
             assert names.name(at, place).instant == (None if instant is None else labels.instant_text(instant))

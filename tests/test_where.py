@@ -423,7 +423,7 @@ def test_log(here: Path, dd: Command) -> None:
         ("at > TIMESTAMP '2100-01-01 00:00:00'", lambda each: False),
         ("in_minus > 0", lambda each: any(side["minus"] for side in each["inputs"].values())),
     ):
-        assert records(dd("log", "--json", "--where", text)[1]) == [each for each in entries if kept(each)], text
+        assert records(dd("log", "--json", "--where", text)[1]) == [entry for entry in entries if kept(entry)], text
     versions = records(dd("log", "--versions", "--json")[1])
     chosen = records(dd("log", "--versions", "--json", "--where", "version > 2 AND out_minus > 0")[1])
     assert [each["version"] for each in chosen] == [4, 3]

@@ -31,7 +31,7 @@ def test_many_folds_leave_few_runs() -> None:
     """What a fold costs must not grow with the number of folds before it."""
     session, parts = dd.Session(least, SCHEMAS), []
     updates = [(v % 7, 100 - v, v, 1) for v in range(100)]
-    frames = [pl.DataFrame([each], schema=["k", "v", "version", "diff"], orient="row") for each in updates]
+    frames = [pl.DataFrame([update], schema=["k", "v", "version", "diff"], orient="row") for update in updates]
     for each in frames:
         parts.append(session.fold({"t": each}))
     assert all(len(trace.batches) <= 8 for trace in session._worker.state.traces)

@@ -42,7 +42,7 @@ class Forks:
     def start(self, *arguments: object, **environment: str) -> int:
         """Start one command line of ddcore and return its process's number. :meth:`wait` has to be called next."""
         request = {
-            "arguments": [str(each) for each in arguments], "environment": environment,
+            "arguments": [str(argument) for argument in arguments], "environment": environment,
             "out": str(self._folder / "out"), "err": str(self._folder / "err"),
         }  # fmt: skip
         assert self._server.stdin is not None

@@ -97,7 +97,7 @@ def table(known: Mapping[str, Path]) -> list[tuple[str, int, int]]:
     """For each room its modules and its lines."""
     lines = {name: len(file.read_text("utf-8").splitlines()) for name, file in known.items()}
     return [
-        (name, len(members), sum(lines[each] for each in members))
+        (name, len(members), sum(lines[member] for member in members))
         for name in (*ROOMS, FACADE)
         if (members := [each for each in known if room(each) == name])
     ]

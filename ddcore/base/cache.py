@@ -161,7 +161,7 @@ def remove_unused() -> None:
         try:
             with os.scandir(folder) as found:
                 entries = sorted(
-                    ((each.stat(follow_symlinks=False).st_mtime, each.path) for each in found), reverse=True
+                    ((entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in found), reverse=True
                 )
         except OSError:
             continue

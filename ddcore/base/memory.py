@@ -68,7 +68,7 @@ def limited_memory(size: int) -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=held + size)
+    most = min((limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY), default=held + size)
     resource.setrlimit(resource.RLIMIT_DATA, (min(most, held + size), hard))
     try:
         yield

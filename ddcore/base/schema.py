@@ -194,7 +194,7 @@ def polars_type(kind: pa.DataType) -> pl.DataType:
     if pa.types.is_map(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):
         return pl.Object()
     if pa.types.is_struct(kind):
-        return pl.Struct([pl.Field(each.name, polars_type(each.type)) for each in kind])
+        return pl.Struct([pl.Field(field.name, polars_type(field.type)) for field in kind])
     if pa.types.is_fixed_size_list(kind):
         return pl.Array(polars_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

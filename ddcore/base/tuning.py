@@ -142,14 +142,18 @@ class Tuning:
 
     def __repr__(self) -> str:
         """Only what is not as by default."""
-        values = {each.name: getattr(self, each.name) for each in self.settings()}
-        others = [f"{each.name}={values[each.name]!r}" for each in self.settings() if values[each.name] != each.default]
+        values = {setting.name: getattr(self, setting.name) for setting in self.settings()}
+        others = [
+            f"{setting.name}={values[setting.name]!r}"
+            for setting in self.settings()
+            if values[setting.name] != setting.default
+        ]
         return f"Tuning({', '.join(others)})"
 
     @classmethod
     def settings(cls) -> list[Setting]:
         """All settings in order."""
-        return [Setting(each.name, each.default, **each.metadata) for each in fields(cls)]  # type: ignore[arg-type]
+        return [Setting(entry.name, entry.default, **entry.metadata) for entry in fields(cls)]  # type: ignore[arg-type]
 
     @classmethod
     def least(cls) -> Tuning:

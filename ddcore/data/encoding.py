@@ -24,7 +24,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data import nested, wide
 from ddcore.data.casts import InexactCast, exact_cast
-from ddcore.data.pools import Pool, Sequences, Strings, Words
+from ddcore.data.pools import Halves, Pool, Sequences, Strings, Words
 
 NULL = -(2**63)
 _NAN_WORD = 0x7FF8000000000000
@@ -34,7 +34,7 @@ _NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 POOL = Strings()
 _BINARIES = Strings()
 _NESTED: dict[Type, Sequences] = {}
-_WIDE: list[Sequences] = []  # of decimals with more than 18 digits: the lower and the upper half; made when first used
+_WIDE = Halves()  # of decimals with more than 18 digits
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
@@ -175,28 +175,13 @@ def pool_of(kind: Type) -> Pool[Any]:
     if kind.is_nested:
         return _sequences_of(kind)
     if kind.is_wide:
-        return _wide_pool()
+        return _WIDE
     return POOL if kind.name == "string" else _BINARIES
 
 
-def wide_values(halves: np.ndarray) -> Words:
-    """Decimals of more than 18 digits, by their halves (n, 2), in the form that their pool takes."""
-    words = np.ascontiguousarray(halves).ravel()
-    return Words(np.full(len(halves), 2, dtype=np.int64), words, words)
-
-
 def halves_of_ids(words: np.ndarray) -> np.ndarray:
-    """The halves (n, 2) of decimals of more than 18 digits, by their words; any number for a null."""
-    pool = _wide_pool()
-    if len(pool) == 0:  # nulls only
-        return np.zeros((len(words), 2), dtype=np.int64)
-    return pool.sequences(words)[1].reshape(-1, 2)
-
-
-def _wide_pool() -> Sequences:
-    if not _WIDE:
-        _WIDE.append(Sequences())  # of two threads at once, the first one's counts for both
-    return _WIDE[0]
+    """The halves (n, 2) of decimals of more than 18 digits, by their words."""
+    return _WIDE.halves(words)
 
 
 def _sequences_of(kind: Type) -> Sequences:
@@ -223,10 +208,10 @@ def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:
     return words
 
 
-def _pooled_values(series: pl.Series, kind: Type) -> pl.Series | Words:
+def _pooled_values(series: pl.Series, kind: Type) -> pl.Series | Words | np.ndarray:
     """Values without nulls in the form that their pool takes."""
     if kind.is_wide:
-        return wide_values(wide.halves(series))
+        return wide.halves(series)
     if not kind.is_nested:
         return series if kind.name == "string" else series.bin.encode("hex")
     inside = [(encode(column, inner), inner) for column, inner in nested.parts(series, kind)]

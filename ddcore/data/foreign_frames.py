@@ -34,8 +34,8 @@ def as_frame(frame: Any, name: str) -> pl.DataFrame:
         raise DataError(f"input {name}: {kind_of(frame)} is no frame", _hint(frame, name))
     if type(frame).__name__ == "Series":
         raise DataError(f"input {name}: Series is no frame", "give a frame: Series.to_frame() makes one")
-    if _is_pandas(frame) and any(each is not None for each in frame.index.names):
-        names = ", ".join(str(each) for each in frame.index.names)
+    if _is_pandas(frame) and any(name is not None for name in frame.index.names):
+        names = ", ".join(str(name) for name in frame.index.names)
         raise DataError(
             f"input {name}: this DataFrame of pandas has the index {names}, which is no column",
             "make it one: frame.reset_index(); or leave it out: frame.reset_index(drop=True)",

@@ -17,7 +17,7 @@ import polars_hash as plh
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["Pool", "Sequences", "Strings", "Words"]
+__all__ = ["Halves", "Pool", "Sequences", "Strings", "Words"]
 
 _FIRST_CAPACITY = 1024
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -212,6 +212,38 @@ class Sequences(Pool[Words]):
 
     def _key(self, one: Words) -> bytes:
         return one.words.tobytes()
+
+
+class Halves(Pool[Any]):
+    """Distinct numbers of 128 bits: int64 (n, 2), the lower half and the upper one."""
+
+    @cached_property
+    def _halves(self) -> np.ndarray:
+        return np.zeros((_FIRST_CAPACITY, 2), dtype=np.int64)
+
+    def halves(self, ids: np.ndarray) -> np.ndarray:
+        """The numbers of valid ids: int64 (n, 2)."""
+        return np.take(self._halves, ids, axis=0)
+
+    def _hash(self, values: np.ndarray) -> np.ndarray:
+        low, high = (half.view(np.uint64) for half in np.ascontiguousarray(values.T))
+        return _scramble(low + _scramble(high) * _GOLDEN).view(np.int64)
+
+    def _take(self, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.take(values, rows, axis=0)
+
+    def _differ(self, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+        own = self.halves(ids)
+        differ: np.ndarray = (own[:, 0] != values[:, 0]) | (own[:, 1] != values[:, 1])
+        return differ
+
+    def _append(self, values: np.ndarray) -> None:
+        if self._size > len(self._halves):
+            self._halves = np.resize(self._halves, (2 * self._size, 2))
+        self._halves[self._size - len(values) : self._size] = values
+
+    def _key(self, one: np.ndarray) -> bytes:
+        return one.tobytes()
 
 
 def _places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

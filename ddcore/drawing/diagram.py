@@ -149,7 +149,7 @@ class Diagram:
 
     def told(self, box: Box) -> str:
         """All there is to say about a box, in lines."""
-        indexes = (f"{each.label} {each.brief}: {each.table}" for each in self.kept(box))
+        indexes = (f"{arrangement.label} {arrangement.brief}: {arrangement.table}" for arrangement in self.kept(box))
         places = [box.place] if box.places else []
         return "\n".join([box.title, *places, ", ".join(box.columns), *indexes])
 

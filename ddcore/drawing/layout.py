@@ -213,7 +213,7 @@ class _Placer:
                 keys = {}
                 for item in layer:
                     near = item.above if down else item.below
-                    keys[item] = sum(place[each] for each in near) / len(near) if near else place[item]
+                    keys[item] = sum(place[neighbour] for neighbour in near) / len(near) if near else place[item]
                 layer.sort(key=keys.__getitem__)
                 place.update((item, float(number)) for number, item in enumerate(layer))
 
@@ -227,7 +227,7 @@ class _Placer:
                 wanted = []
                 for item in layer:
                     near = item.above if down else item.below
-                    wanted.append(sum(each.x for each in near) / len(near) if near else item.x)
+                    wanted.append(sum(neighbour.x for neighbour in near) / len(near) if near else item.x)
                 _spread(layer, wanted)
 
     def _measure(self, level: _Level) -> None:

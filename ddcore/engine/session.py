@@ -143,7 +143,7 @@ def _upper(upper: Any, dims: Sequence[str]) -> list[tuple[int, ...]] | None:
         if len(numbers) != len(dims) or not all(hasattr(number, "__index__") and number >= 0 for number in numbers):
             what = f"{brief(upper)}, no list of times with {listed(dims)}"
             raise ProgramError(f"fold: upper is {what}", f"for example upper=[{(1,) * len(dims)}]")
-    return [tuple(int(each) for each in time) for time in times]
+    return [tuple(int(coordinate) for coordinate in time) for time in times]
 
 
 def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:

@@ -78,7 +78,7 @@ class Fetch:
 
     def give_up(self, look_ups: Iterable[LookUp]) -> None:
         """Restrict nothing by these joins."""
-        self._given_up |= {(each.join, each.driver) for each in look_ups}
+        self._given_up |= {(look_up.join, look_up.driver) for look_up in look_ups}
         self.needs = self._needs()
 
     def watch(self, read: Reader) -> tuple[Watch, dict[str, Batch]]:
@@ -94,11 +94,13 @@ class Fetch:
             held = {name: batch for name, (_, _, batch) in batches.items()}
             watch = Watch(self.layout, held)
             self.folds, folded = turn, folded + sum(map(len, held.values()))
-            grown = [each for each in self.look_ups if _grow(each, self.needs, watch)]
+            grown = [look_up for look_up in self.look_ups if _grow(look_up, self.needs, watch)]
             if not grown:
                 return watch, held
             too_many = turn >= most.explaining_folds or (turn >= _FEW_FOLDS and folded > most.explaining_rows)
-            if ends := [each for each in grown if too_many or max(map(len, each.values)) > most.explaining_keys]:
+            if ends := [
+                look_up for look_up in grown if too_many or max(map(len, look_up.values)) > most.explaining_keys
+            ]:
                 self.give_up(ends)
         raise AssertionError
 
@@ -124,7 +126,7 @@ class Fetch:
 
     def _only_adds(self, index: int) -> bool:
         graph = self.layout.graph
-        operators = [graph.nodes[each].operator for each in graph.upstream([index])]
+        operators = [graph.nodes[number].operator for number in graph.upstream([index])]
         return all(
             isinstance(operator, _ADDING) and not isinstance(operator, Negate | Inspect) for operator in operators
         )

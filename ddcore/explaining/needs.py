@@ -106,7 +106,7 @@ def carried(operator: Operator, number: int, source: Schema, *, bold: bool = Fal
         case TopK() if bold:
             columns = {name: name for name in source}
         case Aggregation(aggregates=((name, "min" | "max", str(argument)),)) if bold:
-            columns = {each: each for each in operator.group} | {name: argument}
+            columns = {column: column for column in operator.group} | {name: argument}
         case Linear():
             columns = operator.carried
         case Join() | JoinBetween() | DeltaJoin():

@@ -81,7 +81,7 @@ class Restriction:
 
     def __or__(self, other: Restriction) -> Restriction:
         both = self.alternatives | other.alternatives
-        least = frozenset(each for each in both if not any(fewer < each for fewer in both))
+        least = frozenset(names for names in both if not any(fewer < names for fewer in both))
         return Restriction(least) if len(least) <= _MOST else EVERYTHING
 
     def through(self, columns: Mapping[str, str]) -> Restriction:
@@ -90,7 +90,7 @@ class Restriction:
             frozenset((columns[name], values) for name, values in alternative if name in columns)
             for alternative in self.alternatives
         )
-        return reduce(or_, (Restriction(frozenset({each})) for each in carried), NOTHING)
+        return reduce(or_, (Restriction(frozenset({name})) for name in carried), NOTHING)
 
     def narrowed(self, more: Iterable[tuple[str, Values]]) -> Restriction:
         """Of these rows those with these values too."""

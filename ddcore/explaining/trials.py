@@ -114,7 +114,7 @@ class Trials:
         if results is None:
             left = np.flatnonzero(self.present)
             removed = [np.concatenate(parts[: at + 1]) for at in range(len(parts))]
-            results = self.folded_apart([np.setdiff1d(left, each) for each in removed])
+            results = self.folded_apart([np.setdiff1d(left, rows) for rows in removed])
             number = max((at + 1 for at, result in enumerate(results) if result), default=0)
         else:
             number = max((at + 1 for at, result in enumerate(results) if result), default=0)

@@ -254,7 +254,7 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
         inner = syntax.children(node)
         names = [node.name] if isinstance(node, syntax.Column) else [least[id(child)] for child in inner]
         # the column of the elements inside of a list has the empty name
-        name = least[id(node)] = min((each for each in names if each is not None), default=None)
+        name = least[id(node)] = min((candidate for candidate in names if candidate is not None), default=None)
         if id(node) in floats and name is not None and not isinstance(parts[1], syntax.Column):
             zero = syntax.call("Multiply", syntax.Cast(_is_null(name), pl.Float64()), _number(0.0))
             parts[1] = syntax.call("Plus", syntax.Cast(parts[1], pl.Float64()), zero)
@@ -264,7 +264,7 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
 
 
 def _is_float_literal(node: Tree) -> bool:
-    return any(isinstance(each, syntax.Literal) and each.dtype == "Float" for each in syntax.walk(node))
+    return any(isinstance(inner, syntax.Literal) and inner.dtype == "Float" for inner in syntax.walk(node))
 
 
 def _is_null(name: str) -> Tree:
@@ -335,7 +335,7 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
     result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
         return syntax.call(_SQL[op], *parts)
-    if op in _ORDERED and any(each.is_nested() for each in inner):
+    if op in _ORDERED and any(dtype.is_nested() for dtype in inner):
         raise ProgramError(
             f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
             "compare a field or an element, or ask for equality",
@@ -361,14 +361,14 @@ def _special(tree: Tree, dtype: pl.DataType, op: str, parts: list[Tree], inner: 
         return _mean(tree, parts, inner)
     if op == "ListExpr.SetOperation":
         return polars_json.applied(lambda lists: lists.list.sort(), tree)
-    if op == "TrueDivide" and all(isinstance(each, pl.Duration) for each in inner) and inner[0] == inner[1]:
+    if op == "TrueDivide" and all(isinstance(dtype, pl.Duration) for dtype in inner) and inner[0] == inner[1]:
         return syntax.with_children(tree, [syntax.call("ToPhysical", part) for part in parts])
     return None
 
 
 def _mean(tree: syntax.Call, parts: list[Tree], inner: list[pl.DataType]) -> Tree:
     """A mean without wrapping: of integers by their exact sum, of anything else in floats."""
-    if not all(each.is_integer() or each == pl.Boolean() for each in inner):
+    if not all(dtype.is_integer() or dtype == pl.Boolean() for dtype in inner):
         return syntax.with_children(tree, [syntax.Cast(part, pl.Float64()) for part in parts])
 
     def add_up(values: list[Tree]) -> Tree:

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import syntax
+from ddcore.expressions import hashes, syntax
 from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
 
 __all__ = [
@@ -221,8 +221,16 @@ def _function_json(name: str, options: Any) -> _Json:
     family, _, last = name.rpartition(".")
     if family == "Sql" and last in _SQL_OPERATORS:
         return {"Sql": {"Binary": last}}
+    if family == "Digest":
+        return _digest(last)
     body = last if options == () else {last: options}
     return {family: body} if family else body
+
+
+@lru_cache
+def _digest(symbol: str) -> _Json:
+    """A hash as Polars writes it here: with the path of its library, so no fingerprint may have it."""
+    return json.loads(hashes.of(symbol)(pl.col("")).meta.serialize(format="json"))["Function"]["function"]
 
 
 def _whole_json(tree: Eval, part: _Json) -> _Json:
@@ -357,6 +365,8 @@ def _named(function: _Json) -> tuple[str, Any]:
     if len(function) != 1:
         return "", ()
     family, rest = next(iter(function.items()))
+    if family == "FfiPlugin" and rest["symbol"] in hashes.SYMBOLS and rest == _digest(rest["symbol"])[family]:
+        return f"Digest.{rest['symbol']}", ()
     if family not in syntax.FAMILIES:
         return family, rest
     if isinstance(rest, str):

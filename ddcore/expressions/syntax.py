@@ -22,7 +22,7 @@ import polars as pl
 FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
-    "Boolean": "", "Range": "", "Trigonometry": "",
+    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.",
 }  # fmt: skip
 """Families of functions, and how users write them."""
 OPERATORS = {

@@ -30,6 +30,7 @@ FUNCTIONS = {
     "Boolean.AllHorizontal", "Boolean.AnyHorizontal", "Boolean.IsBetween", "Boolean.IsClose", "Boolean.IsFinite",
     "Boolean.IsIn", "Boolean.IsInfinite", "Boolean.IsNan", "Boolean.IsNotNan", "Boolean.IsNotNull", "Boolean.IsNull",
     "Boolean.Not",
+    "Digest.md5", "Digest.sha1", "Digest.sha2_224", "Digest.sha2_256", "Digest.sha2_384", "Digest.sha2_512",
     "ListExpr.ArgMax", "ListExpr.ArgMin", "ListExpr.Concat", "ListExpr.Contains", "ListExpr.CountMatches",
     "ListExpr.DropNulls", "ListExpr.Gather", "ListExpr.GatherEvery", "ListExpr.Get", "ListExpr.Join",
     "ListExpr.Length", "ListExpr.Max", "ListExpr.Mean", "ListExpr.Median", "ListExpr.Min", "ListExpr.SetOperation",

@@ -97,7 +97,7 @@ def call_twice(
     number = _least_difference(first, second, schema, handle)
     if number is None:
         return first
-    results = [_shown(each.filter(pl.col(handle) == number).drop(handle)) for each in (first, second)]
+    results = [_shown(result.filter(pl.col(handle) == number).drop(handle)) for result in (first, second)]
     raise ExpressionError(
         f"{place}: {operator}: the function {name_of(function)} gives different results for equal input: for"
         f" {shown(number)} it returned {results[0]}, then {results[1]}",

@@ -146,8 +146,8 @@ class _Reader:
             yield [self._at(f"[{number}]", each) for number, each in enumerate(value)]
         elif isinstance(value, set | frozenset):  # the order differs between processes: no element may depend on it
             outer, texts = dict(self._numbers), []
-            for each in value:
-                texts.append(self._at("{...}", each))
+            for item in value:
+                texts.append(self._at("{...}", item))
                 self._numbers = dict(outer)
             yield sorted(texts)
         else:
@@ -267,11 +267,11 @@ class _Reader:
             inner = (value.fget, value.fset, value.fdel)
         elif inspect.isgetsetdescriptor(value) or inspect.ismemberdescriptor(value):
             inner = ()
-        for each in inner:
-            if has_source and isinstance(each, FunctionType) and not _has_source(each.__code__):
+        for code in inner:
+            if has_source and isinstance(code, FunctionType) and not _has_source(code.__code__):
                 continue  # from a decorator that the source names, such as dataclass
             yield name
-            yield self._at(f".{name}", each)
+            yield self._at(f".{name}", code)
 
     def _reach(self, thing: FunctionType | type) -> str:
         """How far a function or class is read: ``name``, its ``source``, or ``all``."""

@@ -137,9 +137,9 @@ class _JoinStep(Step):
             piece, heads = part[0].decompress(), part[1]
             heads = heads or Heads.of(piece, side.key_words)
             return [
-                each
+                batch
                 for pairs in matches(piece, heads, others, self.coordinates, budget)
-                for each in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
+                for batch in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
             ]
 
         if len(new) < budget.tuning.part_rows and not new.is_encoded:  # one part, in fewer calls

@@ -181,7 +181,7 @@ class _Segments:
 
     def take(self, rows: np.ndarray | slice) -> _Segments:
         """Some of them."""
-        keys, words, times = (np.ascontiguousarray(each[:, rows]) for each in (self.keys, self.words, self.times))
+        keys, words, times = (np.ascontiguousarray(array[:, rows]) for array in (self.keys, self.words, self.times))
         return _Segments(self.codes[rows], keys, words, times, self.after[rows], self.to[rows], self.diffs[rows])
 
     def parts(self, budget: Budget) -> Iterator[_Segments]:
@@ -241,7 +241,7 @@ class _Reach:
             rows = np.unique(np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes))
         else:
             rows = np.arange(len(self.batch))
-        before, behind = (np.searchsorted(values, each[rows], "right") for each in (self.after, self.to))
+        before, behind = (np.searchsorted(values, bounds[rows], "right") for bounds in (self.after, self.to))
         found: np.ndarray = rows[before < behind]
         return found
 
@@ -322,7 +322,9 @@ class _JoinBetweenStep(Step):
         for name in self.join.right:
             holding &= words[name] != NULL
         names = () if self.intervals.direct else self.intervals.key
-        keys, others = (_stacked([words[name] for name in each], len(diffs)) for each in (names, self.join.right_names))
+        keys, others = (
+            _stacked([words[name] for name in columns], len(diffs)) for columns in (names, self.join.right_names)
+        )
         return _Segments(codes, keys, others, times, after, to, diffs).take(holding).added_up(budget)
 
     def _send(self, state: State, segments: _Segments, others: Sequence[SortedBatch]) -> None:

@@ -55,7 +55,7 @@ def _cut(moments: Sequence[Moment], keys: Sequence[str], frame: pl.DataFrame) ->
     pieces = [_piece(every, 0, _ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
     for number, moment in enumerate(moments):
         pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
-    rows, numbers, quantities, places, values = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    rows, numbers, quantities, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     chosen = frame.select("row", *keys)[pl.Series(rows, dtype=pl.UInt32)]
     return chosen.with_columns(moment=numbers, quantity=quantities, place=places, value=values)
 

@@ -100,7 +100,7 @@ def _within(
     near = Near(some, np.full(len(some), NULL), np.full(len(some), _MOST))
     which = np.flatnonzero(some)
     for batch, spans in zip(batches, everything, strict=True):
-        lo, hi = (each[which] for each in spans)
+        lo, hi = (span[which] for span in spans)
         first, last = batch.between(lo, hi, word, around[0, which] - 1, around[1, which])
         for side, place in ((0, first - width), (1, last + width)):
             inside = np.flatnonzero((place > lo) & (place < hi) & (hi > lo))

@@ -220,7 +220,7 @@ class _OverStep(ReductionStep):
         """All keys, with the values of the order at which they change."""
         if self.reach is not None and not rounds and self.inputs == 1 and len(new):
             words = new.words[self.port.key_words]
-            part.around = np.stack([each.reduceat(words, part.offsets[:-1]) for each in (np.minimum, np.maximum)])
+            part.around = np.stack([least.reduceat(words, part.offsets[:-1]) for least in (np.minimum, np.maximum)])
         return part
 
     def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
@@ -258,7 +258,7 @@ class _OverStep(ReductionStep):
             where = self._where(np.array(place), evaluations, loops)
             raise DiffOverflow(f"{where}: a row occurs {counts.max()} times, and over numbers {_MOST_COPIES} at most")
         words = np.take(history.words, rows, axis=1)
-        sorts = [self._sortable(words, *each) for each in self.sorts]
+        sorts = [self._sortable(words, *sort) for sort in self.sorts]
         order = np.lexsort([column for pair in sorts[::-1] for column in pair[::-1]] + [evals])
         order = np.repeat(order, counts[order])  # each copy is a row
         evals, words = evals[order], np.take(words, order, axis=1)

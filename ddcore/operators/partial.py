@@ -68,7 +68,7 @@ def tree(whole: Aggregation, source: Schema) -> Tree | None:
     distinct = {argument for _, kind, argument in whole.aggregates if kind == _DISTINCT}
     if whole.allow_negative or len(distinct) > 1:
         return None
-    hashed = [str(each) for each in distinct] or [name for name in source if name not in whole.group]
+    hashed = [str(column) for column in distinct] or [name for name in source if name not in whole.group]
     if not hashed:
         return None  # equal rows are one
     parts = [(f"_part_{number}", kind, argument) for number, (_, kind, argument) in enumerate(whole.aggregates)]
@@ -80,7 +80,7 @@ def tree(whole: Aggregation, source: Schema) -> Tree | None:
     )
     text = digest(digest("tree", whole.text), "root")
     root = type(whole)(whole.schema, text, whole.group, False, whole_from_parts, whole.result)
-    leaf, branch = (partial(PartialAggregation.below, each) for each in (first, later))
+    leaf, branch = (partial(PartialAggregation.below, level) for level in (first, later))
     return Tree.over(source, whole.group, hashed, whole.text, leaf, branch, root)
 
 
@@ -100,7 +100,7 @@ class _PartialStep(AggregationStep):
 
     def __init__(self, level: PartialAggregation, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(level, plan, block, port)
-        most = [10**18 - 1 if each.name == "decimal" else 2**63 - 1 for each in level.result.values()]
+        most = [10**18 - 1 if kind.name == "decimal" else 2**63 - 1 for kind in level.result.values()]
         self._most = np.array(most, dtype=np.int64)
 
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:

@@ -305,7 +305,7 @@ class TotalsStep(ResultStep):
         """The results of totals and those of other aggregates, which are rows of the history, in their order."""
         chosen = history.words[0] == _PICKED
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(chosen)])[history.offsets]
-        words, times = (np.compress(chosen, each, axis=1) for each in (history.words[1:], history.times))
+        words, times = (np.compress(chosen, array, axis=1) for array in (history.words[1:], history.times))
         rows = self.accumulate(evaluations, Rows(offsets, words, times, history.diffs[chosen]), loops)
         picked = np.full((self._picked, added.shape[1]), encoding.NULL)
         picked[:, rows[0]] = words[:, rows[1]]

@@ -142,9 +142,7 @@ class FromLimbs(Linear):
             of = [f"{name}={encoding.decode(words[name][row : row + 1], self.schema[name])[0]}" for name in self.named]
             where = f"{', '.join(of)}: " if of else ""
             raise DiffOverflow(f"{place}: {where}{one.result} has too many digits for {one.type}")
-        return (
-            encoding.pool_of(one.type).intern(encoding.wide_values(halves)) if len(halves) else beyond.astype(np.int64)
-        )
+        return encoding.pool_of(one.type).intern(halves) if len(halves) else beyond.astype(np.int64)
 
 
 def _added(limbs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -103,7 +103,7 @@ class _Rebuilding:
     def __init__(self, old: Graph, kept: Iterable[int], arranged: Mapping[_Port, set[str]]) -> None:
         self._old, self._arranged, self.graph = old, arranged, Graph()
         self.numbers: dict[int, int] = {}
-        self.graph.scopes = [replace(each, variables=[], results=[], text="") for each in old.scopes]
+        self.graph.scopes = [replace(scope, variables=[], results=[], text="") for scope in old.scopes]
         for index in sorted(kept):
             self.numbers[index] = self._rebuilt(old.nodes[index])
         texts = {}

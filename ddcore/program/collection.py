@@ -26,7 +26,7 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
-from ddcore.program import joins, loops, sets, wide_sums
+from ddcore.program import joins, loops, sets, time_windows, wide_sums
 from ddcore.program.gathered import gathered
 from ddcore.program.joins import Direction, How, Outer
 from ddcore.program.linear import LinearCollection
@@ -128,6 +128,49 @@ class Collection(LinearCollection):
         """
         arguments.column_names(self.schema, "arrange_by", keys)
         return self
+
+    # -- windows of time ----------------------------------------------------------------------------------------------
+
+    def tumble(
+        self, column: str, every: Any, *, offset: Any = None, start: str = "window_start", end: str = "window_end"
+    ) -> Collection:
+        """Each row with the window of time that its moment in ``column`` is in, from ``start`` to before ``end``.
+
+        Windows are ``every`` long, one after the other; one of them begins at ``offset`` from 1970, or from 0: a
+        timedelta for timestamps and dates, else a whole number. A row whose moment is null is left out.
+        """
+        windows: Collection = time_windows.hopping(
+            self, "tumble", column, every, None, offset=offset, start=start, end=end
+        )
+        return windows
+
+    def hop(
+        self, column: str, every: Any, length: Any, *, offset: Any = None, start: str = "window_start",
+        end: str = "window_end",
+    ) -> Collection:  # fmt: skip
+        """Each row once for every window of time that its moment in ``column`` is in, from ``start`` to before ``end``.
+
+        A window begins ``every`` so often, and is ``length`` long; otherwise like :meth:`tumble`. A row is in 1000
+        windows at most.
+        """
+        windows: Collection = time_windows.hopping(
+            self, "hop", column, every, length, offset=offset, start=start, end=end
+        )
+        return windows
+
+    def sessions(
+        self, column: str, gap: Any, by: str | Sequence[str] = (), *, start: str = "window_start",
+        end: str = "window_end",
+    ) -> Collection:  # fmt: skip
+        """Each row with its session: rows with equal ``by``, each of which comes ``gap`` after the last or sooner.
+
+        ``start`` is the first moment of the session, ``end`` its last moment plus ``gap``. Sessions merge and split as
+        rows come and go. In ``by`` null is a value like any other; a row whose moment is null is left out.
+        Cost: proportional to the moments that change, with a search for those beside them, and to the rows of the
+        sessions of which an end moves.
+        """
+        windows: Collection = time_windows.sessions(self, column, gap, by, start=start, end=end)
+        return windows
 
     # -- ids of rows --------------------------------------------------------------------------------------------------
 

@@ -130,10 +130,10 @@ class Agree:
         from ddcore.operators.aggregates import sum
 
         side, amount = _free(["side", "amount"], self.by)
-        names = _free([each.name for each in self.sides], self.by)
+        names = _free([side.name for side in self.sides], self.by)
         left, right = (self._amounts(tables, number, side, amount) for number in range(2))
         for column in (amount, *self.by):
-            one, other = (str(each.schema[column]) for each in (left, right))
+            one, other = (str(side.schema[column]) for side in (left, right))
             if one != other:
                 what = "the totals" if column == amount else f"the columns {column}"
                 raise ProgramError(
@@ -187,7 +187,7 @@ def _require(tables: Tables, name: str, place: str = "") -> None:
 
 def _free(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     """These names, with a number behind those that are taken already."""
-    used, free = {each.casefold() for each in taken}, []
+    used, free = {name.casefold() for name in taken}, []
     for name in names:
         choices = (name if number == 1 else f"{name}_{number}" for number in range(1, len(used) + 2))
         free.append(next(choice for choice in choices if choice.casefold() not in used))

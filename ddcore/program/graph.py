@@ -153,7 +153,9 @@ class Graph:
         """Whether the loops around a node have priorities, outermost first."""
         loops = [self.scopes[loop].variables for loop in self.loops(self.nodes[node].scope)]
         operators = [[self.nodes[variable].operator for variable in variables] for variables in reversed(loops)]
-        return tuple(any(isinstance(each, Variable) and each.priority for each in group) for group in operators)
+        return tuple(
+            any(isinstance(operator, Variable) and operator.priority for operator in group) for group in operators
+        )
 
     def _require_open(self, number: int, where: str) -> None:
         """Raises ProgramError for a collection of a loop whose body has ended."""
@@ -218,7 +220,7 @@ class Graph:
 
     def loops(self, scope: int) -> list[int]:
         """The scopes of the loops around what is in a scope, innermost first."""
-        return [each for each in (scope, *self.around(scope)) if each]
+        return [number for number in (scope, *self.around(scope)) if number]
 
     def upstream(self, nodes: Iterable[int]) -> set[int]:
         """The nodes that some depend on, and they themselves; a collection inside of loops depends on all that these
@@ -251,7 +253,7 @@ class Graph:
 
     def max_rounds(self, scope: int) -> int:
         """The greatest limit of the loops that are equal to this one: the limit of a loop is no part of its digest."""
-        return max(each.max_rounds for each in self.scopes if self._name(each) == self._name(self.scopes[scope]))
+        return max(other.max_rounds for other in self.scopes if self._name(other) == self._name(self.scopes[scope]))
 
     def _name(self, scope: Scope) -> list[str]:
         return [self.scopes[loop].text for loop in self.loops(scope.index)]

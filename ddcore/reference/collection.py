@@ -21,6 +21,7 @@ from ddcore.reference.rows import (
     order_of,
     require_no_negative,
 )
+from ddcore.reference.time_windows import sessions_of, windows_around
 from ddcore.reference.types import Columns
 
 
@@ -195,6 +196,56 @@ class NaiveCollection(Multiset):
     def arrange_by(self, *keys: Any) -> NaiveCollection:
         """The collection itself: the name of an index changes nothing."""
         return self
+
+    # Windows of time
+
+    def tumble(
+        self, column: str, every: Any, offset: Any = None, start: str = "window_start", end: str = "window_end"
+    ) -> NaiveCollection:
+        """Each row with the window that it is in."""
+        return self.hop(column, every, every, offset, start, end)
+
+    def hop(  # noqa: PLR0917  (the parameters of Collection.hop)
+        self,
+        column: str,
+        every: Any,
+        length: Any,
+        offset: Any = None,
+        start: str = "window_start",
+        end: str = "window_end",
+    ) -> NaiveCollection:
+        """Each row with each window, of all that begin a multiple of ``every`` after the offset, that it is in."""
+        value = self.picker([column])
+        rows = [
+            ((*row, *window), times)
+            for row, times in self.rows.items()
+            if value(row)[0] is not None
+            for window in windows_around(value(row)[0], every, length, offset)
+        ]
+        return NaiveCollection(self.columns | dict.fromkeys((start, end), self.columns[column]), rows)
+
+    def sessions(
+        self, column: str, gap: Any, by: Any = (), start: str = "window_start", end: str = "window_end"
+    ) -> NaiveCollection:
+        """Each row with the session of its key that its moment is in; a moment counts where there are rows."""
+        recorders[-1].keep(self.rows)
+        value, key = self.picker([column]), self.picker(names_of(by) if by else [])
+        counts: Counter[tuple[Row, Any]] = Counter()
+        for row, times in self.rows.items():
+            if value(row)[0] is not None:
+                counts[key(row), value(row)[0]] += times
+        known: defaultdict[Row, list[Any]] = defaultdict(list)
+        for (group, moment), times in counts.items():
+            require_no_negative("sessions", (*group, moment), [((*group, moment), times)])
+            known[group] += [moment] * (times > 0)
+        rows = [
+            ((*row, first, last + gap), times)
+            for row, times in self.rows.items()
+            if value(row)[0] is not None
+            for first, last in sessions_of(known[key(row)], gap)
+            if first <= value(row)[0] <= last
+        ]
+        return NaiveCollection(self.columns | dict.fromkeys((start, end), self.columns[column]), rows)
 
     # Group by group
 

@@ -39,7 +39,7 @@ class Definition:
 
     def value(self, arguments: Arguments, options: tuple[Any, ...]) -> Any:
         """The result."""
-        return self._value([each for fields, number in arguments for each in [fields] * number], *options)
+        return self._value([value for fields, number in arguments for value in [fields] * number], *options)
 
 
 def _float(_: pl.DataType) -> pl.DataType:
@@ -159,7 +159,7 @@ def _in_order(rows: list[tuple[Any, ...]], order: tuple[tuple[bool, bool], ...],
     """The values in an order, equal ones in their own, nulls last in it."""
     if distinct:
         first: dict[Any, tuple[Any, ...]] = {}
-        for row in sorted(rows, key=lambda row: [_null_first(each) for each in row]):
+        for row in sorted(rows, key=lambda row: [_null_first(value) for value in row]):
             first.setdefault(row[0], row)
         rows = list(first.values())
     rows = sorted(rows, key=lambda row: _null_or(row[0]))

@@ -89,7 +89,7 @@ class Multiset:
 
     def drop(self, *names: Any) -> Self:
         """Each row without some columns."""
-        dropped = [each.meta.output_name() for each in self.spread(names)]
+        dropped = [expr.meta.output_name() for expr in self.spread(names)]
         return self.select(*(name for name in self.columns if name not in dropped))
 
     def rename(self, names: Any) -> Self:

@@ -46,7 +46,7 @@ def _exactly_inside(series: pl.Series, dtype: pl.List | pl.Struct) -> None:
     if type(series.dtype) is not type(dtype):
         raise ExpressionError(f"the function returned a column {series.name} that is no {dtype}")
     if isinstance(dtype, pl.List):
-        values = [each for of_row in series.to_list() for each in of_row or []]
+        values = [element for of_row in series.to_list() for element in of_row or []]
         as_declared(pl.DataFrame({"": pl.Series(values, dtype=inner(series.dtype), strict=False)}), {"": inner(dtype)})
         return
     fields = {field.name: instance(field.dtype) for field in dtype.fields}
@@ -81,7 +81,7 @@ def _dtype(name: Any) -> pl.DataType:
     if str(name).startswith("list["):
         return pl.List(_dtype(str(name)[5:-1]))
     if str(name).startswith("struct["):
-        fields = (each.split(":", 1) for each in _outermost(str(name)[7:-1]))
+        fields = (field.split(":", 1) for field in _outermost(str(name)[7:-1]))
         return pl.Struct({field.strip(): _dtype(kind.strip()) for field, kind in fields})
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
     if decimal:

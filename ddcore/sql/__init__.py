@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import ProgramError
-from ddcore.text.wording import kind_of
+from ddcore.sql.dialect_names import DIALECTS
+from ddcore.text.wording import kind_of, listed, meant
 
 __all__ = ["load", "program"]
 
 
-def load(*files: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
-    """The program in files of SQL, whose views may name each other across files.
+def load(*files: str | PathLike[str], dialect: str = "postgres") -> Callable[..., dict[str, Any]]:
+    """The program in files of SQL, whose views may name each other across files. ``dialect``: as in :func:`program`.
 
     Raises ProgramError for a file that cannot be read, and as :func:`program`.
     """
@@ -28,7 +29,7 @@ def load(*files: str | PathLike[str]) -> Callable[..., dict[str, Any]]:
             raise ProgramError(f"a file of SQL has a path, not {kind_of(file)}", 'for example load("program.sql")')
     if not files:
         raise ProgramError("there is no file of SQL", 'for example load("program.sql")')
-    return program_of(texts_of(map(Path, files)))
+    return program_of(texts_of(map(Path, files)), dialect=dialect)
 
 
 def texts_of(files: Iterable[Path]) -> dict[str, str]:
@@ -49,28 +50,31 @@ def _text(file: Path) -> str:
         raise ProgramError(f"{file.name}: cannot be read: {error.strerror}", "make it readable for this user") from None
 
 
-def program(text: str, file: str = "program.sql") -> Callable[..., dict[str, Any]]:
+def program(text: str, file: str = "program.sql", dialect: str = "postgres") -> Callable[..., dict[str, Any]]:
     """The program function of SQL text: from inputs by name to a dict of the views that are not temporary.
 
-    ``file`` names the text in messages and in plans. Raises ProgramError where the text is not SQL, or sqlglot is not
-    installed; the function raises it for what the inputs' columns do not allow.
+    ``file`` names the text in messages and in plans. ``dialect``: postgres, spark, databricks or duckdb.
+    Raises ProgramError where the text is not SQL, or sqlglot is not installed; the function raises it for
+    what the inputs' columns do not allow.
     """
     if not isinstance(text, str):
         raise ProgramError(f"{file}: a program of SQL is text, not {kind_of(text)}", "read a file with load(path)")
-    return program_of({file: text.removeprefix("\ufeff")})
+    return program_of({file: text.removeprefix("\ufeff")}, dialect=dialect)
 
 
-def program_of(texts: Mapping[str, str], heads: Mapping[str, str] | None = None) -> Callable[..., dict[str, Any]]:
+def program_of(
+    texts: Mapping[str, str], heads: Mapping[str, str] | None = None, *, dialect: str = DIALECTS[0]
+) -> Callable[..., dict[str, Any]]:
     """The program in texts, by the names of their files. ``heads``: what was put before some of them, which places in
     messages leave out.
 
     The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``.
     Raises as :func:`program`.
     """
-    parse = _parser(next(iter(texts)))
+    parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.views import outputs
 
-    statements, tables, source = parse(texts, heads)
+    statements, tables, source = parse(texts, dialect, heads)
 
     def views(**inputs: Mapping[str, Any]) -> dict[str, Any]:
         return outputs(statements, tables, source, inputs)
@@ -80,19 +84,19 @@ def program_of(texts: Mapping[str, str], heads: Mapping[str, str] | None = None)
     return views
 
 
-def declared_inputs(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def declared_inputs(texts: Mapping[str, str], dialect: str = "postgres") -> dict[str, dict[str, str]]:
     """The columns and types of the tables that ``CREATE TABLE`` declares in files, by name. Raises ProgramError."""
-    parse = _parser(next(iter(texts)))
+    parse = _parser(next(iter(texts)), dialect)
     from ddcore.sql.types import declared_type
 
-    _, tables, source = parse(texts)
+    _, tables, source = parse(texts, dialect)
     return {
         table.name: {column.name: str(declared_type(source, column.args["kind"])) for column in table.columns}
         for table in tables
     }
 
 
-def _parser(file: str) -> Callable[..., Any]:
+def _parser(file: str, dialect: str) -> Callable[..., Any]:
     try:
         from ddcore.sql.parsing import parse
     except ModuleNotFoundError as error:
@@ -101,4 +105,8 @@ def _parser(file: str) -> Callable[..., Any]:
         raise ProgramError(
             f"{file}: programs of SQL need sqlglot, which is not installed", "pip install 'ddcore[sql]'"
         ) from None
+    if dialect not in DIALECTS:
+        raise ProgramError(
+            f"{file}: unknown dialect {dialect!r}", meant(str(dialect), DIALECTS) or f"one of: {listed(DIALECTS)}"
+        )
     return parse

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, null, shared
 
-__all__ = ["NAMED", "RULES", "any_of", "list_of"]
+__all__ = [
+    "HOLDS", "NAMED", "RULES", "any_of", "contains", "distinct", "element_or_fail", "element_or_null", "extreme",
+    "list_and_element", "list_of", "quantified", "size",
+]  # fmt: skip
 
 
-def list_of(values: Values, node: exp.Expr) -> tuple[Value, Type]:
+Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
+HOLDS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
+    exp.LT: (lambda value, least, most: value < most, exp.GTE),
+    exp.LTE: (lambda value, least, most: value <= most, exp.GT),
+    exp.GT: (lambda value, least, most: value > least, exp.LTE),
+    exp.GTE: (lambda value, least, most: value >= least, exp.LT),
+    exp.NEQ: (lambda value, least, most: (value != least) | (value != most), exp.EQ),
+    exp.EQ: (lambda value, least, most: (value == least) | (value == most), exp.NEQ),
+}
+"""Whether a comparison holds for ANY value, by the least and the greatest of them, and its opposite."""
+
+
+def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
     """A list, and the type of its elements."""
     value = values.of(node)
     if value.type is None or value.type.name != "list" or value.type.element is None:
@@ -20,6 +37,11 @@ def list_of(values: Values, node: exp.Expr) -> tuple[Value, Type]:
             node, f"{shown(node)} is {value.name}, not a list", "name a column of lists, or ARRAY[...]"
         )
     return value, value.type.element
+
+
+def list_of(element: Type) -> Type:
+    """The type of lists of these elements."""
+    return parse_type(f"list[{element}]")
 
 
 def _array(values: Values, node: exp.Array) -> Value:
@@ -31,7 +53,7 @@ def _array(values: Values, node: exp.Array) -> Value:
 
 def _element(values: Values, node: exp.Bracket) -> Value:
     """What lies outside of the list is null. sqlglot counts literals from 0, and leaves columns as they are, from 1."""
-    some, element = list_of(values, node.this)
+    some, element = list_and_element(values, node.this)
     (number,) = node.expressions
     if not isinstance(number, exp.Literal | exp.Column) and not isinstance(number.this, exp.Literal):
         values.source.refuse(node, "the element of a list by a number that is neither a literal nor a column")
@@ -41,7 +63,7 @@ def _element(values: Values, node: exp.Bracket) -> Value:
 
 def _length(values: Values, node: exp.ArraySize) -> Value:
     """Null for an empty list, as in PostgreSQL."""
-    some, _ = list_of(values, node.this)
+    some, _ = list_and_element(values, node.this)
     if node.expression is not None and values.of(node.expression).literal != 1:
         values.source.refuse(node, "the length of a list in another dimension than 1")
     length = some.expr.list.len().cast(pl.Int64)
@@ -49,7 +71,7 @@ def _length(values: Values, node: exp.ArraySize) -> Value:
 
 
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
-    some, element = list_of(values, node.this)
+    some, element = list_and_element(values, node.this)
     separator = values.require(values.of(node.expression), "string")
     if element not in (TEXT, INT):
         values.source.refuse(node, f"array_to_string() of {element}")
@@ -71,7 +93,7 @@ def _split(values: Values, node: exp.StringToArray) -> Value:
 
 def any_of(values: Values, value: Value, node: exp.Expr) -> Value:
     """Whether a list has an element that is equal to the value: null where that is not known."""
-    some, element = list_of(values, node.unnest())
+    some, element = list_and_element(values, node.unnest())
     wanted = as_type(values.source, value, element)
 
     def found(some: Value, wanted: Value) -> pl.Expr:
@@ -79,6 +101,89 @@ def any_of(values: Values, value: Value, node: exp.Expr) -> Value:
         unknown = some.expr.list.contains(pl.lit(None, dtype=element.polars), nulls_equal=True)
         known = some.expr.is_not_null() & (wanted.expr.is_not_null() | (some.expr.list.len() == 0))
         return pl.when(known & there).then(True).when(known & ~unknown).then(False)
+
+    return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
+
+
+def size(values: Values, node: exp.Func) -> Value:
+    """How many elements a list has."""
+    return _count(values, node, node.this)
+
+
+def _count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
+    return Value(list_and_element(values, some)[0].expr.list.len().cast(pl.Int64), INT, node)
+
+
+def element_or_fail(values: Values, node: exp.Bracket) -> Value:
+    """An element by its number, as Spark has it: the row fails where the list has none of this number."""
+    some, element = list_and_element(values, node.this)
+    (number,) = node.expressions
+    at = values.require(values.of(number), "int64")
+    if not isinstance(at.literal, int):
+        values.source.refuse(node, "the element of a list by a number that is no literal")
+    counts_from = node.args.get("offset") or 0
+    if at.literal < 0 and not counts_from:
+        raise values.source.error(node, f"{shown(node)}: a list has no element {at.literal}", "the first one is 0")
+    place = at.literal - counts_from if at.literal >= 0 else at.literal
+    safe = bool(node.args.get("safe"))
+    return Value(some.expr.list.get(place, null_on_oob=safe), element, node)
+
+
+def element_or_null(values: Values, node: exp.Bracket) -> Value:
+    """An element by its number from 1, or from the end, as DuckDB has it: null outside. sqlglot has
+    counted one less.
+    """
+    some, element = list_and_element(values, node.this)
+    (number,) = node.expressions
+    at = values.of(number).literal
+    if not isinstance(at, int):
+        values.source.refuse(node, "the element of a list by a number that is no literal from 1")
+    if at == -1:
+        return Value(pl.when(some.expr.is_null()).then(some.expr.list.first()), element, node)
+    return Value(some.expr.list.get(at if at >= 0 else at + 1, null_on_oob=True), element, node)
+
+
+def contains(values: Values, node: exp.ArrayContains) -> Value:
+    """Whether a list has an element that is equal to the value: null where that is not known."""
+    return any_of(values, values.of(node.expression), node.this)
+
+
+def distinct(values: Values, node: exp.ArrayDistinct) -> Value:
+    """Each element once, in the order in which they come first."""
+    some, element = list_and_element(values, node.this)
+    return Value(some.expr.list.unique(maintain_order=True), list_of(element), node)
+
+
+def extreme(*, greatest: bool) -> Rule:
+    """The rule of the greatest or the least element."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        some, element = list_and_element(values, node.this)
+        return Value(some.expr.list.max() if greatest else some.expr.list.min(), element, node)
+
+    return rule
+
+
+def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool) -> Value:
+    """Whether a comparison holds for ANY element of a list, or if ``whole`` for ALL; null where that is not known."""
+    some, element = list_and_element(values, items.unnest())
+    (wanted, _), kind = aligned(values.source, [values.of(node.this), Value(null(element), element, items)], node)
+    if kind != element:
+        raise values.source.error(node, f"{shown(node)}: the elements are {element}", f"cast the left side: {element}")
+    of = type(node)
+    if of not in HOLDS:
+        values.source.refuse(node, "this comparison with a list", "= <> < > <= >= with ANY and ALL are")
+    if of is exp.NEQ and whole:
+        equal = any_of(values, values.of(node.this), items)
+        return Value(~equal.expr, BOOL, node)
+    holds = HOLDS[HOLDS[of][1] if whole else of][0]
+
+    def found(some: Value, wanted: Value) -> pl.Expr:
+        items, unknown = some.expr, pl.lit(None, dtype=element.polars)
+        met = holds(wanted.expr, items.list.min(), items.list.max())
+        known = wanted.expr.is_not_null() & ~items.list.contains(unknown, nulls_equal=True)
+        truth = pl.when(items.list.len() == 0).then(False).when(met).then(True).when(known).then(False)
+        return pl.when(items.is_not_null()).then(~truth if whole else truth)
 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 
@@ -92,7 +197,5 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 NAMED: dict[str, Named] = {
-    "cardinality": (
-        1, lambda values, node: Value(list_of(values, node.expressions[0])[0].expr.list.len().cast(pl.Int64), INT, node)
-    )
-}  # fmt: skip
+    "cardinality": (1, lambda values, node: _count(values, node, node.expressions[0])),
+}

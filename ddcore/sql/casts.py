@@ -46,6 +46,8 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
     if pair == ("timestamp", "date"):
         return Value(value.expr.dt.date(), wanted, node)
+    if pair == ("timestamp", "string"):
+        return Value(_written(value.expr), wanted, node)
     allowed = {
         ("int64", "float64"), ("int64", "decimal"), ("int64", "string"), ("int64", "bool"), ("bool", "int64"),
         ("bool", "string"), ("decimal", "float64"), ("decimal", "string"), ("string", "int64"), ("string", "float64"),
@@ -54,6 +56,12 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
     if pair not in allowed:
         values.source.refuse(node, f"a cast from {value.name} to {wanted}")
     return Value(value.expr.cast(wanted.polars), wanted, node)
+
+
+def _written(moment: pl.Expr) -> pl.Expr:
+    """A timestamp as text, with as many digits of the second as it has."""
+    fraction = moment.dt.strftime("%.6f").str.strip_chars_end("0").str.strip_chars_end(".")
+    return moment.dt.strftime("%Y-%m-%d %H:%M:%S") + fraction
 
 
 _MOST_DIGITS = pl.Decimal(38, 20)

@@ -36,7 +36,9 @@ def check_commas(tokens: Sequence[Token], source: Source) -> None:
             what, place = "two commas in a row", tokens[number + 1]
         elif number + 1 == len(tokens):
             what, place = "the statement ends with a comma", token
-        elif behind in _NO_ITEM or (behind in ("LEFT", "RIGHT") and not is_kind(tokens, number + 2, TokenType.L_PAREN)):
+        elif (behind in _NO_ITEM and tokens[number + 1].token_type != TokenType.VAR) or (
+            behind in ("LEFT", "RIGHT") and not is_kind(tokens, number + 2, TokenType.L_PAREN)
+        ):
             what, place = f"a comma before {written(source, tokens[number + 1])}", token
         elif before in _BEFORE_LISTS:
             what, place = f"a comma behind {written(source, tokens[number - 1])}", token

@@ -16,7 +16,7 @@ from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import arrays
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
-__all__ = ["RULES", "compared"]
+__all__ = ["RULES", "compared", "matching"]
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
@@ -52,9 +52,19 @@ def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
             return _rows_equal(values, node)
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return arrays.any_of(values, values.of(node.this), node.expression.this)
+        if (items := _items(node.expression)) is not None:
+            return arrays.quantified(values, node, items[0], whole=items[1])
         return compared(values, compare, values.of(node.this), values.of(node.expression), node)
 
     return rule
+
+
+def _items(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
+    """The list of ANY, SOME or ALL, and whether it is ALL. sqlglot takes those of lists for functions, mostly."""
+    if isinstance(node, exp.Any | exp.All):
+        return node.this, isinstance(node, exp.All)
+    is_one = isinstance(node, exp.Anonymous) and node.name.lower() in ("any", "some", "all")
+    return (node.expressions[0], node.name.lower() == "all") if is_one and len(node.expressions) == 1 else None
 
 
 def compared(
@@ -142,7 +152,7 @@ def _in(values: Values, node: exp.In) -> Value:
 
 def _like(*, small: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        return _matching(values, node, "\\", small)
+        return matching(values, node, "\\", small)
 
     return rule
 
@@ -150,10 +160,11 @@ def _like(*, small: bool) -> Rule:
 def _escape(values: Values, node: exp.Escape) -> Value:
     if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
         values.source.refuse(node, "this ESCAPE")
-    return _matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
+    return matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
 
 
-def _matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+    """LIKE, or ILIKE where ``small``; ``escape`` may be empty."""
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
@@ -226,6 +237,7 @@ def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
+    exp.ByteString: lambda values, node: constant(node.name, node),  # E'...'
     exp.Boolean: lambda values, node: constant(bool(node.this), node),
     exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,

@@ -13,10 +13,11 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import shown
-from ddcore.sql.values import DATE, FLOAT, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
+from ddcore.sql.values import DATE, FLOAT, INT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
 
-__all__ = ["NAMED", "RULES", "Interval", "interval", "is_day", "on_days"]
+__all__ = ["FIELDS", "NAMED", "RULES", "Interval", "interval", "is_day", "on_days", "pattern_of"]
 
 
 class Interval:
@@ -77,14 +78,17 @@ def on_days(values: Values, node: exp.Binary, left: Value, right: Value, sign: s
             return constant(left.literal + timedelta(right.literal if sign == "+" else -right.literal), node)
         days = right.expr if sign == "+" else 0 - right.expr
         return Value(left.expr.dt.offset_by(days.cast(pl.String) + "d"), DATE, node)
-    if left.type == DATE and sign == "-" and (right.type == DATE or isinstance(right.literal, str)):
+    is_spark = values.source.dialect in SPARKS  # where it is an interval
+    if left.type == DATE and sign == "-" and not is_spark and (right.type == DATE or isinstance(right.literal, str)):
         return Value((left.expr - as_type(values.source, right, DATE)).dt.total_days(), INT, node)
-    values.source.refuse(node, f"{left.name} {sign} {right.name}")
+    hint = "datediff(a, b) is the days between dates" if is_spark else "docs/sql.md lists what is supported"
+    values.source.refuse(node, f"{left.name} {sign} {right.name}", hint)
 
 
 def _moved(values: Values, moment: Value, by: Interval, node: exp.Expr) -> Value:
     """A date moved by whole days, months and years is a date, as comparisons want it; else a timestamp."""
-    kind = DATE if moment.type == DATE and not by.microseconds else TIMESTAMP
+    stays = moment.type == DATE and not by.microseconds and values.source.dialect != "duckdb"
+    kind = DATE if stays else TIMESTAMP
     if isinstance(moment.literal, date) and not isinstance(moment.literal, datetime) and kind == DATE:
         try:
             return constant(_in_months(moment.literal, by.months) + timedelta(by.days), node)
@@ -106,7 +110,7 @@ def _in_months(day: date, months: int) -> date:
 def _extract(values: Values, node: exp.Extract) -> Value:
     moment = values.require(values.of(node.expression), "date", "timestamp")
     unit = node.this.name.upper()
-    rule = (_FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else _FIELDS).get(unit)
+    rule = (FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else FIELDS).get(unit)
     if rule is None:
         values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}")
     kind = _FRACTIONS.get(unit, INT) if moment.type == TIMESTAMP else INT
@@ -125,7 +129,7 @@ def _parts(microseconds: pl.Expr, places: int) -> pl.Expr:
     return microseconds.cast(pl.Decimal(18, 0)) * pl.lit(Decimal(1).scaleb(-places), dtype=pl.Decimal(18, places))
 
 
-_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
     "YEAR": lambda on: on.year(),
     "MONTH": lambda on: on.month(),
     "DAY": lambda on: on.day(),
@@ -179,10 +183,10 @@ _DIRECTIVES = re.compile(r"%[YmdHMSyjI]")
 _NO_LETTERS = re.compile(r"[^A-Za-z%\"]*")
 
 
-def _pattern(values: Values, node: exp.Func) -> str:
+def pattern_of(values: Values, node: exp.Func) -> str:
     """The pattern of a function of text and times, as strftime has it."""
     pattern = node.args["format"]
-    text = pattern.name if isinstance(pattern, exp.Literal) else ""
+    text = pattern.name.replace("strict", "") if isinstance(pattern, exp.Literal) else ""  # of two digits, in Spark
     if not text or not _NO_LETTERS.fullmatch(_DIRECTIVES.sub("", text)):
         hint = "patterns have YYYY, YY, MM, DD, DDD, HH24, HH12, MI, SS and what is no letter between them"
         values.source.refuse(node, f"a pattern of {node.sql_name().lower()} that is not of these", hint)
@@ -191,7 +195,7 @@ def _pattern(values: Values, node: exp.Func) -> str:
 
 def _by_pattern(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type, *types: str) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        return Value(compute(values.require(values.of(node.this), *types).expr, _pattern(values, node)), kind, node)
+        return Value(compute(values.require(values.of(node.this), *types).expr, pattern_of(values, node)), kind, node)
 
     return rule
 
@@ -252,7 +256,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateBin: _binned,
-    exp.TimeToStr: _by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),
     exp.StrToDate: _by_pattern(lambda x, form: x.str.to_date(form), DATE, "string"),
     exp.StrToTime: _by_pattern(
         lambda x, form: x.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, "string"

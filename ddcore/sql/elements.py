@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
-from ddcore.sql.arrays import list_of
+from ddcore.sql.arrays import list_and_element
 from ddcore.sql.dates import Interval
 from ddcore.sql.names import Relation, columns_of_function, function_of
 from ddcore.sql.values import INT, TIMESTAMP, Value, Values, as_type
@@ -51,7 +51,7 @@ def _unnested(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
         values.source.refuse(
             node, "unnest() of several lists", "unnest each in a subquery, and join them by their number"
         )
-    value, kind = list_of(values, node.expressions[0])
+    value, kind = list_and_element(values, node.expressions[0])
     return value.expr, kind
 
 

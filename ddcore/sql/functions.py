@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 
-from ddcore.sql import arrays, casts, conditions, dates, numbers, patterns, texts
-from ddcore.sql.rules import RULES
+from ddcore.sql import arrays, casts, conditions, dates, duckdb, json_paths, numbers, patterns, spark, texts, to_char
+from ddcore.sql.dialects import SPARKS
+from ddcore.sql.rules import BY_DIALECT, NAMES, RULES, nearest
 from ddcore.sql.source import shown
 from ddcore.sql.values import INT, Named, Rule, Value, Values
 
 __all__ = ["RULES"]
 
-_ROOMS = (conditions, numbers, texts, patterns, casts, dates, arrays)
+_ROOMS = (conditions, numbers, texts, patterns, casts, dates, to_char, arrays, json_paths)
 
 
 def _refused(what: str, hint: str) -> Rule:
@@ -25,12 +25,11 @@ def _refused(what: str, hint: str) -> Rule:
 
 def _by_name(values: Values, node: exp.Anonymous) -> Value:
     """A function that sqlglot has no kind for."""
-    name = node.name.lower()
-    if name not in NAMED:
-        near = difflib.get_close_matches(name, [*NAMED, *_NAMES], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "docs/sql.md lists what is supported"
-        values.source.refuse(node, f"the function {name}", hint)
-    count, rule = NAMED[name]
+    name, dialect = node.name.lower(), values.source.dialect
+    named = NAMED[dialect]
+    if name not in named:
+        values.source.refuse(node, f"the function {name}", nearest(name, dialect))
+    count, rule = named[name]
     if count != len(node.expressions) and count >= 0:
         raise values.source.error(
             node, f"{shown(node)}: {name}() takes {count} values", "docs/sql.md lists what is supported"
@@ -64,10 +63,29 @@ RULES.update(
     }
 )
 
-NAMED: dict[str, Named] = {
-    **{name: named for room in (texts, dates, arrays) for name, named in room.NAMED.items()},
-    "num_nulls": (-1, _nulls(there=False)),
-    "num_nonnulls": (-1, _nulls(there=True)),
+NAMED: dict[str, dict[str, Named]] = {
+    "postgres": {
+        **{name: named for room in (texts, dates, arrays, json_paths) for name, named in room.NAMED.items()},
+        "num_nulls": (-1, _nulls(there=False)),
+        "num_nonnulls": (-1, _nulls(there=True)),
+    },
+    **dict.fromkeys(SPARKS, spark.NAMED),
+    "duckdb": duckdb.NAMED,
 }
-_NAMES = sorted(name.lower() for kind in RULES if issubclass(kind, exp.Func) for name in kind.sql_names())
-"""Names of functions that sqlglot has a kind for."""
+"""Functions that sqlglot has no kind for, by the dialect and the name."""
+
+BY_DIALECT |= {
+    "postgres": RULES,
+    **dict.fromkeys(SPARKS, {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES),
+    "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED} | duckdb.RULES,
+}
+
+
+def _names(dialect: str) -> list[str]:
+    """The functions of a dialect, by the names that sqlglot knows for it."""
+    known = Dialect.get_or_raise(dialect).parser_class.FUNCTIONS
+    kinds = {name for kind in BY_DIALECT[dialect] if issubclass(kind, exp.Func) for name in kind.sql_names()}
+    return sorted({name.lower() for name in kinds if name in known} | NAMED[dialect].keys())
+
+
+NAMES |= {dialect: _names(dialect) for dialect in BY_DIALECT}

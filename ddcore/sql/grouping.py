@@ -16,6 +16,7 @@ from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
 from ddcore.sql import gathered
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.grouping_sets import Grouping
 from ddcore.sql.names import Relation, types
 from ddcore.sql.pairs import paired
@@ -239,6 +240,9 @@ class Aggregates:
                 self.values.source.refuse(node, f"{called(node)} of {value.name}")
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
+        is_decimal = value.type is not None and value.type.name == "decimal"
+        if isinstance(node, exp.Avg) and is_decimal and self.values.source.dialect in SPARKS:
+            self.values.source.refuse(node, "avg() of a decimal, which is a decimal in Spark", "cast it to double")
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)

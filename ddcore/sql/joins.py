@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
-from ddcore.sql import subqueries, windows
+from ddcore.sql import subqueries, time_windows, windows
 from ddcore.sql.asof import asof_joined
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.elements import with_elements
@@ -104,6 +104,8 @@ class _From:
             source.refuse(table, "a function in FROM")
         if isinstance(table, exp.Table):
             relation = self.queries.table(table, self.env)
+            if "window" in table.meta:
+                relation = time_windows.in_windows(self.queries, table, relation)
         elif is_bracket(table):
             return self._bracket(table)
         elif isinstance(table, exp.Subquery | exp.Values):

@@ -9,7 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 
 from ddcore.base.errors import ProgramError
-from ddcore.sql.source import DIALECT, Source
+from ddcore.sql.source import Source
 from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 __all__ = ["check_ends", "check_joins", "mistake"]
@@ -126,7 +126,7 @@ def _stop(query: Sequence[Token], source: Source) -> int:
     last = query[-1]
     end = Token(TokenType.BLOCK_END, "", last.line, last.col + 1, last.end + 1, last.end + 1)
     try:
-        Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse([*query, end], source.text)
+        Dialect.get_or_raise(source.dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse([*query, end], source.text)
     except ParseError as error:
         found = (error.errors or [{}])[0]
         place = (found.get("line"), found.get("col"))

@@ -14,11 +14,14 @@ from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
 
 __all__ = [
+    "WINDOW_ENDS",
     "Column", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket", "is_comma",
     "is_named", "mentioned", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
     "types", "unwrapped",
 ]  # fmt: skip
 
+WINDOW_ENDS = ("window_start", "window_end")
+"""The columns that TUMBLE, HOP and SESSION of a table add."""
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
 """Quotes that word processors write."""
 Known = Mapping[str, Sequence[str]]
@@ -219,6 +222,8 @@ def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
 
 def result_name(node: exp.Expr) -> str:
     """What a column of a SELECT is called: its alias, its own name, that of a function, or nothing."""
+    if node.meta.get("unnamed"):
+        return ""
     if isinstance(node, exp.Alias | exp.Column):
         return str(node.alias or node.name)
     if isinstance(node, exp.Cast | exp.Paren):
@@ -357,6 +362,7 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
         columns = list(known.get(table.name if table.this.quoted else table.name.casefold(), ()))
         if not columns:
             columns = next((list(names) for name, names in known.items() if is_named(table.this, name)), [])
+        columns += WINDOW_ENDS if "window" in table.meta else ()
     elif isinstance(table, exp.Query):
         columns = own(table, known)
     else:

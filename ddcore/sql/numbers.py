@@ -16,7 +16,7 @@ from ddcore.expressions import polars_json
 from ddcore.sql import dates
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "log"]
 
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -102,6 +102,21 @@ def _bucket(values: Values, node: exp.WidthBucket) -> Value:
     return Value(bucket.cast(pl.Int64), INT, node)
 
 
+def log(base: pl.Expr, number: pl.Expr) -> pl.Expr:
+    """The logarithm to a base: those to 10 and 2 are exact for powers."""
+    return polars_json.called("Log", [number, base])
+
+
+def _logarithm(values: Values, node: exp.Log) -> Value:
+    """To a base, which is 10 where there is none."""
+    parts = [values.of(each) for each in (node.this, node.expression) if each is not None]
+    parts = [
+        Value(as_type(values.source, values.number(each), FLOAT), FLOAT, each.node, each.literal) for each in parts
+    ]
+    base = parts[0].expr if parts[1:] else pl.lit(10.0)
+    return Value(log(base, parts[-1].expr), FLOAT, node)
+
+
 def _of_float(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
     return function(compute, FLOAT, "float64")
 
@@ -131,6 +146,11 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Acos: _of_float(pl.Expr.arccos),
     exp.Atan: _of_float(pl.Expr.arctan),
     exp.Atan2: function(pl.arctan2, FLOAT, "float64", "float64"),
+    exp.Sinh: _of_float(pl.Expr.sinh),
+    exp.Cosh: _of_float(pl.Expr.cosh),
+    exp.Tanh: _of_float(pl.Expr.tanh),
+    exp.Cot: _of_float(pl.Expr.cot),
+    exp.Log: _logarithm,
     exp.Degrees: _of_float(pl.Expr.degrees),
     exp.Radians: _of_float(pl.Expr.radians),
     exp.Pi: lambda _, node: constant(math.pi, node),

@@ -12,6 +12,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from ddcore.base.errors import ProgramError
+from ddcore.sql import dialects
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.commas import check_commas
@@ -19,6 +20,7 @@ from ddcore.sql.heads import Head, head_of
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.quotes import unclosed
 from ddcore.sql.source import DIALECT, Source
+from ddcore.sql.time_windows import readable, with_tables
 from ddcore.sql.tokens import statements
 
 __all__ = ["Table", "View", "parse"]
@@ -51,13 +53,15 @@ class Table:
     node: exp.Expr
 
 
-def parse(texts: Mapping[str, str], heads: Mapping[str, str] | None = None) -> tuple[list[View], list[Table], Source]:
+def parse(
+    texts: Mapping[str, str], dialect: str = DIALECT, heads: Mapping[str, str] | None = None
+) -> tuple[list[View], list[Table], Source]:
     """The views and the declared tables of a program, in order. ``texts``: those of its files by name; ``heads``: what
     was put before some of them, which places leave out.
 
     Raises ProgramError, with the place, where it is something else.
     """
-    source = Source.of(texts, heads)
+    source = Source.of(texts, dialect, heads)
     read = [_statement(source, tokens) for tokens in statements(source)]
     views = [each for each in read if isinstance(each, View)]
     if not views:
@@ -86,17 +90,19 @@ def _statement(source: Source, tokens: list[Token]) -> View | Table:
 
 
 def _tree(source: Source, head: Head) -> exp.Create:
-    tokens, number = head.tokens, head.query or 0
+    tokens, number = readable(head.tokens), head.query or 0
     first = tokens[0].start
     check_commas(tokens, source)
     check_ends(tokens[number:], source)
     kept = without_recursion(tokens, source)
     try:
         with _quiet(), suppress(SqlglotError):
-            trees = Dialect.get_or_raise(DIALECT).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
+            trees = (
+                Dialect.get_or_raise(source.dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
+            )
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return _with_every(trees[0])
+                return dialects.read(source, with_tables(_with_every(trees[0])))
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:

@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries, windows
+from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries, time_windows, windows
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
@@ -78,6 +78,7 @@ class QueryPlanner(Queries):
             if value and key not in _PARTS:
                 self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
         relation = joins.from_where(self, node, env)
+        node, relation = time_windows.grouped(self, node, relation)
         columns = self.expanded(node, relation)
         before: dict[int, Value] = {}
         if grouping.is_grouped(node):

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddcore.base.errors import ProgramError
-from ddcore.sql.source import Source, cut
+from ddcore.sql.source import DIALECT, Source, cut
 
 __all__ = ["Quoted", "quoted", "unclosed"]
 
 _BEGINS = re.compile(r"--|/\*|\{#|(?:(?<!\w)(?:[ebxEBX]|[uU]&))?'|\"|(?<![\w$])\$\w*\$")
+_BEGINS_OF_SPARK = re.compile(r"--|/\*|\{#|(?:(?<!\w)[rR])?['\"]|`")
 _BLOCK = re.compile(r"/\*|\*/")
 _BEHIND = re.compile(r"[\w%]")
 _RUNS_ON = re.compile(
     r";\s*\n|\n\s*(?:SELECT|FROM|WHERE|GROUP|HAVING|ORDER|LIMIT|UNION|JOIN|LEFT|AND|OR|CREATE|WITH|QUALIFY)\b", re.I
 )
+_INSIDE = ("twice: 'it''s'", r"with a backslash: 'it\'s'")
 _KINDS = {"name": ("this name in double quotes", '"'), "comment": ("this comment", "*/")}
 
 
@@ -30,18 +32,19 @@ class Quoted:
     closed: bool
 
 
-def quoted(text: str) -> Iterator[Quoted]:
+def quoted(text: str, dialect: str = DIALECT) -> Iterator[Quoted]:
     """All pieces in which the words of SQL mean nothing, in order."""
-    place = 0
-    while begin := _BEGINS.search(text, place):
+    place, is_spark = 0, dialect in ("spark", "databricks")
+    begins, names = (_BEGINS_OF_SPARK, "`") if is_spark else (_BEGINS, '"')
+    while begin := begins.search(text, place):
         mark = begin.group()
-        kind = "comment" if mark in ("--", "/*", "{#") else "name" if mark == '"' else "text"
-        end = _end(text, begin.end(), mark)
+        kind = "comment" if mark in ("--", "/*", "{#") else "name" if mark == names else "text"
+        end = _end(text, begin.end(), mark, escapes=is_spark and kind == "text" and len(mark) == 1)
         place = len(text) if end is None else end
         yield Quoted(kind, begin.start(), place, end is not None)
 
 
-def _end(text: str, place: int, mark: str) -> int | None:
+def _end(text: str, place: int, mark: str, *, escapes: bool) -> int | None:
     """Where a piece ends whose first mark ends at ``place``; None where nothing closes it."""
     if mark == "--":
         line = text.find("\n", place)
@@ -53,7 +56,7 @@ def _end(text: str, place: int, mark: str) -> int | None:
         tag = text.find(mark, place)
         return None if tag < 0 else tag + len(mark)
     quote = mark[-1]
-    escape = r"\\.|" if mark[0] in "eE" else ""
+    escape = r"\\.|" if mark[0] in "eE" or escapes else ""
     inner = re.compile(rf"(?:{escape}{quote}{quote}|[^{quote}{escape and chr(92) * 2}])*+", re.DOTALL)
     last = inner.match(text, place)
     end = last.end() if last else place
@@ -76,7 +79,9 @@ def unclosed(source: Source, start: int = 0, end: int | None = None, *, surely: 
     into further SQL, or ends just before a word, else the one that nothing closes. Not ``surely``: the first alone.
     """
     text = source.text
-    pieces = [each for each in quoted(text) if start <= each.start and (end is None or each.start < end)]
+    pieces = [
+        each for each in quoted(text, source.dialect) if start <= each.start and (end is None or each.start < end)
+    ]
     for each in pieces:
         piece = text[each.start : each.end]
         runs_on = each.closed and each.kind != "comment" and "\n" in piece
@@ -88,11 +93,14 @@ def unclosed(source: Source, start: int = 0, end: int | None = None, *, surely: 
 def _error(source: Source, piece: Quoted) -> ProgramError:
     first, _, _ = source.text[piece.start : piece.end].partition("\n")
     what, mark = _KINDS.get(piece.kind, ("this text", "'"))
+    if first[0] in '`"':
+        what, mark = ("this name in back quotes" if first[0] == "`" else what), first[0]
     if first[0] == "$":
         mark = first[: first.index("$", 1) + 1]
     elif first[0] == "{":
         mark = "#}"
     hint = f"add {mark} where it ends"
     if piece.kind == "text" and mark == "'":
-        hint += "; a quote inside of a text is written twice: 'it''s'"
+        is_spark = source.dialect in ("spark", "databricks")
+        hint += f"; a quote inside of a text is written {_INSIDE[is_spark]}"
     return source.error_at(piece.start, f"{what} is not closed: {cut(first)}", hint)

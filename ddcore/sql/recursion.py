@@ -25,7 +25,7 @@ from ddcore.sql.names import (
     tables_of,
     unwrapped,
 )
-from ddcore.sql.source import DIALECT, Declared
+from ddcore.sql.source import Declared
 from ddcore.sql.types import declared_type
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
     bindings = []
     for node, columns in zip(nodes, declared, strict=True):
         assert columns is not None
-        kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=DIALECT)) for text in columns.types)
+        kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=source.dialect)) for text in columns.types)
         if len({name.casefold() for name in columns.names}) < len(columns.names):
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
         bindings.append(Binding(node.alias, node, node.this, columns.names, kinds))

@@ -5,31 +5,49 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-__all__ = ["READ", "RULES"]
+__all__ = ["BY_DIALECT", "NAMES", "READ", "RULES", "nearest"]
 
 RULES: dict[type[exp.Expr], Callable[..., Any]] = {}
-"""By the kind of a node, a function of the values around and the node."""
+"""By the kind of a node, a function of the values around and the node: those of the default dialect."""
+BY_DIALECT: dict[str, dict[type[exp.Expr], Callable[..., Any]]] = {}
+"""The rules of each dialect by its name."""
+NAMES: dict[str, list[str]] = {}
+"""The names of functions in each dialect."""
 READ: dict[type[exp.Expr], str] = {
-    exp.Array: "bracket_notation", exp.Between: "low high", exp.Bracket: "offset", exp.Case: "ifs default",
-    exp.Cast: "to", exp.Ceil: "this!", exp.Column: "table db catalog", exp.Concat: "safe coalesce",
-    exp.ConcatWs: "expressions! safe coalesce", exp.Count: "this! big_int", exp.DateBin: "unit origin zone",
-    exp.DateTrunc: "unit", exp.Div: "typed safe", exp.DPipe: "safe", exp.Floor: "this!", exp.Greatest: "ignore_nulls",
-    exp.If: "true false", exp.ILike: "negate", exp.In: "query unnest", exp.Interval: "unit", exp.Is: "negate",
-    exp.Least: "ignore_nulls", exp.Like: "negate", exp.Literal: "is_string", exp.Overlay: "from_! expression! for_",
-    exp.Pad: "expression! fill_pattern is_left", exp.RegexpLike: "flag",
-    exp.RegexpReplace: "replacement! modifiers single_replace", exp.Repeat: "times", exp.Replace: "replacement",
-    exp.Round: "decimals", exp.SplitPart: "delimiter! part_index!", exp.StrPosition: "substr",
-    exp.StrToDate: "format!", exp.StrToTime: "format!", exp.Substring: "this! start! length", exp.TimeToStr: "format!",
+    exp.AddMonths: "preserve_end_of_month", exp.Array: "bracket_notation",
+    exp.ArrayContains: "ensure_variant check_null", exp.Between: "low high", exp.Bracket: "offset safe",
+    exp.Case: "ifs default", exp.Cast: "to", exp.Ceil: "this!", exp.Column: "table db catalog",
+    exp.Concat: "safe coalesce", exp.ConcatWs: "expressions! safe coalesce flatten", exp.Count: "this! big_int",
+    exp.DPipe: "safe", exp.DateBin: "unit origin zone", exp.DateDiff: "unit date_part_boundary",
+    exp.DateFromParts: "year! month! day!", exp.DateTrunc: "unit", exp.Div: "typed safe", exp.Floor: "this!",
+    exp.Greatest: "ignore_nulls", exp.ILike: "negate", exp.If: "true false", exp.In: "query unnest",
+    exp.Interval: "unit", exp.Is: "negate", exp.JSONExtract: "only_json_types",
+    exp.JSONExtractScalar: "only_json_types scalar_only", exp.Least: "ignore_nulls", exp.Like: "negate",
+    exp.Literal: "is_string", exp.Nvl2: "true false", exp.Overlay: "from_! expression! for_",
+    exp.Pad: "expression! fill_pattern is_left", exp.RegexpExtract: "group null_if_pos_overflow",
+    exp.RegexpLike: "flag", exp.RegexpReplace: "replacement! modifiers single_replace", exp.Repeat: "times",
+    exp.Replace: "replacement", exp.Round: "decimals", exp.SHA2: "length", exp.Split: "null_returns_null",
+    exp.SplitPart: "delimiter! part_index!", exp.StrPosition: "substr", exp.StrToDate: "format!",
+    exp.StrToTime: "format!", exp.StrToUnix: "format!", exp.Substring: "this! start! length",
+    exp.SubstringIndex: "delimiter! count!", exp.TimeToStr: "format!",
     exp.TimestampFromParts: "year! month! day! hour! min! sec!", exp.TimestampTrunc: "unit",
-    exp.Translate: "from_! to!", exp.Trim: "position", exp.Trunc: "decimals",
+    exp.Translate: "from_! to!", exp.Trim: "position", exp.Trunc: "decimals", exp.TsOrDsAdd: "unit",
+    exp.TsOrDsToDate: "format safe", exp.UnixToStr: "format!", exp.UnixToTime: "scale",
     exp.WidthBucket: "min_value max_value num_buckets",
 }  # fmt: skip
 """What the rules read of a node beside ``this``, ``expression`` and ``expressions``: anything else is refused.
 
 With ``!``: what must be there, and sqlglot does not ask for.
 """
+
+
+def nearest(name: str, dialect: str) -> str:
+    """The hint for a function that there is not."""
+    near = difflib.get_close_matches(name, NAMES[dialect], 1)
+    return f"did you mean {near[0]!r}?" if near else "docs/sql-functions.md lists the functions of each dialect"

@@ -11,10 +11,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
+from ddcore.sql.dialect_names import DIALECTS
 
-__all__ = ["DIALECT", "Declared", "File", "Loop", "Source", "called", "cut", "parts", "shown"]
+__all__ = ["DIALECT", "Declared", "File", "Loop", "Source", "called", "cut", "dialect_of", "parts", "shown"]
 
-DIALECT = "postgres"
+DIALECT = DIALECTS[0]
 _LOG = logging.getLogger("ddcore.sql")
 _LONGEST_SHOWN = 60
 
@@ -62,15 +63,16 @@ class Source:
     """Where the statement begins that is read or planned: the place of parts in which there is no name."""
     notes: list[str] = field(default_factory=list)
     """What planning has left out, each once, with its place."""
+    dialect: str = DIALECT
 
     @classmethod
-    def of(cls, texts: Mapping[str, str], heads: Mapping[str, str] | None = None) -> Source:
+    def of(cls, texts: Mapping[str, str], dialect: str = DIALECT, heads: Mapping[str, str] | None = None) -> Source:
         """The texts of files by name. ``heads``: what was put before some of them."""
         files, start = [], 0
         for name, text in texts.items():
             files.append(File(name, start, start + len(text), len((heads or {}).get(name, ""))))
             start += len(text) + 1
-        return cls(files, "\n".join(texts.values()))
+        return cls(files, "\n".join(texts.values()), dialect=dialect)
 
     def at(self, offset: int) -> str:
         """``file:line:column`` of a character, both from 1."""
@@ -119,12 +121,17 @@ def parts(nodes: Iterable[exp.Expr], inside: Callable[[exp.Expr], Iterable[exp.E
 
 def shown(node: exp.Expr) -> str:
     """A part as SQL, cut behind a word where it is long."""
-    return cut(node.sql(dialect=DIALECT))
+    return cut(node.sql(dialect=dialect_of(node)))
+
+
+def dialect_of(node: exp.Expr) -> str:
+    """The dialect that a part is written in: the root of its statement has it."""
+    return str(node.root().meta.get("dialect", DIALECT))
 
 
 def called(node: exp.Expr) -> str:
     """The name of a function, as SQL writes it."""
-    name = re.match(r"\w+", node.sql(dialect=DIALECT))
+    name = re.match(r"\w+", node.sql(dialect=dialect_of(node)))
     return name.group().lower() if name else shown(node)
 
 

@@ -7,7 +7,7 @@ compared with is the key, and the values are not needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,13 @@ from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import failing
 from ddcore.operators import aggregates
 from ddcore.sql import grouping
+from ddcore.sql.arrays import HOLDS
 from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, types, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts, paired, placed
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null
 
-Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
 __all__ = ["attached", "correlated", "filtered", "names_in", "subqueries_in"]
 
 
@@ -344,25 +344,14 @@ def attached(
     return rows, known
 
 
-_COMPARISONS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
-    exp.LT: (lambda value, least, most: value < most, exp.GTE),
-    exp.LTE: (lambda value, least, most: value <= most, exp.GT),
-    exp.GT: (lambda value, least, most: value > least, exp.LTE),
-    exp.GTE: (lambda value, least, most: value >= least, exp.LT),
-    exp.NEQ: (lambda value, least, most: (value != least) | (value != most), exp.EQ),
-    exp.EQ: (lambda value, least, most: (value == least) | (value == most), exp.NEQ),
-}
-"""Whether a comparison holds for ANY value, by the least and the greatest of them, and its opposite."""
-
-
 def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, name: str) -> tuple[Any, Value]:
     """``x < ANY (query)`` and the like: null where it depends on a null. ``x < ALL`` is no ``x >= ANY``."""
     source, quantifier = queries.source, node.args.get("expression")
     kind, whole = type(node), isinstance(quantifier, exp.All)
-    if kind not in _COMPARISONS or quantifier is None:
+    if kind not in HOLDS or quantifier is None:
         source.refuse(node, "this comparison with a subquery", "= <> < > <= >= with ANY and ALL, IN and EXISTS are")
     if whole:
-        kind = _COMPARISONS[kind][1]
+        kind = HOLDS[kind][1]
     if isinstance(node.this, exp.Tuple) or subqueries_in([node.this]):
         source.refuse(
             node, "several values, or a subquery, on the left side of ANY and ALL", "compute it in a view before"
@@ -383,7 +372,7 @@ def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, na
     })  # fmt: skip
     joined = paired(around.rows, bounds, pairs, "left")
     least, most, rows, nulls = (pl.col(f"{name} {part}") for part in ("least", "most", "rows", "nulls"))
-    met = _COMPARISONS[kind][0](mine, least, most)
+    met = HOLDS[kind][0](mine, least, most)
     found = pl.when(rows.is_null()).then(False).when(met).then(True).when(mine.is_not_null() & (nulls == 0)).then(False)
     truth = ~found if whole else found
     return joined.select(*types(around.rows), **{name: truth}), Value(pl.col(name), BOOL, node)

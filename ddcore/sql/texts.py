@@ -7,22 +7,23 @@ import re
 import polars as pl
 from sqlglot import exp
 
+from ddcore.expressions import hashes
 from ddcore.sql import patterns
 from ddcore.sql.casts import cast
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
-__all__ = ["NAMED", "RULES"]
+__all__ = ["NAMED", "RULES", "repeated", "text_of"]
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
     parts = [values.of(each) for each in (node.this, node.expression)]
-    texts = [_text_of(values, part) for part in parts]
+    texts = [text_of(values, part) for part in parts]
     return Value(texts[0] + texts[1], TEXT, node)
 
 
 def _concat(values: Values, node: exp.Concat) -> Value:
-    texts = [_text_of(values, values.of(expression)) for expression in node.expressions]
+    texts = [text_of(values, values.of(expression)) for expression in node.expressions]
     return Value(pl.concat_str(texts, ignore_nulls=True), TEXT, node)
 
 
@@ -32,11 +33,12 @@ def _joined(values: Values, node: exp.ConcatWs) -> Value:
     between = values.require(values.of(separator), "string")
     if between.literal is None and others:
         values.source.refuse(node, "concat_ws() with a separator that is no literal")
-    texts = [_text_of(values, values.of(other)) for other in others]
+    texts = [text_of(values, values.of(other)) for other in others]
     return Value(pl.concat_str(texts, separator=between.literal, ignore_nulls=True), TEXT, node)
 
 
-def _text_of(values: Values, value: Value) -> pl.Expr:
+def text_of(values: Values, value: Value) -> pl.Expr:
+    """A value as text."""
     if value.type in (None, TEXT):
         return as_type(values.source, value, TEXT)
     return cast(values, value, TEXT, value.node).expr
@@ -122,14 +124,14 @@ def _padded(values: Values, node: exp.Pad) -> Value:
     def padded(text: Value, length: Value, fill: Value) -> pl.Expr:
         wanted = length.expr.clip(lower_bound=0)
         missing = (wanted - text.expr.str.len_chars().cast(pl.Int64)).clip(lower_bound=0)
-        filling = _repeated(fill.expr, missing).str.head(missing)
+        filling = repeated(fill.expr, missing).str.head(missing)
         cut = text.expr.str.head(wanted)
         return filling + cut if node.args.get("is_left") else cut + filling
 
     return Value(shared(parts, padded), TEXT, node)
 
 
-def _repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
+def repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
     """Null where one is null."""
     many = text.repeat_by(times.clip(lower_bound=0)).list.join("")
     return pl.when(text.is_not_null() & times.is_not_null()).then(many)
@@ -137,7 +139,7 @@ def _repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
 
 def _repeat(values: Values, node: exp.Repeat) -> Value:
     parts = values.arguments(node, "string", "int64", keys=("this", "times"))
-    return Value(shared(parts, lambda text, times: _repeated(text.expr, times.expr)), TEXT, node)
+    return Value(shared(parts, lambda text, times: repeated(text.expr, times.expr)), TEXT, node)
 
 
 def _field(values: Values, node: exp.SplitPart) -> Value:
@@ -189,13 +191,22 @@ def _formatted(values: Values, node: exp.Format) -> Value:
     for piece in pieces:
         text = {"%%": pl.lit("%")}.get(piece)
         if piece == "%s":
-            text = _text_of(values, values.of(next(rest))).fill_null("")
+            text = text_of(values, values.of(next(rest))).fill_null("")
         joined = joined + (pl.lit(piece) if text is None else text)
     return Value(joined, TEXT, node)
 
 
 def _bytes(text: pl.Expr) -> pl.Expr:
     return text.str.len_bytes().cast(pl.Int64)
+
+
+def _sha2(values: Values, node: exp.SHA2) -> Value:
+    text, bits = values.arguments(node, "string")[0], node.args.get("length")
+    number = values.of(bits).literal if bits is not None else 256
+    symbol = f"sha2_{number or 256}"
+    if symbol not in hashes.SYMBOLS:
+        values.source.refuse(node, "sha2() of this number of bits", "224, 256, 384 or 512")
+    return Value(hashes.of(symbol)(text.expr), TEXT, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
@@ -222,6 +233,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Left: function(lambda x, count: x.str.head(count), TEXT, "string", "int64"),
     exp.Right: function(lambda x, count: x.str.tail(count), TEXT, "string", "int64"),
     exp.StartsWith: function(lambda x, part: x.str.starts_with(part), BOOL, "string", "string"),
+    exp.MD5: function(hashes.of("md5"), TEXT, "string"),
+    exp.SHA: function(hashes.of("sha1"), TEXT, "string"),
+    exp.SHA2: _sha2,
     exp.EndsWith: function(lambda x, part: x.str.ends_with(part), BOOL, "string", "string"),
     exp.Contains: function(lambda x, part: x.str.contains(part, literal=True), BOOL, "string", "string"),
 }

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
-from ddcore.sql.source import DIALECT, File, Source, cut
+from ddcore.sql.source import File, Source, cut
 
 __all__ = ["CLAUSES", "INSIDE", "is_kind", "nearly", "statements", "word", "written"]
 
@@ -42,7 +42,7 @@ def statements(source: Source) -> list[list[Token]]:
 def _tokens(source: Source, file: File) -> list[Token]:
     """The tokens of one file, placed in the text of all."""
     try:
-        tokens = Dialect.get_or_raise(DIALECT).tokenize(source.text[file.start : file.end])
+        tokens = Dialect.get_or_raise(source.dialect).tokenize(source.text[file.start : file.end])
     except SqlglotError:
         raise unclosed(source, file.start, file.end) or _unreadable(source) from None
     at = file.start
@@ -54,10 +54,10 @@ def _tokens(source: Source, file: File) -> list[Token]:
 
 def _unreadable(source: Source) -> ProgramError:
     """The error of a piece of the text that is closed and no token, for example ``x'no digits'``."""
-    for piece in quoted(source.text):
+    for piece in quoted(source.text, source.dialect):
         text = source.text[piece.start : piece.end]
         try:
-            Dialect.get_or_raise(DIALECT).tokenize(text)
+            Dialect.get_or_raise(source.dialect).tokenize(text)
         except SqlglotError:
             return source.error_at(piece.start, f"this text cannot be read: {cut(text)}", "write it as 'text'")
     return source.error_at(0, "a text or a number of this file cannot be read", "take out half of the views to find it")

@@ -14,7 +14,7 @@ _TYPES = {
     "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
     "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",
     "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp",
-    "BINARY": "binary", "VARBINARY": "binary",
+    "BINARY": "binary", "VARBINARY": "binary", "JSON": "string", "JSONB": "string",
 }  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
     elif name in _TYPES:
         text = _TYPES[name]
     else:
-        source.refuse(kind, f"the type {kind.sql(dialect='postgres')}")
+        source.refuse(kind, f"the type {kind.sql(dialect=source.dialect)}")
     try:
         return parse_type(text)
     except ProgramError as error:

@@ -19,7 +19,7 @@ from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, parse_typ
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve, types
-from ddcore.sql.rules import READ, RULES
+from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown
 
 __all__ = [
@@ -220,7 +220,7 @@ class Values:
         if known is not None:
             return known
         for kind in type(node).__mro__:
-            rule = RULES.get(kind)
+            rule = BY_DIALECT[self.source.dialect].get(kind)
             if rule is not None:
                 self.require_arguments(node, kind)
                 value: Value = rule(self, node)
@@ -230,8 +230,9 @@ class Values:
                 node, f"an aggregate where single rows are meant: {shown(node)}",
                 "conditions on groups belong into HAVING; elsewhere compute it in a subquery",
             )  # fmt: skip
-        is_function = isinstance(node, exp.Func) and not isinstance(node, exp.Binary)
-        self.source.refuse(node, f"the function {called(node)}" if is_function else "this expression")
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
+            self.source.refuse(node, f"the function {called(node)}", nearest(called(node), self.source.dialect))
+        self.source.refuse(node, "this expression")
 
     def require_arguments(self, node: exp.Expr, kind: type[exp.Expr]) -> None:
         """Raises ProgramError for an option of a part that its rule does not read, and for an argument it lacks."""

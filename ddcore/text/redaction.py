@@ -40,7 +40,7 @@ def keep_secret(settings: Mapping[str, object] | Iterable[tuple[str, object]]) -
         if isinstance(value, Mapping):
             keep_secret((f"{name}.{inner}", each) for inner, each in value.items())
         elif isinstance(value, list | tuple):
-            keep_secret((name, each) for each in value)
+            keep_secret((name, item) for item in value)
         elif is_secret(name) and len(text := str(value).strip()) >= _SHORTEST and text.lower() not in _SWITCHES:
             # Also as messages quote it: in Python, in JSON, in a URL.
             spellings = {str(value), text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe="")}

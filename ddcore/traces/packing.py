@@ -157,7 +157,7 @@ class Summed:
 
     def packed(self) -> Packed | None:
         """The rows with their sums; None if these do not fit. Afterwards the parts are of no use."""
-        bounds = [each for each in self.budget.each(_bounds_of_sums, self.parts) if each]
+        bounds = [bound for bound in self.budget.each(_bounds_of_sums, self.parts) if bound]
         last = Field(self.fields[-1].column, min(low for low, _ in bounds), max(high for _, high in bounds))
         fields = (*self.fields[:-1], last)
         if sum(field.bits for field in fields) > _PACKED_BITS:

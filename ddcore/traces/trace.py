@@ -50,7 +50,7 @@ class Rows:
     def of(self, keys: np.ndarray) -> Rows:
         """The rows of some keys, by number."""
         offsets, rows = chosen(self.offsets, keys)
-        return Rows(offsets, *(np.take(each, rows, axis=-1) for each in (self.words, self.times, self.diffs)))
+        return Rows(offsets, *(np.take(columns, rows, axis=-1) for columns in (self.words, self.times, self.diffs)))
 
 
 class Trace:
@@ -108,7 +108,7 @@ class Trace:
         self._recent.append(batch)
         self._recent_rows += len(batch)
         if self._recent_rows >= self._budget.tuning.recent_rows:
-            recent = union([each.columns() for each in self._recent], batch.width, self._budget)
+            recent = union([run.columns() for run in self._recent], batch.width, self._budget)
             self._merged.append(self._compressed(recent))
             self._recent, self._recent_rows = [], 0
 
@@ -261,8 +261,8 @@ class _Six:
 
     def __init__(self, batches: Sequence[Searched]) -> None:
         self._batches, filled = batches, [*batches, *[_nothing()] * (_SIX - len(batches))]
-        self._tables, self._starts = [each.table for each in filled], [each.starts for each in filled]
-        self._places = np.array([each.place for each in filled], dtype=np.int64)
+        self._tables, self._starts = [index.table for index in filled], [index.starts for index in filled]
+        self._places = np.array([index.place for index in filled], dtype=np.int64)
 
     def rows(self, keys: Keys, values: int, depth: int) -> tuple[Rows, int, int]:
         """The rows of the keys, how many of the batches have some, and how many rows a key has at most."""
@@ -320,7 +320,7 @@ def _collapsed(found: Sequence[tuple[_Source, Spans]], since: np.ndarray) -> tup
     some: list[tuple[_Source, Spans]] = [
         before if after is None else after for before, after in zip(found, collapsed, strict=True)
     ]
-    return some, all(each is not None for each in collapsed)
+    return some, all(run is not None for run in collapsed)
 
 
 def _has_long_histories(counts: np.ndarray, long: int) -> bool:

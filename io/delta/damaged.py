@@ -101,7 +101,7 @@ def _begin_anew(writer: Writer, folder: Address) -> None:
     from deltalake import DeltaTable, Field, Schema
     from deltalake.schema import PrimitiveType
 
-    version = 1 + max((each for some in versions_of(folder) for each in some), default=-1)
+    version = 1 + max((number for some in versions_of(folder) for number in some), default=-1)
     if version == 0:
         return
     with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:

@@ -52,7 +52,7 @@ def newest_checkpoint(folder: Place, version: int | None = None) -> int:
     """The version of the newest checkpoint, at or before ``version`` if there is one; -1 without any."""
     found = (_CHECKPOINT.match(name) for name in store.names(folder / LOG))
     versions = [int(name[1]) for name in found if name]
-    return max((each for each in versions if version is None or each <= version), default=-1)
+    return max((number for number in versions if version is None or number <= version), default=-1)
 
 
 def lost_versions(folder: Place, version: int | None = None) -> list[int]:

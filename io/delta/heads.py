@@ -98,7 +98,7 @@ class Head:
         """The table after a commit."""
         gone = frozenset(change.removed)
         kept = [file for file in self.files if file.path not in gone]
-        new = [self.live(each.path, each.size, each.rows, json.loads(each.stats)) for each in change.added]
+        new = [self.live(file.path, file.size, file.rows, json.loads(file.stats)) for file in change.added]
         files = sorted([*kept, *new], key=lambda file: file.path)
         return replace(self, version=self.version + 1, txn=change.txn, files=tuple(files))
 

@@ -266,7 +266,7 @@ def _fields(record: dict[str, Any], dims: Sequence[str], *, versions: bool) -> d
         for dim, coordinate in zip(dims, record[name], strict=True)
     }
     sides = [record.get(side, {}).values() for side in ("inputs", "outputs")]
-    counts = [sum(each[sign] for each in side) for side in sides for sign in ("plus", "minus")]
+    counts = [sum(change[sign] for change in side) for side in sides for sign in ("plus", "minus")]
     at = datetime.fromisoformat(record["at"])
     return {**record, **ends, **dict(zip(_COUNTS, counts, strict=True)), "at": at}
 

@@ -70,7 +70,7 @@ def unusable(text: str) -> str:
         ),
         "a number is always a version": bool(_WHOLE.fullmatch(text)) or text.isdigit(),
         "commands take it for something else": text in WORDS or _OFFSET.fullmatch(text) or text.startswith("-"),
-        "a label has no '=', no ',' and no '..'": any(each in text for each in ("=", ",", "..")),
+        "a label has no '=', no ',' and no '..'": any(mark in text for mark in ("=", ",", "..")),
         "it looks like a date, but there is no such day or time": looks_like_date and moment_of(text) is None,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -224,7 +224,7 @@ def _replace(mine: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces:
         if coordinate >= replaces[place]:
             text, *instant = of.get(str(coordinate), ("",))
             kept = (label for label in one.labels if label not in texts and not (text and _same_kind(label, text)))
-            one.labels = {each: one.labels[each] for each in kept}
+            one.labels = {label: one.labels[label] for label in kept}
             one.instant = None if instant else one.instant
 
 

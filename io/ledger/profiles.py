@@ -106,8 +106,8 @@ def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
     """The profile that :meth:`ProfileRecord.to_json` wrote."""
     heat = body.get("heat", {})
     return ProfileRecord(
-        tuple(OperatorRecord(**_tuples(each)) for each in body.get("operators", ())),
-        tuple(LoopRecord(**_tuples(each)) for each in body.get("loops", ())),
+        tuple(OperatorRecord(**_tuples(entry)) for entry in body.get("operators", ())),
+        tuple(LoopRecord(**_tuples(entry)) for entry in body.get("loops", ())),
         HeatRecord(**{**heat, "cells": tuple(tuple(cell) for cell in heat.get("cells", ()))}),
         float(body.get("compiling", 0)),
     )

@@ -202,7 +202,7 @@ class VersionNames:
 
     def listed(self, found: Sequence[int], place: int = 0) -> str:
         """Coordinates for a message, the last ones of many: ``version 3 and version 7``."""
-        last = " and ".join(self._spelled(each, place) for each in found[-_NEAR:])
+        last = " and ".join(self._spelled(version, place) for version in found[-_NEAR:])
         return last if len(found) <= _NEAR else f"{len(found)} {self._word(place)}s, the last are {last}"
 
     def _word(self, place: int) -> str:

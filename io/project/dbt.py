@@ -17,6 +17,7 @@ from typing import Any
 from ddcore.base.errors import ProgramError
 from ddcore.io.project.section import IDENTIFIER
 from ddcore.program.data_tests import ERROR, WARN, DataTest, Empty
+from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
 __all__ = ["DbtProject", "read_dbt", "sources_of"]
@@ -34,6 +35,7 @@ _TEST_SETTINGS = {"fail_calc": "count(*)", "warn_if": "!= 0", "error_if": "!= 0"
 class DbtProject:
     """What is in a manifest. ``texts``: the views, by the name of their file, each behind a ``heads``."""
 
+    dialect: str
     texts: Mapping[str, str]
     heads: Mapping[str, str]
     comments: Mapping[str, str]
@@ -101,7 +103,17 @@ class _Reading:
                 heads[file] = f'CREATE TEMPORARY VIEW "{_view_of(test.name)}" AS '
                 texts[file] = heads[file] + self._query(node)
                 tests.append(test)
-        return DbtProject(texts, heads, comments, tuple(tests), tuple(self.notes))
+        return DbtProject(self._dialect(), texts, heads, comments, tuple(tests), tuple(self.notes))
+
+    def _dialect(self) -> str:
+        """That of dbt's adapter."""
+        adapter = self.manifest["metadata"].get("adapter_type", DIALECTS[0])
+        if adapter not in DIALECTS:
+            raise ProgramError(
+                f"{shown(self.file)}: was compiled for {adapter}, which is no dialect here",
+                f"there are: {listed(DIALECTS)}",
+            )
+        return str(adapter)
 
     # --- names --------------------------------------------------------------------------------------------------------
 

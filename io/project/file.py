@@ -21,6 +21,7 @@ from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import overridable_settings
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage.store import UNREADABLE
+from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
 from ddcore.text.wording import listed, meant, one_line, shown
 
@@ -28,7 +29,7 @@ __all__ = ["read_project"]
 
 # The keys of each section. [inputs], [outputs] and [tests] have one table per name.
 _SECTIONS: dict[str, tuple[str, ...]] = {
-    "project": ("program", "warehouse"),
+    "project": ("program", "warehouse", "dialect"),
     "time": ("dims",),
     "inputs": (),
     "outputs": (),
@@ -63,11 +64,13 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
         raise sections["project"].wrong(
             "program", f"must be FILE.py:FUNCTION, FILE.sql, FOLDER/*.sql or dbt, not {quoted(program)}"
         )
+    dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
-        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program))
+        add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
     return Project(
         root=file.parent,
         program=program,
+        dialect=dialect,
         dims=dims,
         inputs=input_schemas(sections["inputs"], dims),
         keys=input_keys(sections["inputs"]),
@@ -81,6 +84,20 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
+
+
+def _dialect(section: Section, program: str) -> str:
+    """The dialect of a program of SQL, which names are those of ``ddcore.sql``."""
+    dialect = section.text("dialect")
+    if dialect is None:
+        return DIALECTS[0]
+    if dialect not in DIALECTS:
+        raise section.wrong(
+            "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
+        )
+    if not program.endswith(".sql"):
+        raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
+    return dialect
 
 
 def _hook(section: Section) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def _other_place(place: Path, setting: str) -> str:
     """What to do where a named place is no project: a place below a project is mostly meant to be the project."""
     written = [parent for parent in place.parents if parent != Path()]
     around = place.absolute().parents if os.path.lexists(place) else ()
-    if above := next((each for each in (*written, *around) if (each / FILE_NAME).is_file()), None):
+    if above := next((parent for parent in (*written, *around) if (parent / FILE_NAME).is_file()), None):
         return f"did you mean {_spelled(above, setting)}?"
     if os.path.lexists(place) and not place.is_dir():
         return f"name the folder of a project, in which there is a {FILE_NAME}"

@@ -69,7 +69,7 @@ class IngestSettings:
         text with commas, and a table may be texts with ``=``. UsageError.
         """
         said = {name: value for name, value in options.items() if not (value is None or value is False or value == [])}
-        names = [*FORMS[1:], *(each.name for each in fields(cls) if each.name != "form")]
+        names = [*FORMS[1:], *(entry.name for entry in fields(cls) if entry.name != "form")]
         if unknown := [name for name in said if name not in names]:
             raise UsageError(f"{unknown[0]}: ingest has no such option", meant(unknown[0], names) or listed(names))
         for name, value in said.items():

@@ -71,7 +71,9 @@ def load(project: Project) -> Program:
     if project.is_sql:
         from ddcore import sql
 
-        return Program(with_tests(sql.load(*project.program_files), project.tests), project.tests)
+        return Program(
+            with_tests(sql.load(*project.program_files, dialect=project.dialect), project.tests), project.tests
+        )
     file = project.program_file
     if project.is_dbt:
         return _of_dbt(project)
@@ -99,7 +101,7 @@ def _of_dbt(project: Project) -> Program:
     from ddcore.io.project.dbt import read_dbt
 
     dbt = read_dbt(project.program_file, project.inputs)
-    function = sql.program_of(dbt.texts, dbt.heads)
+    function = sql.program_of(dbt.texts, dbt.heads, dialect=dbt.dialect)
     function.comments = dbt.comments  # type: ignore[attr-defined]
     function.notes.extend(dbt.notes)  # type: ignore[attr-defined]
     tests = (*project.tests, *dbt.tests)

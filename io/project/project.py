@@ -18,6 +18,7 @@ from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.sql_inputs import files_of
 from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
+from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
 __all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Retention"]
@@ -55,7 +56,7 @@ class Project:
 
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
     that are left out on purpose, by input. ``tests``: those of the file;
-    a program may have more.
+    a program may have more. ``dialect``: that of a program of SQL.
     ``memory``: the bytes that each process that folds should stay below; None for no limit. ``verify_every``: a run
     verifies the versions it divides; 0 for none.
 
@@ -77,6 +78,7 @@ class Project:
     sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
     outputs: Mapping[str, OutputSettings] = field(default_factory=dict)
     tests: tuple[DataTest, ...] = ()
+    dialect: str = DIALECTS[0]
     engine: str = "spark"
     parallelism: int | None = None
     memory: int | None = None

@@ -23,7 +23,7 @@ def files_of(root: Path, program: str) -> tuple[Path, ...]:
     return tuple(root / name for name in sorted(glob(program, root_dir=root))) or (root / program,)
 
 
-def add_declared_inputs(inputs: dict[str, Any], files: Sequence[Path]) -> None:
+def add_declared_inputs(inputs: dict[str, Any], files: Sequence[Path], dialect: str) -> None:
     """Give ``inputs``, the tables of ``[inputs]``, the schemas of tables that the program declares and they lack.
 
     Those that both have are compared when the program is planned. A program without CREATE TABLE is not parsed. Raises
@@ -37,7 +37,7 @@ def add_declared_inputs(inputs: dict[str, Any], files: Sequence[Path]) -> None:
     if not any(_TABLE.search(text) for text in texts.values()):
         return
     known = {name.casefold(): name for name in inputs}
-    for name, columns in sql.declared_inputs(texts).items():
+    for name, columns in sql.declared_inputs(texts, dialect).items():
         settings = inputs.setdefault(known.get(name.casefold(), name), {})
         if isinstance(settings, dict):
             settings.setdefault("schema", columns)

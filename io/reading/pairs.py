@@ -131,6 +131,6 @@ def _pairs(group: list[tuple[Row, int]]) -> Iterator[Change]:
 
 def _same(value: Any) -> Any:
     if isinstance(value, list | dict):
-        return [_same(each) for each in (value.values() if isinstance(value, dict) else value)]
+        return [_same(item) for item in (value.values() if isinstance(value, dict) else value)]
     # NaN is equal to NaN here, and -0.0 to 0.0 by Python's own rule.
     return ("NaN",) if isinstance(value, float) and math.isnan(value) else value

@@ -17,7 +17,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import wide
 from ddcore.data.arrow import series_of
-from ddcore.data.encoding import NULL, encode, pool_of, wide_values, words_of_floats
+from ddcore.data.encoding import NULL, encode, pool_of, words_of_floats
 from ddcore.io.parquet import datafile, pages
 from ddcore.io.parquet.checked import Checked
 from ddcore.io.state.layout import CODE, Layout
@@ -266,7 +266,7 @@ class RunFile:
         if kind.is_wide:
             size = wide.width(kind)
             content = np.ascontiguousarray(self._at(place["wide"], f"V{size}", entries)).view(np.uint8)
-            return pool_of(kind).intern(wide_values(wide.from_big_endian(content, size)))
+            return pool_of(kind).intern(wide.from_big_endian(content, size))
         return self._pieces(place, kind, entries) if kind.is_nested else self._texts(place, kind, entries)
 
     def _texts(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:

@@ -354,7 +354,7 @@ def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
                 _client(place), place.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
             )
         )
-    return [bytes(each) for each in found]
+    return [bytes(part) for part in found]
 
 
 class _Ranges(io.RawIOBase):

@@ -432,7 +432,7 @@ def _with_file_open(path: Path) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if any(os.path.samefile(each, path) for each in (folder / "fd").iterdir() if os.path.exists(each)):
+            if any(os.path.samefile(link, path) for link in (folder / "fd").iterdir() if os.path.exists(link)):
                 found.append(int(folder.name))
     return [pid for pid in found if pid != os.getpid()]
 

@@ -74,7 +74,7 @@ def _is_old(run: RunRecord, kept: list[RunRecord], retention: Retention) -> bool
     if retention.versions is None:
         return len(kept) >= _MOST_RUNS or (len(kept) >= _FEW_RUNS and last.at - run.at > _WEEK)
     # The greatest of each coordinate so far, so that a run which was old once, and has lost its files, stays so.
-    most: list[int] = [max(axis) for axis in zip(*(each.last for each in kept), strict=True)]
+    most: list[int] = [max(axis) for axis in zip(*(run.last for run in kept), strict=True)]
     return any(now - then > retention.versions for then, now in zip(run.last, most, strict=True))
 
 
@@ -144,7 +144,7 @@ def _files_since(writer: Writer | None, folder: Place, oldest: int, only: set[in
     with reporting(folder, f"read version {oldest} of"):
         table = open_tables.open_table(folder, writer=writer)
         before = table if table.version() == oldest else open_tables.open_table(folder, oldest)
-        newest, live = (set(tables.values(each.get_add_actions().column("path"))) for each in (table, before))
+        newest, live = (set(tables.values(state.get_add_actions().column("path"))) for state in (table, before))
     needed = newest | live
     for version in range(oldest + 1, table.version() + 1):
         if not store.is_file(commit_file(folder, version)):

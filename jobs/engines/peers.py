@@ -82,7 +82,7 @@ def _meet(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]
             words["address"] = listener.getsockname()[:2]
         except OSError as error:
             words["error"] = f"worker {rank} cannot listen at {host}: {error}"
-        others = [json.loads(each) for each in gather(json.dumps(words))]
+        others = [json.loads(text) for text in gather(json.dumps(words))]
         if listener is None or any("error" in other for other in others):
             raise Unreachable(next(other["error"] for other in others if "error" in other))
         key = hmac.digest(secret, "".join(other["token"] for other in others).encode(), "sha256")  # of this attempt
@@ -275,9 +275,9 @@ def _frame(header: Header, buffers: Iterable[memoryview]) -> Iterator[memoryview
     """A part as bytes: each buffer begins at a multiple of eight."""
     buffers = list(buffers)
     if buffers:
-        header = {**header, "sizes": [len(each) for each in buffers]}
+        header = {**header, "sizes": [len(buffer) for buffer in buffers]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    yield memoryview(_FRAME.pack(len(text), sum(_padded(len(each)) for each in buffers)) + text)
+    yield memoryview(_FRAME.pack(len(text), sum(_padded(len(buffer)) for buffer in buffers)) + text)
     for buffer in buffers:
         if len(buffer):
             yield buffer

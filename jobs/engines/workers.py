@@ -175,8 +175,8 @@ class _Member:
                 positions.append(first)
             note = {"position": min(positions, default=None), "more": bool(self.worker.state.leaving)}
             notes = self._talk(note, {owner: _parts(messages, most) for owner, messages in outgoing.items()})
-            least += [tuple(each["position"]) for each in notes if each["position"] is not None]
-            if not any(each["more"] for each in notes):
+            least += [tuple(header["position"]) for header in notes if header["position"] is not None]
+            if not any(header["more"] for header in notes):
                 return min(least, default=None)
 
     def _divided(self) -> dict[int, list[Message]]:
@@ -219,7 +219,7 @@ class _Member:
                     errors.append(error)
 
         notes = self.peers.exchange(note, parts, accept)
-        if any(each.get("failed") for each in notes):
+        if any(header.get("failed") for header in notes):
             raise _OtherFailed
         if errors:
             raise errors[0]

@@ -110,8 +110,12 @@ class UpdateReader(Reader):
             return part
         for _, layout in fresh:
             check_complete(layout)
-        work.notes += [*known_notes({**(self._unchanged or {}), **known}), *replaced_notes(known, self.name)]
+        if self._unchanged:
+            is_one = len(self._unchanged) == 1
+            were = "source was taken in before and is" if is_one else "sources were taken in before and are"
+            work.notes.append(f"{len(self._unchanged):,} {were} left out")
         if known:
+            work.notes += [*known_notes(known), *replaced_notes(known, self.name)]
             work.sweep()
             grown = {name: one.part for name, one in known.items() if one.part is not None}
             work.intake, self.layouts = replace(work.intake, known=grown), fresh

@@ -255,7 +255,7 @@ class Commits:
         again = (
             tables.lost(self.ledger.owner, log.folder, base) if strays else ()
         )  # those that were given up may have removed them
-        added = self._pooled(output, log, files, [each for each in waiting if each not in published], strays)
+        added = self._pooled(output, log, files, [file for file in waiting if file not in published], strays)
         self.begun = True
         self.live[name] = commits.commit(
             self.ledger.owner, log.folder, [*added, *published, *map(log.added_again, again)], upcoming.number,

@@ -96,7 +96,7 @@ def check(
     if commits.upcoming.effect is Effect.APPEND and not is_last:
         return []
     broken = [each for test in tests if (each := _Tested(test, commits, gained, times).broken()) is not None]
-    errors = [each for each in broken if each.test.severity == ERROR]
+    errors = [failure for failure in broken if failure.test.severity == ERROR]
     if not errors:
         return broken
     first, others = errors[0], [error.test.name for error in errors[1:]]

@@ -189,7 +189,7 @@ def _death(error: BaseException) -> DdError | None:
     """The error to raise instead of ``error`` if the JVM died; PySpark itself reports a lost connection only."""
     if _own is None or not isinstance(error, Exception):
         return None
-    is_lost = any(is_of_spark(each) or isinstance(each, OSError) for each in (error, error.__cause__) if each)
+    is_lost = any(is_of_spark(cause) or isinstance(cause, OSError) for cause in (error, error.__cause__) if cause)
     ending = _own.death(_UNTIL_DEAD if is_lost else 0.0)
     if not ending:
         return None

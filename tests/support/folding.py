@@ -158,7 +158,7 @@ def type_name(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.List):
         return f"list[{type_name(_instance(dtype.inner))}]"
     if isinstance(dtype, pl.Struct):
-        return f"struct[{', '.join(f'{each.name}: {type_name(_instance(each.dtype))}' for each in dtype.fields)}]"
+        return f"struct[{', '.join(f'{field.name}: {type_name(_instance(field.dtype))}' for field in dtype.fields)}]"
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",

@@ -461,6 +461,35 @@ class Writer:
         text = f"{of.name}.join_between({', '.join(arguments)})"
         return f"{text}.select({self.fit(both, wanted)})", wanted, of.positive and other.positive
 
+    @writes("tumble", "hop", "sessions")
+    def time_windows(self, of: Named, env: list[Named]) -> Any:
+        """Windows of whole numbers and of moments, and sessions by some of the other columns."""
+        kinds = [kind for kind in ("int", "num", "date", "time") if of.having(kind)]
+        name = self.rng.choice(["tumble", "hop", "sessions", "sessions"])
+        if not kinds or (name == "sessions" and not of.positive):
+            return None
+        kind = self.rng.choice(kinds)
+        column = self.rng.choice(of.having(kind))
+
+        def length(*numbers: int) -> str:
+            number = self.rng.choice(numbers)
+            return f"datetime.timedelta(days={number})" if kind in ("date", "time") else str(number)
+
+        if name == "sessions":
+            others = [each for each in of.columns if each != column]
+            by = self.rng.sample(others, min(len(others), self.rng.randint(0, 2)))
+            arguments = [q(column), length(0, 1, 1, 2), *([f"[{', '.join(map(q, by))}]"] if by else [])]
+        else:
+            arguments = [q(column), length(1, 2, 2), *([length(1, 2, 3, 5)] if name == "hop" else [])]
+            arguments += [f"offset={length(0, 1, -1)}"] * self.rng.chance(40)
+        start, end = (next(f"{end}{n}" for n in range(99) if f"{end}{n}" not in of.columns) for end in ("from", "to"))
+        arguments += [f"start={q(start)}", f"end={q(end)}"]
+        windows = Named("", of.columns | {start: kind, end: kind})
+        wanted = self.fresh(
+            self.rng.sample([*windows.columns.values()], min(len(windows.columns), self.rng.randint(2, 4))), windows
+        )
+        return f"{of.name}.{name}({', '.join(arguments)}).select({self.fit(windows, wanted)})", wanted, of.positive
+
     @writes("join_asof")
     def join_asof(self, of: Named, env: list[Named]) -> Any:
         """With a key, or without, by a column of a kind that both have."""
@@ -997,7 +1026,11 @@ class Writer:
         for o in of.having("bool"):
             choices += [q(sql(o)), f"~col({q(o)})"]
         for w in of.having("wide"):
-            choices += [f"col({q(w)}) > 0", q(f"{sql(w)} = 0.05"), f"col({q(w)}) - 1 != 18446744073709551615"]
+            choices += [
+                f"col({q(w)}) > 0",
+                q(f"{sql(w)} = 0.05"),
+                f"col({q(w)}) - 1 != Decimal('18446744073709551615')",
+            ]
             choices += [f"col({q(w)}) >= col({q(m)})" for m in of.having("money", "sum of money", "wide") if m != w]
         for m in of.having(*DECIMALS):
             choices += [f"col({q(m)}) > 0", f"{_share(m)} * 1.5 > 0.0712", f"{_share(m)} + 0.125 > 0.15"]

@@ -84,5 +84,7 @@ def _options(hints: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def _mentions(hint: Any, kind: type) -> bool:
     """Whether a type is ``kind`` or contains it, as ``dict[str, kind]`` does."""
     return (
-        hint is kind or (hint is Self and kind is Collection) or any(_mentions(each, kind) for each in get_args(hint))
+        hint is kind
+        or (hint is Self and kind is Collection)
+        or any(_mentions(argument, kind) for argument in get_args(hint))
     )

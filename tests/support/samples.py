@@ -19,6 +19,7 @@ from polars import col, element
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import parse_schema
+from ddcore.expressions import hashes
 from ddcore.expressions.expressions import ListProjection, Projection
 
 SCHEMA = parse_schema(
@@ -304,6 +305,7 @@ FUNCTIONS: dict[str, list[pl.Expr]] = {
     "TemporalExpr.Week": [day.dt.week()],
     "TemporalExpr.WeekDay": [day.dt.weekday()],
     "TemporalExpr.Year": [at.dt.year(), day.dt.year()],
+    **{f"Digest.{symbol}": [hashes.of(symbol)(name)] for symbol in hashes.SYMBOLS},
     "ListExpr.ArgMax": [ints.list.arg_max()],
     "ListExpr.ArgMin": [ints.list.arg_min()],
     "ListExpr.Concat": [ints, pl.concat_list("a", pl.lit(1)), words.list.concat(letters), pl.concat_list("p", "q")],

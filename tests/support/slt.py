@@ -109,7 +109,7 @@ class Tables:
         found = {}
         for (name,) in names.fetchall():
             columns = self.connection.execute(f"PRAGMA table_info({name})").fetchall()
-            found[name] = {each[1]: _TYPES.get(each[2].partition("(")[0].upper(), "string") for each in columns}
+            found[name] = {column[1]: _TYPES.get(column[2].partition("(")[0].upper(), "string") for column in columns}
         return found
 
     def views(self) -> dict[str, str]:
@@ -404,7 +404,7 @@ def quotas(archive: Path, number: int) -> list[tuple[str, int]]:
     """How many queries to draw of each file: as many of each, all of those that have fewer."""
     with zipfile.ZipFile(archive) as suite:
         files = [each for each in suite.infolist() if each.filename.endswith(".test")]
-        counts = sorted((_queries(suite.read(each)), each.filename) for each in files)
+        counts = sorted((_queries(suite.read(file)), file.filename) for file in files)
     shares, left = [], number
     for place, (count, name) in enumerate(counts):
         share = min(count, -(-left // (len(counts) - place)))
@@ -429,7 +429,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--files", default="", help="only files whose name contains this")
     options = parser.parse_args(arguments)
     archive, total, done = fetched(), Found(), 0
-    shares = [each for each in quotas(archive, options.queries) if options.files in each[0]]
+    shares = [quota for quota in quotas(archive, options.queries) if options.files in quota[0]]
     print(f"seed {options.seed}: {sum(share for _, share in shares):,} queries of {len(shares)} files", flush=True)
     random.Random(options.seed).shuffle(shares)
     check = partial(check_file, archive, options.seed, steps=options.steps)

@@ -118,7 +118,13 @@ class RandomQuery:
     def _plain(self, depth: int, outer: list[Named], kinds: Sequence[str]) -> str:
         tables, columns = self._tables(depth, outer)
         scope = columns + outer if self.rng.random() < 0.3 else columns
-        results = ", ".join(f"{self.value(kind, scope, depth)} AS c{i}" for i, kind in enumerate(kinds))
+        values = [
+            self._window(kind, columns)
+            if kind in ("int", "decimal") and self.rng.random() < 0.1
+            else self.value(kind, scope, depth)
+            for kind in kinds
+        ]
+        results = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
         where = self._where(columns, outer, depth)
         distinct = "DISTINCT " if self.rng.random() < 0.2 else ""
         text = f"SELECT {distinct}{results} FROM {tables}{where}"
@@ -176,7 +182,10 @@ class RandomQuery:
         inside = outer if self.rng.random() < 0.5 else []
         text, columns = self._table(depth, inside)
         for _ in range(self.rng.choice((0, 0, 1, 1, 2))):
-            other, more = self._table(depth)
+            if self.rng.random() < 0.2 and self._some("int", columns):
+                text, columns = self._beside(text, columns)
+                continue
+            other, more = self._bracket(depth) if self.rng.random() < 0.15 else self._table(depth)
             kinds = ("JOIN", "JOIN", "LEFT JOIN", "CROSS JOIN", "RIGHT JOIN", "FULL JOIN")
             kind = self.rng.choice(kinds[: 4 if inside else 6])  # ddcore refuses the last two there
             both = columns + more
@@ -189,6 +198,39 @@ class RandomQuery:
                 on += f" AND {self.condition(both, [], 0)}"
             text, columns = f"{text} {kind} {other} ON {on}", both
         return text, columns
+
+    def _bracket(self, depth: int) -> tuple[str, list[Named]]:
+        """A join in parentheses."""
+        (left, mine), (right, theirs) = self._table(depth and depth - 1), self._table(depth and depth - 1)
+        one, other = self._some("int", mine), self._some("int", theirs)
+        on = f"{one} = {other}" if one and other else "1 = 1"
+        return f"({left} {self.rng.choice(('JOIN', 'LEFT JOIN', 'FULL JOIN'))} {right} ON {on})", mine + theirs
+
+    def _beside(self, text: str, columns: list[Named]) -> tuple[str, list[Named]]:
+        """Tables and the nearest row of another one, or a series that depends on them."""
+        self._aliases += 1
+        alias, value = f"t{self._aliases}", self._some("int", columns)
+        if self.rng.random() < 0.4:
+            series = f"generate_series({self.rng.randrange(3)}, least({value}, 3)) AS {alias}(i)"
+            on = self.rng.choice(("CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"))
+            return f"{text} {on.format(series)}", [*columns, (f"{alias}.i", "int")]
+        key, time = ("a", "c") if self.rng.random() < 0.5 else ("c", "a")
+        sign, how = self.rng.choice(("<", "<=", ">", ">=")), self.rng.choice(("", "LEFT "))
+        other = f"(SELECT DISTINCT {key} AS k, {time} AS v FROM q) AS {alias}"
+        on = f"{self._some('int', columns)} = {alias}.k AND {value} {sign} {alias}.v"
+        return f"{text} ASOF {how}JOIN {other} ON {on}", [*columns, (f"{alias}.k", "int"), (f"{alias}.v", "int")]
+
+    def _window(self, kind: str, scope: list[Named]) -> str:
+        """A window whose result does not depend on the order of equal rows."""
+        by = self._some(self.rng.choice(("int", "text", "bool")), scope)
+        order = self._some(self.rng.choice(("int", "text", "decimal")), scope)
+        over = f"PARTITION BY {by} " if by and self.rng.random() < 0.7 else ""
+        if order and self.rng.random() < 0.7:
+            over += f"ORDER BY {order}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+        value = self._leaf(kind, scope)
+        names = ["rank()", "dense_rank()", "count(*)", f"count({value})"] if kind == "int" and "ORDER" in over else []
+        names += [f"{name}({value})" for name in ("sum", "min", "max")]
+        return f"{self.rng.choice(names)} OVER ({over})"
 
     def _table(self, depth: int, outer: Sequence[Named] = ()) -> tuple[str, list[Named]]:
         self._aliases += 1
@@ -311,7 +353,11 @@ class RandomQuery:
             tables, columns = self._tables(depth - 1, scope)
             select = self.rng.choice(("1", "*", "count(*)"))
             return f"{negated}EXISTS (SELECT {select} FROM {tables}{self._where(columns, scope, depth - 1)})"
-        column = self._some("int", scope)
+        column, text = self._some("int", scope), self._some("text", scope)
+        if column and text and self.rng.random() < 0.2:  # DuckDB knows it only without the query around
+            tables, columns = self._tables(depth - 1, [])
+            query = f"SELECT {self.value('int', columns, 0)}, {self.value('text', columns, 0)} FROM {tables}"
+            return f"({column}, {text}) {negated}IN ({query}{self._where(columns, [], depth - 1)})"
         tables, columns = self._tables(depth - 1, scope)
         inner = self.value("int", columns, 0)
         query = f"SELECT {inner} FROM {tables}{self._where(columns, scope, depth - 1)}"

@@ -76,7 +76,7 @@ def suite() -> tuple[list[str], Schemas]:
         table: {name: pl.Date if name.endswith("_date") else _KINDS[kind] for name, kind in found.items()}
         for table, found in ast.literal_eval(columns).items()
     }
-    return [each for each in queries if each], schemas
+    return [query for query in queries if query], schemas
 
 
 def _member(package: tarfile.TarFile, name: str) -> str:
@@ -94,7 +94,7 @@ def literals(query: exp.Expr) -> dict[str, list[Any]]:
     for node in query.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
         names = [each.name.lower() for each in node.find_all(exp.Column)]
         values = [_value(each) for each in node.find_all(exp.Literal)]
-        ints = [each for each in values if isinstance(each, int)]
+        ints = [value for value in values if isinstance(value, int)]
         sums = [a + b for a, b in itertools.pairwise(ints)]
         for name in names:
             found.setdefault(name, []).extend([*values, *sums])

@@ -234,7 +234,9 @@ class Workshop:
         return folder
 
     def done(self, project: Path, *arguments: str) -> None:
-        arguments = tuple(str(project / each) if each.endswith((".csv", ".delta")) else each for each in arguments)
+        arguments = tuple(
+            str(project / argument) if argument.endswith((".csv", ".delta")) else argument for argument in arguments
+        )
         ended = self.command(project, *arguments, "-q")
         assert ended.code == 0, ended
 
@@ -269,7 +271,9 @@ class Workshop:
 
     @staticmethod
     def placed(project: Path, arguments: Sequence[str]) -> list[str]:
-        return [str(project / each) if each.endswith((".csv", ".delta")) else each for each in arguments]
+        return [
+            str(project / argument) if argument.endswith((".csv", ".delta")) else argument for argument in arguments
+        ]
 
     def temporary(self, folder: Path) -> set[str]:
         """The temporary files in a project's warehouse."""

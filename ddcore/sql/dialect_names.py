@@ -1,0 +1,6 @@
+"""The dialects of programs of SQL: this module loads nothing."""
+
+__all__ = ["DIALECTS"]
+
+DIALECTS = ("postgres", "spark", "databricks", "duckdb")
+"""The first is that of programs that name none."""

@@ -1,0 +1,264 @@
+"""What operators and functions mean in DuckDB's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.sql import arrays, conditions, dates, json_paths, numbers, regexes, spark, texts, zeros
+from ddcore.sql.regexes import RE2
+from ddcore.sql.values import (
+    BOOL,
+    DATE,
+    FLOAT,
+    INT,
+    TEXT,
+    TIMESTAMP,
+    Named,
+    Rule,
+    Value,
+    Values,
+    as_type,
+    function,
+    shared,
+)  # fmt: skip
+
+__all__ = ["NAMED", "RULES", "SHARED"]
+
+
+def _substring(values: Values, node: exp.Substring) -> Value:
+    """From 1; a start before that uses up the length, a negative one counts from the end."""
+    text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
+    length = node.args.get("length")
+    count = values.require(values.of(length), "int64") if length is not None else Value(pl.lit(2**31), INT, node, 2**31)
+
+    def part(text: Value, start: Value, count: Value) -> pl.Expr:
+        size = text.expr.str.len_chars().cast(pl.Int64)
+        begin = pl.when(start.expr < 0).then(size + start.expr).otherwise(start.expr - 1)
+        end = begin + count.expr
+        first, last = begin.clip(lower_bound=0), end
+        known = start.expr.is_not_null() & count.expr.is_not_null()
+        return pl.when(known).then(text.expr.str.slice(first, (last - first).clip(lower_bound=0)))
+
+    if count.literal is not None and count.literal < 0:
+        values.source.refuse(node, "substring() of a negative length")
+    return Value(shared([text, start, count], part), TEXT, node)
+
+
+def _upper(text: pl.Expr) -> pl.Expr:
+    """A letter stays one letter."""
+    return text.str.replace_all("ß", "ẞ", literal=True).str.to_uppercase()
+
+
+def _log(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
+    """A logarithm, which fails for numbers that have none."""
+    return function(lambda x: compute(x) + zeros.failing_where(x <= 0, "no logarithm"), FLOAT, "float64")
+
+
+def _logarithm(values: Values, node: exp.Log) -> Value:
+    """To 10, or to the base in front."""
+    if node.expression is None:
+        return _log(lambda x: numbers.log(pl.lit(10.0), x))(values, node)
+    base = values.of(node.this).literal
+    if not isinstance(base, int) or base <= 1:
+        values.source.refuse(node, "log() to a base that is no literal of at least 2")
+    return _log(lambda x: numbers.log(pl.lit(float(base)), x))(values, exp.Ln(this=node.expression))
+
+
+def _like(values: Values, node: Any) -> Value:
+    """Nothing escapes, unless ESCAPE says so."""
+    return conditions.matching(values, node, "", isinstance(node, exp.ILike))
+
+
+def _regexp_like(values: Values, node: exp.RegexpLike) -> Value:
+    text = values.require(values.of(node.this), "string").expr
+    return Value(regexes.matched(values, node, text, node.expression, RE2), BOOL, node)
+
+
+def _full_match(values: Values, node: exp.Expr) -> Value:
+    text = values.require(values.of(node.this), "string").expr
+    return Value(regexes.matched(values, node, text, node.expression, RE2, whole=True), BOOL, node)
+
+
+def _extract(values: Values, node: exp.RegexpExtract) -> Value:
+    text = values.require(values.of(node.this), "string")
+    group = values.of(node.args["group"]).literal if node.args.get("group") else 0
+    if not isinstance(group, int):
+        values.source.refuse(node, "regexp_extract() of a group that is no literal")
+
+    def part(text: Value) -> pl.Expr:
+        taken = regexes.extracted(values, node, text.expr, group, RE2)
+        return pl.when(text.expr.is_not_null()).then(taken.fill_null(""))
+
+    return Value(shared([text], part), TEXT, node)
+
+
+def _replaced(values: Values, node: exp.RegexpReplace) -> Value:
+    """The first match, with ``g`` every one."""
+    flags = str(values.of(node.args["modifiers"]).literal) if node.args.get("modifiers") else ""
+    if set(flags) - set("gi"):
+        values.source.refuse(node, "flags of a regular expression that are not of these: g, i")
+    every, rest = "g" in flags, flags.replace("g", "")
+    return Value(regexes.replaced(values, node, RE2, every=every, flags=rest), TEXT, node)
+
+
+def _field(values: Values, node: exp.SplitPart) -> Value:
+    """Field 0 is empty."""
+    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
+    number = values.of(node.args["part_index"]).literal
+    if not isinstance(number, int) or not separator.literal:
+        values.source.refuse(node, "split_part() with a separator or a number that is no literal")
+    fields = text.expr.str.split(separator.expr)
+    field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
+    return Value(pl.when(text.expr.is_not_null()).then(field if number else pl.lit("")), TEXT, node)
+
+
+def _split(values: Values, node: exp.Split) -> Value:
+    text, separator = values.require(values.of(node.this), "string").expr, values.of(node.expression).literal
+    if not isinstance(separator, str) or not separator:
+        values.source.refuse(node, "string_split() at what is no literal of at least one letter")
+    return Value(text.str.split(separator), arrays.list_of(TEXT), node)
+
+
+def _contains(values: Values, node: exp.ArrayContains) -> Value:
+    """False where no element is equal, nulls or not."""
+    some, element = arrays.list_and_element(values, node.this)
+    wanted = as_type(values.source, values.of(node.expression), element)
+    there = some.expr.list.contains(wanted, nulls_equal=False)
+    return Value(pl.when(some.expr.is_not_null() & wanted.is_not_null()).then(there), BOOL, node)
+
+
+def _joined(values: Values, node: exp.ArrayToString) -> Value:
+    """Null where all elements are null."""
+    some, _element = arrays.list_and_element(values, node.this)
+    text = arrays.RULES[exp.ArrayToString](values, node)
+    nothing = (some.expr.list.len() > 0) & (some.expr.list.drop_nulls().list.len() == 0)
+    return Value(pl.when(nothing.not_()).then(text.expr), TEXT, node)
+
+
+_CENTURIES = ("EPOCH", "CENTURY", "MILLENNIUM", "DECADE")
+_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+    **{unit: compute for unit, compute in dates.FIELDS.items() if unit not in _CENTURIES},
+    "HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute(), "SECOND": lambda on: on.second(),
+}  # fmt: skip
+_CLOCK = ("HOUR", "MINUTE", "SECOND")
+
+
+def _part(values: Values, node: exp.Expr, unit: Any, moment: Value) -> Value:
+    name = str(unit).upper()
+    if name not in _FIELDS or (name in _CLOCK and moment.type == DATE):
+        values.source.refuse(node, f"extract({name.lower()}) of {moment.name}")
+    return Value(_FIELDS[name](moment.expr.dt).cast(pl.Int64), INT, node)
+
+
+def _extracted(values: Values, node: exp.Extract) -> Value:
+    return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+
+
+def _date_part(values: Values, node: exp.Anonymous) -> Value:
+    unit = values.of(node.expressions[0]).literal
+    return _part(values, node, unit, values.require(values.of(node.expressions[1]), "date", "timestamp"))
+
+
+def _unit(unit: str) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return _part(values, node, unit, values.require(values.of(node.this), "timestamp", "date"))
+
+    return rule
+
+
+def _epoch(values: Values, node: exp.TimeToUnix) -> Value:
+    moment = as_type(values.source, values.require(values.of(node.this), "timestamp", "date"), TIMESTAMP)
+    return Value(moment.dt.epoch("us").cast(pl.Float64) / 1e6, FLOAT, node)
+
+
+def _between(values: Values, node: exp.DateDiff) -> Value:
+    """How many borders of units lie between two moments."""
+    unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
+    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    if unit in ("YEAR", "MONTH", "QUARTER"):
+        months = [each.expr.dt.year().cast(pl.Int64) * 12 + each.expr.dt.month() - 1 for each in sides]
+        size = {"YEAR": 12, "MONTH": 1, "QUARTER": 3}[unit]
+        return Value(months[0] // size - months[1] // size, INT, node)
+    size = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}.get(unit, 0)
+    if not size:
+        values.source.refuse(node, f"date_diff('{unit.lower()}')")
+    seconds = [as_type(values.source, each, TIMESTAMP).dt.epoch("s") for each in sides]
+    return Value(seconds[0] // size - seconds[1] // size, INT, node)
+
+
+def _formatted(values: Values, node: exp.TimeToStr) -> Value:
+    moment = values.require(values.of(node.this), "timestamp", "date")
+    return Value(moment.expr.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
+
+
+def _length(values: Values, node: exp.Length) -> Value:
+    """Of a text or of a list."""
+    value = values.of(node.this)
+    if value.type is not None and value.type.name == "list":
+        return Value(value.expr.list.len().cast(pl.Int64), INT, node)
+    return Value(values.require(value, "string").expr.str.len_chars().cast(pl.Int64), INT, node)
+
+
+_OWN: set[type[exp.Expr]] = {exp.Like, exp.ILike, exp.Sign, exp.Length, exp.Upper, exp.Overlay}
+SHARED: tuple[type[exp.Expr], ...] = (
+    *(kind for kind in spark.SHARED if kind not in _OWN), exp.Concat, exp.Sinh, exp.Cosh,
+    exp.Tanh, exp.Cot, exp.Left, exp.Right, exp.Trunc, exp.LastDay, exp.TimestampTrunc, exp.Cast,
+)  # fmt: skip
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Div: zeros.floats(fails=False, decimals=""),
+    exp.IntDiv: zeros.whole,
+    exp.Mod: zeros.remainder,
+    exp.Sign: function(lambda x: x.sign().cast(pl.Int64), INT, "float64"),
+    exp.Length: _length,
+    exp.Upper: function(_upper, TEXT, "string"),
+    exp.Ln: _log(lambda x: x.log()),
+    exp.Log: _logarithm,
+    exp.Ceil: numbers.RULES[exp.Ceil],
+    exp.Floor: numbers.RULES[exp.Floor],
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Substring: _substring,
+    exp.RegexpLike: _regexp_like,
+    exp.RegexpFullMatch: _full_match,
+    exp.SimilarTo: _full_match,
+    exp.RegexpExtract: _extract,
+    exp.RegexpReplace: _replaced,
+    exp.SplitPart: _field,
+    exp.Split: _split,
+    exp.JSONExtractScalar: json_paths.scalar(fails=True),
+    exp.JSONExtract: json_paths.RULES[exp.JSONExtract],
+    exp.Extract: _extracted,
+    **{kind: _unit(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.Hour: _unit("HOUR"),
+    exp.Minute: _unit("MINUTE"),
+    exp.Second: _unit("SECOND"),
+    exp.DayOfMonth: _unit("DAY"),
+    exp.DayOfWeek: _unit("DOW"),
+    exp.DayOfWeekIso: _unit("ISODOW"),
+    exp.DayOfYear: _unit("DOY"),
+    exp.WeekOfYear: _unit("WEEK"),
+    exp.DateDiff: _between,
+    exp.TimeToUnix: _epoch,
+    exp.TimeToStr: _formatted,
+    exp.DateFromParts: function(pl.date, DATE, "int64", "int64", "int64", keys=("year", "month", "day")),
+    exp.Dayname: lambda values, node: Value(values.arguments(node, "date")[0].expr.dt.strftime("%A"), TEXT, node),
+    exp.Monthname: lambda values, node: Value(values.arguments(node, "date")[0].expr.dt.strftime("%B"), TEXT, node),
+    exp.Bracket: arrays.element_or_null,
+    exp.ArraySize: arrays.size,
+    exp.ArrayContains: _contains,
+    exp.ArrayToString: _joined,
+    exp.IsNan: function(lambda x: x.is_nan(), BOOL, "float64"),
+}
+
+NAMED: dict[str, Named] = {
+    "date_part": (2, _date_part),
+    "prefix": (2, function(lambda x, part: x.str.starts_with(part), BOOL, "string", "string")),
+    "suffix": (2, function(lambda x, part: x.str.ends_with(part), BOOL, "string", "string")),
+    "fdiv": (2, function(lambda a, b: (a / b).floor(), FLOAT, "float64", "float64")),
+    "strlen": (1, texts.NAMED["octet_length"][1]),
+}

@@ -1,0 +1,204 @@
+"""JSON in SQL: parts of texts by their path, and texts that are built.
+
+JSON is text here. What a path finds is text: strings without quotes, whole numbers of up to 18 digits as they are
+written, objects and arrays without spaces between their parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.sql.casts import cast
+from ddcore.sql.values import BOOL, DATE, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, shared
+
+__all__ = ["NAMED", "RULES", "scalar"]
+
+_STEPS = exp.JSONExtract, exp.JSONBExtract
+_JSON = (exp.DType.JSON, exp.DType.JSONB)
+_HINT = "paths are literals: x -> 'a' ->> 'b', x #>> '{a,0}'"
+
+
+def _keys(values: Values, node: exp.Expr) -> list[list[str]]:
+    """The steps of one operator, each as the paths that it may mean."""
+    path = node.expression
+    if isinstance(path, exp.JSONPath):
+        return [[_step(values, node, part)] for part in path.expressions if not isinstance(part, exp.JSONPathRoot)]
+    text = values.of(path).literal
+    if isinstance(text, int) and not isinstance(text, bool):
+        return [[f"[{text}]"]]
+    if not isinstance(text, str) or not re.fullmatch(r"\{[^{}\"\\]*\}", text):
+        values.source.refuse(node, "this path of JSON", _HINT)
+    parts = [part.strip() for part in text[1:-1].split(",")] if text != "{}" else []
+    both = [[f"[{part}]"] if re.fullmatch(r"-?\d+", part) else [] for part in parts]
+    return [[*numbers, _key(values, node, part)] for numbers, part in zip(both, parts, strict=True)]
+
+
+def _step(values: Values, node: exp.Expr, part: exp.Expr) -> str:
+    if isinstance(part, exp.JSONPathSubscript) and isinstance(part.this, int):
+        return f"[{part.this}]"
+    if isinstance(part, exp.JSONPathKey) and isinstance(part.this, str):
+        return _key(values, node, part.this)
+    values.source.refuse(node, "this path of JSON", _HINT)
+
+
+def _key(values: Values, node: exp.Expr, name: str) -> str:
+    if "'" in name or "\\" in name:
+        values.source.refuse(node, "a quote or a backslash in a path of JSON")
+    return f"['{name}']"
+
+
+def scalar(*, fails: bool) -> Rule:
+    """The rule of what a path finds, as text. ``fails``: text that is no JSON is an error; else it holds nothing."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        steps, inner = [_keys(values, node)], node.this
+        while isinstance(inner := inner.unnest(), _STEPS):
+            steps.append(_keys(values, inner))
+            inner = inner.this
+        paths = [*itertools.chain.from_iterable(reversed(steps))]
+        text = values.require(values.of(inner), "string")
+        wanted = ["".join(("$", *parts)) for parts in itertools.product(*paths)]
+        if len(wanted) > _MOST_PATHS:
+            values.source.refuse(node, "a path of JSON with so many numbers", "use -> with numbers and 'keys'")
+
+        def found(text: Value) -> pl.Expr:
+            parts = [text.expr.str.json_path_match(pl.lit(path)) for path in wanted]
+            result = parts[0] if len(parts) == 1 else pl.coalesce(parts)
+            return result if not fails else pl.when(_is_json(text.expr)).then(result)
+
+        return Value(shared([text], found), TEXT, node)
+
+    return rule
+
+
+_MOST_PATHS = 8
+
+
+def _is_json(text: pl.Expr) -> pl.Expr:
+    """True for JSON, null for null; anything else fails."""
+    there = text.str.json_path_match(pl.lit("$")).is_not_null() | (text.str.strip_chars(" \t\r\n") == "null")
+    fails = pl.when(there.not_()).then(pl.lit("this text is no JSON")).otherwise(pl.lit("1")).cast(pl.Int64)
+    return pl.when(text.is_not_null()).then(fails == 1)
+
+
+def _part_of_json(values: Values, node: exp.Expr) -> Value:
+    values.source.refuse(node, "JSON as a value", "take text out of it: ->> or #>>, and cast that")
+
+
+def _by_names(values: Values, node: exp.Anonymous) -> Value:
+    """``jsonb_extract_path_text``, which sqlglot does not know."""
+    text, *keys = node.expressions
+    names = [values.of(key).literal for key in keys]
+    if not all(isinstance(name, str) for name in names):
+        values.source.refuse(node, "this path of JSON", _HINT)
+    path = exp.Literal.string("{" + ",".join(map(str, names)) + "}")
+    return RULES[exp.JSONBExtractScalar](values, exp.JSONBExtractScalar(this=text, expression=path))
+
+
+_KINDS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+def _type(values: Values, node: exp.Anonymous) -> Value:
+    """The type of a whole text."""
+    text = values.require(values.of(node.expressions[0]), "string")
+
+    def kind(text: Value) -> pl.Expr:
+        first = text.expr.str.strip_chars_start(" \t\r\n").str.head(1)
+        return pl.when(_is_json(text.expr)).then(first.replace_strict(_KINDS, default="number", return_dtype=pl.String))
+
+    return Value(shared([text], kind), TEXT, node)
+
+
+# -- texts that are built ---------------------------------------------------------------------------------------------
+
+_ESCAPES = {
+    **{chr(code): f"\\u{code:04x}" for code in range(32)}, '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f",
+    "\n": "\\n", "\r": "\\r", "\t": "\\t",
+}  # fmt: skip
+_BUILDERS = ("json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
+
+
+def _quoted(text: pl.Expr) -> pl.Expr:
+    return pl.lit('"') + text.str.replace_many([*_ESCAPES], [*_ESCAPES.values()]) + pl.lit('"')
+
+
+def _is_json_node(node: exp.Expr) -> bool:
+    is_built = isinstance(node, exp.Anonymous) and node.name.lower() in _BUILDERS
+    return is_built or (isinstance(node, exp.Cast) and node.to.this in _JSON)
+
+
+def _written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
+    """A value as JSON, never null. ``sorts``: as JSONB, of which all parts are."""
+    inner = node.unnest()
+    if sorts and isinstance(inner, exp.Anonymous) and inner.name.lower() in _BUILDERS:
+        node = exp.Anonymous(this=inner.name.lower().replace("json_", "jsonb_"), expressions=inner.expressions)
+    elif sorts and _is_json_node(inner):
+        values.source.refuse(node, "JSON in JSONB", "build it here, or use json_build_object and json_build_array")
+    value = values.of(node)
+    if value.type is None:
+        return pl.lit("null")
+    if _is_json_node(node.unnest()) or value.type in (INT, BOOL) or value.type.name == "decimal":
+        text = value.expr if value.type == TEXT else cast(values, value, TEXT, node).expr
+    elif value.type == TEXT:
+        text = _quoted(value.expr)
+    elif value.type == DATE:
+        text = _quoted(value.expr.cast(pl.String))
+    elif value.type == TIMESTAMP:
+        text = _quoted(cast(values, value, TEXT, node).expr.str.replace(" ", "T", literal=True))
+    else:
+        values.source.refuse(node, f"JSON of {value.name}")
+    return text.fill_null("null")
+
+
+def _joined(parts: Sequence[pl.Expr | str], brackets: str) -> pl.Expr:
+    exprs = [pl.lit(part) if isinstance(part, str) else part for part in (brackets[0], *parts, brackets[1])]
+    return pl.concat_str(exprs)
+
+
+def _object(values: Values, node: exp.Anonymous) -> Value:
+    """``json`` keeps the order of its keys, ``jsonb`` has short ones first, and one of each."""
+    names = [values.of(key).literal for key in node.expressions[::2]]
+    if len(node.expressions) % 2 or not all(isinstance(name, str) for name in names):
+        values.source.refuse(node, "keys of JSON that are no literals", "write 'key', value, 'key', value")
+    pairs = list(zip(map(str, names), node.expressions[1::2], strict=True))
+    between, behind, sorts = ", ", " : ", node.name.lower().startswith("jsonb")
+    if sorts:
+        pairs = sorted(dict(pairs).items(), key=lambda pair: (len(pair[0].encode()), pair[0].encode()))
+        behind = ": "
+    parts: list[Any] = []
+    for name, value in pairs:
+        key = "".join(_ESCAPES.get(letter, letter) for letter in name)
+        parts += [f'{between if parts else ""}"{key}"{behind}', _written(values, value, sorts=sorts)]
+    return Value(_joined(parts, "{}"), TEXT, node)
+
+
+def _array(values: Values, node: exp.Anonymous) -> Value:
+    parts: list[Any] = []
+    sorts = node.name.lower().startswith("jsonb")
+    for value in node.expressions:
+        parts += [*([", "] if parts else []), _written(values, value, sorts=sorts)]
+    return Value(_joined(parts, "[]"), TEXT, node)
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.JSONExtractScalar: scalar(fails=True),
+    exp.JSONBExtractScalar: scalar(fails=True),
+    exp.JSONExtract: _part_of_json,
+    exp.JSONBExtract: _part_of_json,
+}
+
+NAMED: dict[str, Named] = {
+    "jsonb_extract_path_text": (-1, _by_names),
+    "json_typeof": (1, _type),
+    "jsonb_typeof": (1, _type),
+    "json_build_object": (-1, _object),
+    "jsonb_build_object": (-1, _object),
+    "json_build_array": (-1, _array),
+    "jsonb_build_array": (-1, _array),
+}

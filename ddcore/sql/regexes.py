@@ -1,0 +1,170 @@
+"""Regular expressions of Java, which Spark has, and of RE2, which DuckDB has, as the engine's own read them.
+
+All three take the first alternative that matches. What another engine reads otherwise is written so that it means the
+same, and refused where that cannot be done.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.sql.values import Values
+
+__all__ = ["JAVA", "RE2", "extracted", "matched", "replaced"]
+
+JAVA, RE2 = "Java", "RE2"
+_PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
+_CLASS_PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[:\w+:\]|.", re.DOTALL)
+_SPACES = {JAVA: r" \t\n\x0B\f\r", RE2: r" \t\n\f\r"}
+_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
+"""Java's ``$``, before a last end of a line, too."""
+_NO_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+_SAME = set("tnrfabAz") | set(r"\.^$|?*+()[]{}-/ '\"_,:;=!<>&%#@~`")
+"""What means the same behind a backslash."""
+
+
+def _refuse(values: Values, node: exp.Expr, part: str) -> None:
+    hint = "docs/sql.md says which patterns mean the same in the engine"
+    values.source.refuse(node, f"{part} in a regular expression", hint)
+
+
+def _shorthand(letter: str, kind: str) -> str | None:
+    letters = {"d": "0-9", "w": "0-9A-Za-z_", "s": _SPACES[kind]}.get(letter.lower())
+    return None if letters is None else f"{'^' if letter.isupper() else ''}{letters}"
+
+
+def _in_class(values: Values, node: exp.Expr, text: str, kind: str) -> str:
+    """A class in brackets."""
+    begin = 2 if text[1:2] == "^" else 1
+    inner = text[begin:-1]
+    result = []
+    for number, part in enumerate(_CLASS_PART.findall(inner)):
+        letters = _shorthand(part[1], kind) if part[0] == "\\" and len(part) == 2 else None
+        if letters and letters[0] != "^":
+            result.append(letters)
+        elif (
+            letters
+            or (part in ("[", "&") and kind == JAVA)
+            or (part[0] == "\\" and not _is_same(part))
+            or (part[:2] == "[:" and kind == JAVA)
+        ):
+            _refuse(values, node, part)
+        else:
+            result.append(rf"\{part}" if part in "[&~" or (part == "]" and number == 0) else part)
+    return f"{text[:begin]}{''.join(result)}]"
+
+
+def _is_same(part: str) -> bool:
+    if part[1] in "pP":
+        return re.fullmatch(r"\\[pP]\{[LMNPSZC][a-z]?\}", part) is not None
+    return part[1] in _SAME and part[1] != "b"
+
+
+def _translated(values: Values, node: exp.Expr, pattern: exp.Expr | None, kind: str) -> tuple[str, bool]:
+    """The pattern as the engine reads it, and whether Java's ``$`` stood at its end."""
+    text = values.of(pattern).literal if pattern is not None else None
+    if not isinstance(text, str):
+        values.source.refuse(node, "a regular expression that is no literal")
+    parts, ends = _PART.findall(text), False
+    if kind == JAVA and parts[-1:] == ["$"]:
+        parts, ends = parts[:-1], True
+    result = []
+    for part in parts:
+        if part[0] == "[" and len(part) > 1:
+            result.append(_in_class(values, node, part, kind))
+        elif part[0] == "\\" and len(part) > 1:
+            letters = _shorthand(part[1], kind)
+            if not letters and part not in (r"\b", r"\B") and not _is_same(part):
+                _refuse(values, node, part)
+            bound = f"(?-u:{part})" if kind == RE2 and part in (r"\b", r"\B") else part
+            result.append(f"[{letters}]" if letters else bound)
+        elif (part[:2] == "(?" and part not in ("(?:", "(?i)")) or (len(part) == 2 and part[1] == "+"):
+            _refuse(values, node, part)
+        elif part == "$" and kind == JAVA:
+            _refuse(values, node, "$ before the end")
+        else:
+            result.append(_NO_END if part == "." and kind == JAVA else part)
+    regex = "".join(result)
+    try:
+        pl.select(pl.lit("").str.contains(regex))
+    except pl.exceptions.ComputeError:
+        raise values.source.error(
+            node, f"{text!r} is no regular expression", "see its parentheses and braces"
+        ) from None
+    if ends and re.search(r"(?<!\\)\|", text):
+        _refuse(values, node, "$ behind an alternative")
+    return regex, ends
+
+
+def matched(
+    values: Values, node: exp.Expr, text: pl.Expr, pattern: exp.Expr, kind: str, *, whole: bool = False
+) -> pl.Expr:
+    """Whether a pattern matches a part of a text, or all of it."""
+    regex, ends = _translated(values, node, pattern, kind)
+    if whole:
+        return text.str.contains(rf"\A(?:{regex})\z")
+    return text.str.contains(f"(?:{regex}){_END}" if ends else regex)
+
+
+def extracted(values: Values, node: exp.Expr, text: pl.Expr, group: int, kind: str) -> pl.Expr:
+    """What a group of the first match of a function's pattern matched, 0 for all of it: null where nothing did."""
+    regex, ends = _translated(values, node, node.expression, kind)
+    if not 0 <= group <= _groups(regex):
+        raise values.source.error(
+            node, f"the pattern has no group {group}", "groups are counted from 1, 0 is all of it"
+        )
+    if ends:
+        return text.str.extract(f"({regex}){_END}", group + 1)
+    return text.str.extract(regex, group)
+
+
+def _groups(regex: str) -> int:
+    return sum(part == "(" for part in _PART.findall(regex))
+
+
+def replaced(values: Values, node: exp.RegexpReplace, kind: str, *, every: bool, flags: str = "") -> pl.Expr:
+    """The text with other text in place of the first match or of every one."""
+    text = values.require(values.of(node.this), "string").expr
+    pattern, new = node.expression, node.args["replacement"]
+    replacement = values.of(new).literal
+    if not isinstance(replacement, str):
+        values.source.refuse(node, "regexp_replace() by text that is no literal")
+    regex, ends = _translated(values, node, pattern, kind)
+    count = _groups(regex)
+    named = _of_java(values, node, replacement, count) if kind == JAVA else _of_re2(values, node, replacement, count)
+    regex = f"(?{flags}){regex}" if flags else regex
+    if ends:
+        regex, named = f"(?:{regex})({_END.removesuffix(chr(92) + 'z')})" + r"\z", f"{named}${{{count + 1}}}"
+    return (text.str.replace_all if every else text.str.replace)(regex, named)
+
+
+def _of_java(values: Values, node: exp.Expr, text: str, count: int) -> str:
+    result = []
+    for part in re.findall(r"\\.|\$\d+|.", text, re.DOTALL):
+        if part[0] == "$":
+            digits = part[1:]
+            while len(digits) > 1 and int(digits) > count:
+                digits = digits[:-1]
+            if not digits or int(digits) > count:
+                raise values.source.error(node, f"the pattern has no group {part}", r"a dollar sign itself is \\$")
+            result.append(f"${{{digits}}}{part[1 + len(digits) :]}")
+        else:
+            result.append((part[1] if part[0] == "\\" and len(part) == 2 else part).replace("$", "$$"))
+    return "".join(result)
+
+
+def _of_re2(values: Values, node: exp.Expr, text: str, count: int) -> str:
+    result = []
+    for part in re.findall(r"\\.|.", text, re.DOTALL):
+        if part[0] == "\\" and len(part) == 2:
+            if (part[1].isdigit() and int(part[1]) > count) or not (part[1].isdigit() or part[1] == "\\"):
+                raise values.source.error(
+                    node, f"{part} in a replacement", r"a part of the match is \1, a backslash \\"
+                )
+            result.append(f"${{{part[1]}}}" if part[1].isdigit() else "\\")
+        else:
+            result.append(part.replace("$", "$$"))
+    return "".join(result)

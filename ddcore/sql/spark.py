@@ -1,0 +1,451 @@
+"""What operators and functions mean in Spark's dialect, with ANSI mode on, as in Spark 4 and Databricks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Literal
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.expressions import polars_json
+from ddcore.sql import arrays, casts, dates, json_paths, numbers, regexes, texts, zeros
+from ddcore.sql.regexes import JAVA
+from ddcore.sql.types import declared_type
+from ddcore.sql.values import (
+    BOOL,
+    DATE,
+    FLOAT,
+    INT,
+    TEXT,
+    TIMESTAMP,
+    Named,
+    Rule,
+    Value,
+    Values,
+    aligned,
+    as_type,
+    constant,
+    function,
+    shared,
+)  # fmt: skip
+
+__all__ = ["NAMED", "RULES"]
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _concat(values: Values, node: exp.Concat) -> Value:
+    """Null where a part is null."""
+    parts = [texts.text_of(values, values.of(each)) for each in node.expressions]
+    return Value(pl.concat_str(parts), TEXT, node)
+
+
+def _substring(values: Values, node: exp.Substring) -> Value:
+    """From 1; 0 is the begin, too, and a negative start counts from the end, where it may lie before the begin."""
+    text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
+    length = node.args.get("length")
+    count = values.require(values.of(length), "int64") if length is not None else Value(pl.lit(2**31), INT, node, 2**31)
+
+    def part(text: Value, start: Value, count: Value) -> pl.Expr:
+        size = text.expr.str.len_chars().cast(pl.Int64)
+        begin = pl.when(start.expr > 0).then(start.expr - 1).when(start.expr < 0).then(size + start.expr).otherwise(0)
+        end = begin + count.expr.clip(lower_bound=0)
+        first = begin.clip(lower_bound=0)
+        known = start.expr.is_not_null() & count.expr.is_not_null()
+        return pl.when(known).then(text.expr.str.slice(first, (end - first).clip(lower_bound=0)))
+
+    return Value(shared([text, start, count], part), TEXT, node)
+
+
+def _initcap(text: pl.Expr) -> pl.Expr:
+    """Words are what is between spaces."""
+    word = pl.element()
+    capital = word.str.head(1).str.to_uppercase() + word.str.slice(1)
+    return text.str.to_lowercase().str.split(" ").list.eval(capital).list.join(" ")
+
+
+def _field(values: Values, node: exp.SplitPart) -> Value:
+    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
+    number = values.of(node.args["part_index"]).literal
+    if not isinstance(number, int) or number == 0 or not separator.literal:
+        values.source.refuse(node, "split_part() with a separator or a number that is no literal, or 0")
+    fields = text.expr.str.split(separator.expr)
+    field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
+    return Value(pl.when(text.expr.is_not_null()).then(field), TEXT, node)
+
+
+def _until(values: Values, node: exp.SubstringIndex) -> Value:
+    """The text before the n-th separator, or behind the n-th from the end."""
+    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
+    count = values.of(node.args["count"]).literal
+    if not isinstance(count, int) or not separator.literal:
+        values.source.refuse(node, "substring_index() with a separator or a number that is no literal")
+    fields = text.expr.str.split(separator.expr)
+    return Value(
+        (fields.list.head(count) if count >= 0 else fields.list.tail(-count)).list.join(separator.literal), TEXT, node
+    )
+
+
+def _split(values: Values, node: exp.RegexpSplit) -> Value:
+    text, pattern = values.require(values.of(node.this), "string").expr, values.of(node.expression).literal
+    if not isinstance(pattern, str) or not re.fullmatch(r"(?:[^\\.^$|?*+()\[\]{}]|\\[^\w])+|\[.\]", pattern):
+        hint = r"such as ',', '\\|' or '[.]'"
+        values.source.refuse(node, "split() at what is no literal text", hint)
+    plain = pattern[1] if pattern[0] == "[" and len(pattern) == 3 else re.sub(r"\\(.)", r"\1", pattern)
+    return Value(text.str.split(plain), arrays.list_of(TEXT), node)
+
+
+def _rlike(values: Values, node: exp.RegexpLike) -> Value:
+    text = values.require(values.of(node.this), "string").expr
+    return Value(regexes.matched(values, node, text, node.expression, JAVA), BOOL, node)
+
+
+def _extract(values: Values, node: exp.RegexpExtract) -> Value:
+    text = values.require(values.of(node.this), "string")
+    group = values.of(node.args["group"]).literal if node.args.get("group") else 1
+    if not isinstance(group, int):
+        values.source.refuse(node, "regexp_extract() of a group that is no literal")
+
+    def part(text: Value) -> pl.Expr:
+        taken = regexes.extracted(values, node, text.expr, group, JAVA)
+        return pl.when(text.expr.is_not_null()).then(taken.fill_null(""))
+
+    return Value(shared([text], part), TEXT, node)
+
+
+def _replace_all(values: Values, node: exp.RegexpReplace) -> Value:
+    return Value(regexes.replaced(values, node, JAVA, every=True), TEXT, node)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _cast(values: Values, node: exp.Cast) -> Value:
+    """Numbers become whole by leaving their fraction out."""
+    value = values.of(node.this)
+    kind = node.to
+    is_known = kind.this == exp.DType.INTERVAL or value.literal is not None
+    if is_known and not isinstance(value.literal, float | Decimal):
+        return casts.RULES[exp.Cast](values, node)
+    wanted = declared_type(values.source, kind)
+    if wanted == INT and value.type is not None and value.type.name in ("float64", "decimal"):
+        return Value(value.expr.truncate().cast(pl.Int64), INT, node)
+    if wanted == TIMESTAMP and value.type == TEXT:
+        return _moment(values, node)
+    return casts.cast(values, value, wanted, node)
+
+
+def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        value = values.number(values.of(node.this))
+        if value.type == INT:
+            return value
+        return Value(compute(value.expr).cast(pl.Int64), INT, node)
+
+    return rule
+
+
+def _modulus(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    rest = polars_json.called("Sql.Rem", [a, b])
+    return pl.when(rest < 0).then(polars_json.called("Sql.Rem", [rest + b, b])).otherwise(rest) + zeros.failing(b)
+
+
+# -- dates ------------------------------------------------------------------------------------------------------------
+
+
+def _day(values: Values, node: Any) -> Value:
+    """A date: of a timestamp, of text, of text in a pattern."""
+    value, pattern = values.of(node.this), node.args.get("format")
+    if value.type in (DATE, None):
+        return Value(as_type(values.source, value, DATE), DATE, node, value.literal)
+    if pattern is not None:
+        form = dates.pattern_of(values, node)
+        return Value(values.require(value, "string").expr.str.to_date(form), DATE, node)
+    return casts.cast(values, value, DATE, node)
+
+
+def _moment(values: Values, node: Any) -> Value:
+    value = values.of(node.this)
+    if value.type == TEXT and value.literal is None:
+        expr = value.expr.str.replace("T", " ", literal=True)
+        expr = pl.when(expr.str.len_chars() == 10).then(expr + " 00:00:00").otherwise(expr)
+        return Value(expr.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", time_zone="UTC"), TIMESTAMP, node)
+    return Value(as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP), TIMESTAMP, node)
+
+
+def _field_of(compute: Callable[[Any], pl.Expr]) -> Rule:
+    """A field of a date or a timestamp."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        moment = values.require(values.of(node.this), "timestamp", "date")
+        return Value(compute(moment.expr.dt).cast(pl.Int64), INT, node)
+
+    return rule
+
+
+def _clock_field(compute: Callable[[Any], pl.Expr]) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return Value(compute(_moment(values, node).expr.dt).cast(pl.Int64), INT, node)
+
+    return rule
+
+
+_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+    "YEAR": lambda on: on.year(), "QUARTER": lambda on: on.quarter(), "MONTH": lambda on: on.month(),
+    "WEEK": lambda on: on.week(), "DAY": lambda on: on.day(), "DOY": lambda on: on.ordinal_day(),
+    "DAYOFWEEK": lambda on: on.weekday().cast(pl.Int64) % 7 + 1, "DOW": lambda on: on.weekday().cast(pl.Int64) % 7 + 1,
+    "DOW_ISO": lambda on: on.weekday(), "DAYOFWEEK_ISO": lambda on: on.weekday(),
+    "YEAROFWEEK": lambda on: on.iso_year(),
+}  # fmt: skip
+_CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {"HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute()}
+
+
+def _part(values: Values, node: exp.Expr, unit: str, moment: Value) -> Value:
+    compute = (_FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else _FIELDS).get(unit.upper())
+    if compute is None:
+        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}")
+    return Value(compute(moment.expr.dt).cast(pl.Int64), INT, node)
+
+
+def _extract_field(values: Values, node: exp.Extract) -> Value:
+    return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+
+
+def _date_part(values: Values, node: exp.Anonymous) -> Value:
+    unit = values.of(node.expressions[0]).literal
+    return _part(values, node, str(unit), values.require(values.of(node.expressions[1]), "date", "timestamp"))
+
+
+def _days_later(values: Values, node: exp.TsOrDsAdd) -> Value:
+    if node.args.get("unit") and node.args["unit"].name.upper() != "DAY":
+        values.source.refuse(node, "adding other units than days in this way", "write d + INTERVAL 1 MONTH")
+    day, count = _day(values, node), values.require(values.of(node.expression), "int64")
+    return Value(day.expr.dt.offset_by(count.expr.cast(pl.String) + "d"), DATE, node)
+
+
+def _days_between(values: Values, node: exp.DateDiff) -> Value:
+    if node.args.get("unit") and node.args["unit"].name.upper() != "DAY":
+        values.source.refuse(node, "datediff() in other units than days")
+    end, start = (values.require(values.of(each), "date") for each in (node.this, node.expression))
+    return Value((end.expr - start.expr).dt.total_days(), INT, node)
+
+
+def _months_later(values: Values, node: exp.AddMonths) -> Value:
+    day, count = _day(values, node), values.require(values.of(node.expression), "int64")
+    return Value(day.expr.dt.offset_by(count.expr.cast(pl.String) + "mo"), DATE, node)
+
+
+def _months_between(values: Values, node: exp.MonthsBetween) -> Value:
+    """Whole months between equal days, and between last days; else 31 days make a month, rounded to 8 digits."""
+    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    sides = [Value(as_type(values.source, each, TIMESTAMP), TIMESTAMP, each.node) for each in sides]
+
+    def months(end: Value, start: Value) -> pl.Expr:
+        late, early = end.expr.dt, start.expr.dt
+        whole = (late.year().cast(pl.Int64) - early.year()) * 12 + (late.month().cast(pl.Int64) - early.month())
+        both_last = (late.month_end().dt.day() == late.day()) & (early.month_end().dt.day() == early.day())
+        at = [on.day().cast(pl.Int64) * 86_400 + on.epoch("s") % 86_400 for on in (late, early)]
+        rest = (at[0] - at[1]).cast(pl.Float64) / 2_678_400.0
+        same = both_last | (late.day() == early.day())
+        return pl.when(same).then(whole.cast(pl.Float64)).otherwise((whole.cast(pl.Float64) + rest).round(8))
+
+    return Value(shared(sides, months), FLOAT, node)
+
+
+_DAYS = {"MO": 1, "TU": 2, "WE": 3, "TH": 4, "FR": 5, "SA": 6, "SU": 7}
+
+
+def _next_day(values: Values, node: exp.NextDay) -> Value:
+    day, name = _day(values, node), values.of(node.expression).literal
+    number = _DAYS.get(str(name)[:2].upper())
+    if number is None:
+        values.source.refuse(node, "next_day() of a day that is no literal", "such as 'MON'")
+    ahead = (number - 1 - day.expr.dt.weekday().cast(pl.Int64)) % 7 + 1
+    return Value(day.expr.dt.offset_by(ahead.cast(pl.String) + "d"), DATE, node)
+
+
+_STEPS = {
+    "YEAR": "1y", "YYYY": "1y", "YY": "1y", "QUARTER": "1q", "MONTH": "1mo", "MM": "1mo", "MON": "1mo", "WEEK": "1w",
+    "DAY": "1d", "DD": "1d", "HOUR": "1h", "MINUTE": "1m", "SECOND": "1s",
+}  # fmt: skip
+
+
+def _truncated(values: Values, node: Any) -> Value:
+    """``trunc(date, unit)`` is a date, ``date_trunc(unit, timestamp)`` a timestamp."""
+    unit = node.args["unit"].name.upper()
+    is_day = isinstance(node, exp.DateTrunc)
+    if unit not in _STEPS or (is_day and _STEPS[unit][-1] in "dhms"):
+        values.source.refuse(node, f"truncating to {unit.lower()}")
+    moment = _day(values, node) if is_day else _moment(values, node)
+    return Value(moment.expr.dt.truncate(_STEPS[unit]), DATE if is_day else TIMESTAMP, node)
+
+
+def _formatted(values: Values, node: exp.TimeToStr) -> Value:
+    return Value(values.of(node.this).expr.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
+
+
+def _epoch(values: Values, node: exp.StrToUnix) -> Value:
+    value = values.of(node.this)
+    if value.type == TEXT:
+        form = dates.pattern_of(values, node)
+        value = Value(value.expr.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, node)
+    moment = as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP)
+    return Value(moment.dt.epoch("s"), INT, node)
+
+
+def _of_epoch(values: Values, node: exp.UnixToStr) -> Value:
+    seconds = values.require(values.of(node.this), "int64").expr
+    moment = (seconds * 1_000_000).cast(TIMESTAMP.polars)
+    return Value(moment.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
+
+
+def _in_units(unit: Literal["s", "ms", "us"]) -> Rule:
+    return lambda values, node: Value(_moment(values, node).expr.dt.epoch(unit), INT, node)
+
+
+def _from_units(scale: int) -> Rule:
+    return function(lambda number: (number * scale).cast(TIMESTAMP.polars), TIMESTAMP, "int64")
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+
+
+def _nvl2(values: Values, node: exp.Nvl2) -> Value:
+    exprs, kind = aligned(values.source, [values.of(node.args["true"]), values.of(node.args["false"])], node)
+    return Value(pl.when(values.of(node.this).expr.is_not_null()).then(exprs[0]).otherwise(exprs[1]), kind, node)
+
+
+def _decoded(values: Values, node: exp.DecodeCase) -> Value:
+    """The result behind the first equal value; null equals null."""
+    subject, *rest = (values.of(each) for each in node.expressions)
+    pairs = list(zip(rest[::2], rest[1::2], strict=False))
+    default = [rest[-1]] if len(rest) % 2 else [Value(pl.lit(None), None, node)]
+    exprs, kind = aligned(values.source, [*(result for _, result in pairs), *default], node)
+
+    def choice(subject: Value) -> pl.Expr:
+        chosen = exprs[-1]
+        for (wanted, _), result in reversed(list(zip(pairs, exprs[:-1], strict=True))):
+            sides, _kind = aligned(values.source, [subject, wanted], node)
+            chosen = pl.when(sides[0].eq_missing(sides[1])).then(result).otherwise(chosen)
+        return chosen
+
+    return Value(shared([subject], choice), kind, node)
+
+
+def _is_null(*, negate: bool) -> Rule:
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        met = values.of(node.expressions[0]).expr.is_null()
+        return Value(~met if negate else met, BOOL, node)
+
+    return rule
+
+
+def _part_of_days(values: Values, node: exp.Anonymous) -> Value:
+    """Monday is 0."""
+    moment = values.require(values.of(node.expressions[0]), "date", "timestamp")
+    return Value(moment.expr.dt.weekday().cast(pl.Int64) - 1, INT, node)
+
+
+SHARED: tuple[type[exp.Expr], ...] = (
+    # operators
+    exp.Literal, exp.Boolean, exp.Null, exp.Column, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT,
+    exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like, exp.ILike,
+    exp.Escape, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Add, exp.Sub, exp.Mul, exp.Neg,
+    exp.DPipe, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.Interval, exp.Anonymous, exp.TryCast,
+    exp.Any, exp.All, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.Rand,
+    # numbers
+    exp.Abs, exp.Sqrt, exp.Cbrt, exp.Exp, exp.Pow, exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Atan2,
+    exp.Degrees, exp.Radians, exp.Pi, exp.Round, exp.Sign,
+    # text
+    exp.ConcatWs, exp.Upper, exp.Lower, exp.Length, exp.BitLength, exp.Reverse, exp.Trim, exp.Pad, exp.Repeat,
+    exp.StrPosition, exp.Replace, exp.Translate, exp.StartsWith, exp.EndsWith, exp.Contains, exp.Overlay,
+    exp.MD5, exp.SHA2, exp.SHA,
+    # dates
+    exp.TimestampFromParts, exp.StrToTime,
+    # lists
+    exp.Array,
+)  # fmt: skip
+"""What means the same as in the default dialect."""
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Cast: _cast,
+    exp.Div: zeros.floats(fails=True, decimals="division of decimals, which is a decimal in Spark,"),
+    exp.IntDiv: zeros.whole,
+    exp.Mod: zeros.remainder,
+    exp.Ceil: _whole(pl.Expr.ceil),
+    exp.Floor: _whole(pl.Expr.floor),
+    exp.Ln: function(lambda x: pl.when(x > 0).then(x.log()), FLOAT, "float64"),
+    exp.Log: function(
+        lambda base, x: pl.when((x > 0) & (base > 0)).then(numbers.log(base, x)), FLOAT, "float64", "float64"
+    ),
+    exp.IsNan: function(lambda x: x.is_nan().fill_null(False), BOOL, "float64"),
+    exp.Concat: _concat,
+    exp.Substring: _substring,
+    exp.Initcap: lambda values, node: Value(_initcap(values.arguments(node, "string")[0].expr), TEXT, node),
+    exp.SplitPart: _field,
+    exp.SubstringIndex: _until,
+    exp.RegexpSplit: _split,
+    exp.RegexpLike: _rlike,
+    exp.RegexpExtract: _extract,
+    exp.RegexpReplace: _replace_all,
+    exp.Space: function(lambda n: texts.repeated(pl.lit(" "), n), TEXT, "int64"),
+    exp.Left: function(lambda x, n: x.str.head(n.clip(lower_bound=0)), TEXT, "string", "int64"),
+    exp.Right: function(lambda x, n: x.str.tail(n.clip(lower_bound=0)), TEXT, "string", "int64"),
+    exp.JSONExtractScalar: json_paths.scalar(fails=False),
+    exp.Nvl2: _nvl2,
+    exp.DecodeCase: _decoded,
+    exp.TsOrDsToDate: _day,
+    exp.TimeStrToTime: _moment,
+    exp.TimeToStr: _formatted,
+    exp.StrToUnix: _epoch,
+    exp.UnixToStr: _of_epoch,
+    exp.Extract: _extract_field,
+    **{kind: _field_of(_FIELDS[kind.__name__.upper()]) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.DayOfMonth: _field_of(_FIELDS["DAY"]),
+    exp.DayOfYear: _field_of(_FIELDS["DOY"]),
+    exp.DayOfWeek: _field_of(_FIELDS["DOW"]),
+    exp.WeekOfYear: _field_of(_FIELDS["WEEK"]),
+    exp.Hour: _clock_field(lambda on: on.hour()),
+    exp.Minute: _clock_field(lambda on: on.minute()),
+    exp.Second: _clock_field(lambda on: on.second()),
+    exp.TsOrDsAdd: _days_later,
+    exp.DateDiff: _days_between,
+    exp.AddMonths: _months_later,
+    exp.MonthsBetween: _months_between,
+    exp.NextDay: _next_day,
+    exp.LastDay: lambda values, node: Value(_day(values, node).expr.dt.month_end(), DATE, node),
+    exp.DateTrunc: _truncated,
+    exp.TimestampTrunc: _truncated,
+    exp.UnixDate: lambda values, node: Value(_day(values, node).expr.cast(pl.Int32).cast(pl.Int64), INT, node),
+    exp.DateFromUnixDate: function(lambda n: n.cast(pl.Int32).cast(pl.Date), DATE, "int64"),
+    exp.UnixSeconds: _in_units("s"),
+    exp.UnixMillis: _in_units("ms"),
+    exp.UnixMicros: _in_units("us"),
+    exp.Bracket: arrays.element_or_fail,
+    exp.ArraySize: arrays.size,
+    exp.ArrayContains: arrays.contains,
+    exp.ArrayDistinct: arrays.distinct,
+    exp.ArrayMax: arrays.extreme(greatest=True),
+    exp.ArrayMin: arrays.extreme(greatest=False),
+    exp.ArrayToString: arrays.RULES[exp.ArrayToString],
+}
+
+NAMED: dict[str, Named] = {
+    "pmod": (2, function(_modulus, INT, "int64", "int64")),
+    "isnull": (1, _is_null(negate=False)),
+    "isnotnull": (1, _is_null(negate=True)),
+    "make_date": dates.NAMED["make_date"],
+    "octet_length": texts.NAMED["octet_length"],
+    "date_part": (2, _date_part),
+    "weekday": (1, _part_of_days),
+    "timestamp_seconds": (1, _from_units(1_000_000)),
+    "timestamp_millis": (1, _from_units(1_000)),
+    "timestamp_micros": (1, _from_units(1)),
+    "btrim": (1, function(lambda x: x.str.strip_chars(" "), TEXT, "string")),
+    "e": (0, lambda values, node: constant(2.718281828459045, node)),
+    "cardinality": arrays.NAMED["cardinality"],
+}

@@ -1,0 +1,56 @@
+"""``to_char`` of dates and timestamps: PostgreSQL's patterns, of which sqlglot has translated a part for strftime."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.sql.values import TEXT, Rule, Value, Values
+
+__all__ = ["RULES"]
+
+_PADDED = 9
+"""``Day`` and ``Month`` are as wide as the longest name."""
+_WORDS: dict[str, Callable[[Any], pl.Expr]] = {
+    "FM%uay": lambda on: on.strftime("%A"), "%uay": lambda on: on.strftime("%A").str.pad_end(_PADDED),
+    "%uy": lambda on: on.strftime("%a"), "%uY": lambda on: on.strftime("%a").str.to_uppercase(),
+    "F%month": lambda on: on.strftime("%B"), "Month": lambda on: on.strftime("%B").str.pad_end(_PADDED),
+    "MON": lambda on: on.strftime("%b").str.to_uppercase(), "Mon": lambda on: on.strftime("%b"),
+    "MS": lambda on: on.strftime("%3f"), "%f": lambda on: on.strftime("%6f"),
+    "Q": lambda on: on.quarter().cast(pl.String), "I%u": lambda on: on.weekday().cast(pl.String),
+    "AM": lambda on: on.strftime("%p"), "PM": lambda on: on.strftime("%p"),
+}  # fmt: skip
+"""Words of patterns as sqlglot leaves them: it takes the D of Day for a number, and the MM of FMMonth for a month."""
+_TOKEN = re.compile('"[^"]*"|' + "|".join(map(re.escape, _WORDS)) + r"|(?:%-?[YmdHMSyjIGVB])+|[^A-Za-z%\"]+")
+_CLOCK = re.compile(r"%-?[HMSIf]|MS|AM|PM")
+
+
+def _written(values: Values, node: exp.TimeToStr) -> Value:
+    value, pattern = values.require(values.of(node.this), "timestamp", "date"), node.args["format"]
+    text = pattern.name if isinstance(pattern, exp.Literal) else ""
+    tokens = _TOKEN.findall(text)
+    if not text or "".join(tokens) != text:
+        hint = (
+            "patterns have YYYY, YY, MM, Mon, Month, DD, DDD, Dy, Day, HH24, HH12, MI, SS, MS, US, AM, Q, IYYY, IW, ID"
+        )
+        values.source.refuse(node, "a pattern of to_char() that is not of these", hint)
+    if value.type is not None and value.type.name == "date" and _CLOCK.search(re.sub('"[^"]*"', "", text)):
+        value = Value(value.expr.cast(pl.Datetime("us", "UTC")), value.type, value.node)
+    if not any(token in _WORDS or token[0] == '"' for token in tokens):
+        return Value(value.expr.dt.strftime(text), TEXT, node)
+    parts = [_part(value.expr, token) for token in tokens]
+    there = pl.when(value.expr.is_not_null())
+    return Value(there.then(pl.concat_str(parts)), TEXT, node)
+
+
+def _part(moment: pl.Expr, token: str) -> pl.Expr:
+    if token in _WORDS:
+        return _WORDS[token](moment.dt)
+    return moment.dt.strftime(token) if token[0] == "%" else pl.lit(token.strip('"'))
+
+
+RULES: dict[type[exp.Expr], Rule] = {exp.TimeToStr: _written}

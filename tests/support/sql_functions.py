@@ -1,0 +1,141 @@
+"""The table of the tests of functions of SQL, and what engines answer for it: ``sql_functions_*.tsv``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import ddcore as dd
+from ddcore.sql import program
+
+NULL = "\\N"
+SCHEMA: dict[str, Any] = {
+    "id": pl.Int64, "a": pl.String, "b": pl.String, "n": pl.Int64, "m": pl.Int64, "x": pl.Float64,
+    "p": pl.Decimal(12, 3), "d": pl.Date, "ts": pl.Datetime("us", "UTC"), "l": pl.List(pl.String),
+    "k": pl.List(pl.Int64),
+}  # fmt: skip
+COLUMNS: dict[str, list[Any]] = {
+    "a": ["Hello, World", "", None, "añb,c,,d", "a.b*c", "aXbXc", "  pad  ", "Über straße"],
+    "b": ["o", "", "x", ",", None, "X", " ", "ß"],
+    "n": [5, 0, None, -3, 12, 7, 1, 2],
+    "m": [2, 3, 1, -2, None, 7, 0, 1],
+    "x": [2.5, -2.5, None, 0.5, 1e10, -0.0, 3.999, -1.5],
+    "p": [
+        None if it is None else Decimal(it)
+        for it in ("1.250", "-1.255", None, "0.005", "999999999.999", "-0.500", "2.999", "10.000")
+    ],
+    "d": [
+        date(2024, 2, 29), date(1999, 12, 31), None, date(2000, 1, 1), date(1970, 1, 1), date(2023, 1, 1),
+        date(1901, 1, 1), date(2001, 1, 1),
+    ],
+    "ts": [
+        datetime(2024, 2, 29, 13, 5, 9, 250_000), datetime(1999, 12, 31, 23, 59, 59, 999_999), None,
+        datetime(2000, 1, 1), datetime(1970, 1, 1, 0, 0, 1), datetime(2023, 1, 1, 12), datetime(1901, 1, 1, 6, 30),
+        datetime(2001, 1, 1, 0, 15),
+    ],
+    "l": [["u", "v"], [], None, ["a", None], [None], ["x", "x", "y"], ["", "z"], ["ß"]],
+    "k": [[1, 2], [], None, [3, None], [None], [7, 7], [0], [5, 4, 3]],
+}  # fmt: skip
+ROWS = list(zip(range(1, 9), *COLUMNS.values(), strict=True))
+
+
+def answers(engine: str) -> Iterator[tuple[str, list[str]]]:
+    """Each expression, and what an engine gives for it in each row."""
+    for line in file_of(engine).read_text("utf-8").splitlines():
+        expression, *values = line.split("\t")
+        yield expression, values
+
+
+def file_of(engine: str) -> Path:
+    """The file of an engine's answers."""
+    return Path(__file__).parents[1] / f"sql_functions_{engine}.tsv"
+
+
+def frame() -> pl.DataFrame:
+    aware = [tuple(it.replace(tzinfo=UTC) if isinstance(it, datetime) else it for it in row) for row in ROWS]
+    return pl.DataFrame(aware, SCHEMA, orient="row").with_columns(version=0, diff=1)
+
+
+def ours(expression: str, dialect: str = "postgres") -> list[Any]:
+    """What the engine gives."""
+    views = program(f"CREATE VIEW o AS SELECT id, {expression} AS v FROM t", dialect=dialect)
+    return dd.replay(views, t=frame())["o"].sort("id")["v"].to_list()
+
+
+def wrong(values: Sequence[Any], answer: Sequence[str]) -> list[tuple[int, Any, str]]:
+    """The rows in which a value is not the answer."""
+    pairs = zip(ROWS, values, answer, strict=True)
+    return [(row[0], value, expected) for row, value, expected in pairs if not same(value, expected)]
+
+
+def written(value: Any) -> str:
+    """A value of Python as the files have it."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return str(value.replace(tzinfo=None))
+    if isinstance(value, list):
+        quoted = ('"' + it + '"' if it == "" or " " in str(it) else it for it in value)
+        return "{" + ",".join("NULL" if it is None else str(it) for it in quoted) + "}"
+    return str(value).replace("\t", "\\t").replace("\n", "\\n")
+
+
+def same(value: Any, answer: str) -> bool:
+    """Whether a value is what PostgreSQL writes."""
+    if value is None or answer == NULL:
+        return value is None and answer == NULL
+    if isinstance(value, bool):
+        return answer == str(value).lower()
+    if isinstance(value, float):
+        return answer == str(value) or math.isclose(value, float(answer), rel_tol=1e-14)
+    if isinstance(value, int | Decimal):
+        return Decimal(value) == Decimal(answer)
+    if isinstance(value, datetime):
+        return len(answer) > 10 and value.replace(tzinfo=None) == datetime.fromisoformat(answer)
+    return written(value) == answer
+
+
+_CALL = re.compile(r"(?<![\w'])([a-z_][a-z0-9_]*)\(", re.IGNORECASE)
+_NO_FUNCTIONS = {"in", "cast", "decimal", "numeric", "any", "varchar"}
+PAGE = Path(__file__).parents[2] / "docs" / "sql-functions.md"
+ENGINES = ("postgres", "spark", "duckdb")
+
+
+def called(engine: str) -> set[str]:
+    """The functions that the expressions of an engine call."""
+    calls = (name.lower() for expression, _ in answers(engine) for name in _CALL.findall(expression))
+    return {name for name in calls if name not in _NO_FUNCTIONS}
+
+
+def page() -> str:
+    """The page of the functions of each dialect."""
+    names = {engine: called(engine) for engine in ENGINES}
+    lines = [
+        "# Functions of SQL, by dialect",
+        "",
+        "Functions of single rows that programs in [SQL](sql.md) may call, by [dialect](sql.md#dialects); those of",
+        "`spark` are those of `databricks`, too. Each is compared with the own answers of the engine, which",
+        "`tests/sql_functions_*.tsv` keep: what they are called with there is known to mean the same. Aggregates,",
+        "windows and operators: see [what is supported](sql.md#what-is-supported).",
+        "",
+        "`PYTHONPATH=tests/support python -m sql_functions` writes this page.",
+        "",
+        "| | postgres | spark | duckdb |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name in sorted(set().union(*names.values())):
+        lines.append(f"| `{name}` | " + " | ".join("yes" if name in names[each] else "" for each in ENGINES) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
