@@ -494,3 +494,9 @@ def test_spark_reads_the_rows_that_meet_it(here: Path, spark: SparkSession) -> N
 def test_json_has_whole_values(here: Path, dd: Command) -> None:
     lines = dd("show", "journeys", "--json", "--where", "stop = 'Zoo'")[1]
     assert json.loads(lines[-1]) == {"row": {"stop": "Zoo", "total": 14}, "count": 1}
+
+
+def test_a_number_beyond_int64_is_refused() -> None:
+    Condition(pl.col("distance") < 2**63 - 1, TRIPS, "where")
+    with pytest.raises(UsageError, match="beyond int64"):
+        Condition(pl.col("distance") < 2**63, TRIPS, "where")
