@@ -121,6 +121,7 @@ NAMES = {
     "struct": "sz",
 }
 NESTED = ("list", "struct")
+UNORDERED = (*NESTED, "str", "wide")  # not looked up by their order
 DECIMALS = ("money", "sum of money", "tax")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
@@ -434,7 +435,7 @@ class Writer:
     def join_between(self, of: Named, env: list[Named]) -> Any:
         """Ends are columns of another collection or computed from one; with a key, or without."""
         other = self.rng.choice(env)
-        kinds = [kind for kind in of.columns.values() if kind not in (*NESTED, "str") and other.having(kind)]
+        kinds = [kind for kind in of.columns.values() if kind not in UNORDERED and other.having(kind)]
         kinds += ["int"] * bool(of.having("int") and other.having("int", "num"))
         if not kinds:
             return None
@@ -494,7 +495,7 @@ class Writer:
     def join_asof(self, of: Named, env: list[Named]) -> Any:
         """With a key, or without, by a column of a kind that both have."""
         other = self.rng.choice(env)
-        kinds = [kind for kind in of.columns.values() if kind not in (*NESTED, "str") and other.having(kind)]
+        kinds = [kind for kind in of.columns.values() if kind not in UNORDERED and other.having(kind)]
         if not kinds:
             return None
         kind = self.rng.choice(kinds)
