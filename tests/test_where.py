@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ def test_rows_are_those_of_the_collection_that_meet_the_condition(seed: int, tmp
     frame = history(rng, {name: INPUTS[name]})[name]
     log, state = written(tmp_path / "log", frame, dice, SMALL if seed % 3 else DEFAULT)
     writer = Writer(rng)
-    conditions = [eval(text, {"col": pl.col, "pl": pl}) for _ in range(dice.randrange(1, 4))
+    conditions = [eval(text, {"col": pl.col, "pl": pl, "Decimal": Decimal}) for _ in range(dice.randrange(1, 4))
                   if (text := writer.predicate(Named(name, INPUTS[name])))]  # fmt: skip
     print(f"seed {seed}: {conditions}\n{frame}")
     times = reference.grid(frame.select(log.dims).iter_rows())
@@ -180,7 +181,7 @@ def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tm
     frame = history(rng, {name: INPUTS[name]})[name]
     log, state = written(tmp_path / "log", frame, dice)
     text = Writer(rng).predicate(Named(name, INPUTS[name]))
-    condition = Condition(eval(text, {"col": pl.col, "pl": pl}), log.schema, "where")
+    condition = Condition(eval(text, {"col": pl.col, "pl": pl, "Decimal": Decimal}), log.schema, "where")
     times = reference.grid(frame.select(log.dims).iter_rows())
     start, end = (time_of(dice.choice(times)) for _ in range(2))
     everything = log.between(start, end, state)
@@ -494,3 +495,9 @@ def test_spark_reads_the_rows_that_meet_it(here: Path, spark: SparkSession) -> N
 def test_json_has_whole_values(here: Path, dd: Command) -> None:
     lines = dd("show", "journeys", "--json", "--where", "stop = 'Zoo'")[1]
     assert json.loads(lines[-1]) == {"row": {"stop": "Zoo", "total": 14}, "count": 1}
+
+
+def test_a_number_beyond_int64_is_refused() -> None:
+    Condition(pl.col("distance") < 2**63 - 1, TRIPS, "where")
+    with pytest.raises(UsageError, match="beyond int64"):
+        Condition(pl.col("distance") < 2**63, TRIPS, "where")
