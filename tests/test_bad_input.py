@@ -25,6 +25,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 from trams import Command, records
+from warehouses import last_closed
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
@@ -60,7 +61,7 @@ def visible(warehouse: Path = Path("warehouse")) -> Any:
         if (folder / "_delta_log").exists():
             table = DeltaTable(str(folder)).to_pyarrow_table()
             seen[folder.name] = sorted(map(repr, table.to_pylist()))
-    return [(ingest.number, ingest.table.version) for ingest in ledger.ingests()], tables, seen, ledger.closed()
+    return [(ingest.number, ingest.table.version) for ingest in ledger.ingests()], tables, seen, last_closed(ledger)
 
 
 def journeys(dd: Command, *arguments: str) -> list[str]:

@@ -26,7 +26,7 @@ from deltalake import DeltaTable
 from places import local
 from seeds import nightly
 from trams import Command
-from warehouses import logs_of
+from warehouses import last_closed, logs_of
 
 from ddcore import reference
 from ddcore.base.errors import DdError, Diverged, ExpressionError, FoldError, ProgramError, StorageError, UsageError
@@ -148,7 +148,7 @@ def check_open(project: Project, folded: int | None = None) -> None:
     """No run is in the way, and the versions that are not folded take rows."""
     ledger = ledger_of(project)
     assert ledger.open_intent() is None
-    assert ledger.closed("numbers") == time_of(folded)
+    assert last_closed(ledger, "numbers") == time_of(folded)
     assert bring(project, (100 + ledger.next_ingest(), 2, 1)).first == time_of(2)
 
 

@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from ingesting import EDGES, Desk
 from places import local
 from real_data import shared_data
+from warehouses import last_closed
 
 from ddcore.base.errors import DataError, DdError, LateUpdate, LockHeld, StorageError, UnknownRetraction, UsageError
 from ddcore.base.schema import Type
@@ -439,7 +440,7 @@ def test_lateness_is_judged_by_what_the_runs_of_the_state_read(desk: Desk) -> No
                 number, "ab12", time_of(0), time_of(4), "inline", 1, rounds=1, took=0.1, program_inputs=names, **nothing
             )
         )
-        assert desk.ledger.closed("edges") == time_of(closed)
+        assert last_closed(desk.ledger, "edges") == time_of(closed)
         source = desk.source(f"{number}.parquet", (number, 9, 3, 1))
         if closed is None:
             assert desk.ingest(source).last == time_of(3)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from places import local
+from warehouses import last_closed
 
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
@@ -82,7 +83,7 @@ def test_no_ledger_is_an_empty_ledger(tmp_path: Path) -> None:
     assert ledger.latest_ingested() is None
     assert ledger.open_intent() is None
     assert ledger.current_run() is None
-    assert ledger.closed() is None
+    assert last_closed(ledger) is None
     assert ledger.input_table("edges") is None
     assert ledger.table("outputs/dists") is None
     assert (ledger.next_run(), ledger.next_ingest()) == (1, 1)
@@ -110,11 +111,11 @@ def test_an_intent_without_its_run_is_open(tmp_path: Path) -> None:
     again = Ledger.load(Warehouse(tmp_path), Writer())
     assert again.open_intent() == intent_at(again, 1)
     assert again.last_folded() is None
-    assert again.closed() == time_of(4), "what a run has begun to fold takes no more rows"
+    assert last_closed(again) == time_of(4), "what a run has begun to fold takes no more rows"
     assert again.next_run() == 2
     again.append(run(1, 0, 4))
     assert again.open_intent() is None
-    assert again.last_folded() == again.closed() == time_of(4)
+    assert again.last_folded() == last_closed(again) == time_of(4)
     assert [record.number for record in again.waiting()] == [1]
 
 
@@ -125,10 +126,10 @@ def test_a_run_whose_fold_failed_leaves_its_versions_open(tmp_path: Path) -> Non
     ledger.append(failure)
     again = Ledger.load(Warehouse(tmp_path), Writer())
     assert list(again.records(FailureRecord)) == [failure]
-    assert (again.open_intent(), again.closed(), again.last_folded()) == (None, None, None)
+    assert (again.open_intent(), last_closed(again), again.last_folded()) == (None, None, None)
     assert again.next_run() == 2
     again.append(intent(2, 0, 3))
-    assert intent_at(again, 2).last == again.closed() == time_of(3)
+    assert intent_at(again, 2).last == last_closed(again) == time_of(3)
 
 
 def intent_at(ledger: Ledger, number: int) -> IntentRecord:
@@ -269,7 +270,7 @@ def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Pa
     again.append(intent(1, 0, records))
     again.append(run(1, 0, records, dists=1))
     again = Ledger.load(warehouse, Writer())
-    assert {again.last_folded(), again.closed(), again.latest_ingested()} == {time_of(records)}
+    assert {again.last_folded(), last_closed(again), again.latest_ingested()} == {time_of(records)}
     assert again.current_run() is not None
     assert again.open_intent() is None
     assert again.waiting() == []
@@ -491,7 +492,7 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
         assert list(ledger.ingests(name)) == of_input
         assert ledger.latest_ingested([name]) == max((each.last for each in of_input), default=None)
         reading = [each.last for each in (begun, current) if each is not None and name in each.program_inputs]
-        assert ledger.closed(name) == max(reading, default=None)
+        assert last_closed(ledger, name) == max(reading, default=None)
         states = [r.table for r in records if isinstance(r, IngestRecord | UndoRecord) and r.input == name]
         assert ledger.input_table(name) == (states[-1] if states else None)
 

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from ingesting import Desk, settings_of
 from places import local
-from warehouses import logs_of
+from warehouses import last_closed, logs_of
 
 from ddcore import reference
 from ddcore.base.errors import DataError, DdError, LateUpdate, StorageError, UsageError
@@ -138,7 +138,7 @@ def test_a_run_that_committed_nothing_is_given_up_for_an_undo(desk: Desk) -> Non
     desk.ledger.append(IntentRecord(2, "ab12", time_of(1), time_of(1), parallelism=1, engine="inline"))
     take_back(desk, 2)
     assert [failure.run for failure in desk.ledger.records(FailureRecord)] == [2]
-    assert (desk.ledger.closed("edges"), desk.updates()) == (time_of(0), [(1, 2, 0, 1), (2, 3, 0, 1)])
+    assert (last_closed(desk.ledger, "edges"), desk.updates()) == (time_of(0), [(1, 2, 0, 1), (2, 3, 0, 1)])
 
 
 def test_the_last_ingest_of_an_input_goes_and_a_new_one_comes(desk: Desk) -> None:
@@ -279,7 +279,7 @@ def two(desk: Desk) -> Desk:
     desk.project = replace(desk.project, inputs={**desk.project.inputs, "roots": desk.schema})
     desk.ingest(desk.source("b.csv", (1, 2, 5, -1)))
     fold(desk, "edges", program=ONE)
-    assert (desk.ledger.closed("edges"), desk.ledger.closed("roots")) == (time_of(5), None)
+    assert (last_closed(desk.ledger, "edges"), last_closed(desk.ledger, "roots")) == (time_of(5), None)
     return desk
 
 
@@ -309,7 +309,7 @@ def test_an_input_is_open_again_where_the_program_no_longer_reads_it(two: Desk, 
     roots(two, "r.csv", (1, 1, 0, 1), (2, 2, 5, 1))
     fold(two, "edges", "roots", program=BOTH)
     fold(two, "edges", program=ONE, full_refresh=refresh)
-    assert two.ledger.closed("roots") is None
+    assert last_closed(two.ledger, "roots") is None
     roots(two, "s.csv", (2, 2, 1, 1), (2, 2, 2, -1))
     take_back(two, 3)
     two.ingest(two.source("c.csv", (1, 7, 6, 1)))

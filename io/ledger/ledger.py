@@ -320,18 +320,12 @@ class Ledger:
         known = self.entries.summary.inputs
         return [known[name] for name in (known if inputs is None else inputs) if name in known]
 
-    def closed(self, input: str | None = None) -> Time | None:
-        """The last version that accepts no more rows (of ``input``): folded, or in an unfinished run.
-
-        With several time dimensions, the greatest coordinates of such times, which itself may be open: see
-        :meth:`open_from`. An input that is not in the program of these runs is open at every version: they have not
-        read it.
-        """
-        reading = self._reading(input)
-        return times.greatest(run.last for run in reading) if reading else None
-
     def open_from(self, input: str | None = None) -> Frontier | None:
-        """The frontier of the times that accept rows (of ``input``); None where all do. See :meth:`closed`."""
+        """The frontier of the times that accept rows (of ``input``); None where all do.
+
+        Other times are folded, or in an unfinished run. An input that is not in the program of these runs is open at
+        every time: they have not read it.
+        """
         uppers = [run.complete for run in self._reading(input)]
         return None if not uppers else uppers[0] if len(uppers) == 1 else times.close_both(*uppers)
 

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 from forks import Ended, Forks
 from tailing import Tailer
+from warehouses import last_closed
 
 from ddcore import reference
 from ddcore.base.errors import DdError, UsageError
@@ -223,7 +224,7 @@ class Life:
             assert ended.code == 0, ended
         if source:
             ledger = self.ledger
-            closed = ledger.closed(self.attempts[source].input)
+            closed = last_closed(ledger, self.attempts[source].input)
             self.attempts[source].closed = -1 if closed is None else closed.version
         if words[0] == "run" and "append" not in words:
             rewriting = {"--full-refresh", "--from-version", "rewrite"} & set(words)

@@ -22,7 +22,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import greatest, is_open, least
+from ddcore.io.project.times import Time, greatest, is_open, least, time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -42,6 +42,12 @@ def project_of(folder: Path, drawn: Case, *, ingested: bool = True, tuning: Tuni
     for name, frame in drawn.frames.items() if ingested else ():
         take_in(project, name, frame)
     return project
+
+
+def last_closed(ledger: Ledger, input: str | None = None) -> Time | None:
+    """The last version that accepts no more rows (of an input), where times have one dimension."""
+    upper = ledger.open_from(input)
+    return None if upper is None else time_of(upper[0][0] - 1)
 
 
 def take_in(project: Project, name: str, frame: pl.DataFrame) -> None:
