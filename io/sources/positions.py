@@ -17,7 +17,7 @@ from ddcore.io.project.times import Time
 from ddcore.io.sources.known import identity, names_at
 from ddcore.io.sources.source import Located
 
-__all__ = ["Position", "RowsTaken", "last_positions", "position"]
+__all__ = ["Position", "RowsTaken", "is_followed", "last_positions", "position"]
 
 
 class Position(NamedTuple):
@@ -55,6 +55,11 @@ class RowsTaken(NamedTuple):
             return ""
         head = "rows" if self.last is None else f"rows-{self.last}"
         return f"{head} {self.stamp} {self.rules}" if self.stamp else head
+
+
+def is_followed(text: str) -> bool:
+    """Whether a position is that of a source which is not recognised by its rows, such as a Delta table."""
+    return bool(text) and RowsTaken.of(text) is None
 
 
 def position(source: Located) -> str:

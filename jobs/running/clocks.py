@@ -13,6 +13,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Time, Window
+from ddcore.io.sources.positions import is_followed
 from ddcore.text.wording import listed
 
 __all__ = ["ends_apart", "told"]
@@ -33,7 +34,7 @@ def ends_apart(ledger: Ledger, ingests: Iterable[IngestRecord], window: Window) 
         inside = [time[0] for time in ingest.counts if time in window]
         if inside:
             ends[ingest.input] = max(ends.get(ingest.input, 0), *inside)
-            if len(inside) > 1 and any(source.position for source in ingest.sources):
+            if len(inside) > 1 and any(is_followed(source.position) for source in ingest.sources):
                 counted.append(ingest.input)
     if not counted:
         spans = {name: (ledger.first_ingested([name]), ledger.latest_ingested([name])) for name in ends}
