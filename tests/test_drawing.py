@@ -295,7 +295,8 @@ def test_thousands_of_operators() -> None:
     assert len(mermaid(drawing).splitlines()) == 1 + len(drawing.boxes) + len(drawing.edges)
 
 
-EXAMPLES = sorted(Path(__file__).resolve().parent.parent.glob("examples/*/dd.toml"))
+ALL_EXAMPLES = sorted(Path(__file__).resolve().parent.parent.glob("examples/*/dd.toml"))
+EXAMPLES = [file for file in ALL_EXAMPLES if file.parent.name != "dbt"]  # its program is there once dbt has compiled it
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=[file.parent.name for file in EXAMPLES])
