@@ -54,7 +54,7 @@ def test_the_table_is_the_registry() -> None:
 
 def test_random_programs_have_conditions_of_each_aggregate() -> None:
     missing = {*AGGREGATES, *GATHERED}
-    for seed in range(900):
+    for seed in range(2_000):
         missing.difference_update(re.findall(r"=dd\.(\w+)\((?:(?!=dd\.).)*?where=", programs.case(seed).source))
         if not missing:
             return

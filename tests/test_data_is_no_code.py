@@ -51,6 +51,8 @@ PLACES = {
     "io/project/program.py spec_from_file_location": "the same",
     "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
     "jobs/engines/workers.py pickle": "the same",
+    "cli/hook.py Popen": "the project's hook: a command that dd.toml names",
+    "ddcore/sql/spark.py eval": "Polars' function over the elements of a list",
     "jobs/spark/gateway.py Popen": "Spark's Java process",
     "jobs/spark/stage.py pickle": "what the tasks of our own stage return, by Spark",
     "jobs/spark/shipping.py cloudpickle": "writes the plan for Spark's tasks; reads nothing",

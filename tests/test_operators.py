@@ -261,7 +261,7 @@ MISTAKES = [
     (lambda t: dd.delta_join((t, ["a"])), "two relations or more"),
     (lambda t: dd.constant([1, 2]), "constant: list is no frame"),
     (lambda t: dd.constant(pl.DataFrame()), "constant: the frame has no columns"),
-    (lambda t: dd.constant({"n": [2**63]}), "constant: column n"),
+    (lambda t: dd.constant({"n": [2**64]}), "constant: column n"),
     (lambda t: dd.constant({"n": [-(2**63)]}), "constant: column n: the int64 value"),
     (lambda t: dd.constant({"n": [None]}), "constant: column n"),
     (lambda t: dd.constant({"*": [1]}), "cannot be a column's name"),

@@ -233,6 +233,8 @@ def _texts(values: pl.Series) -> _Texts | _Views:
         values = values.fill_null("" if values.dtype == pl.String else b"")
     texts = values.to_arrow(compat_level=pl.CompatLevel.newest())
     _, places, *buffers = texts.buffers()
+    if len(texts) == 0:  # Arrow may have an offset, and no buffer
+        return _Views(np.empty((0, 2), dtype=np.uint64), np.empty(0, dtype=np.uint8))
     if len(buffers) < 2:  # as in a batch of a source; texts of several buffers are copied into one
         views = np.frombuffer(places, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
         return _Views(views.reshape(-1, 2), np.frombuffer(buffers[0] if buffers else b"", dtype=np.uint8))

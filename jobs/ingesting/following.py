@@ -22,7 +22,8 @@ from ddcore.io.sources.deltatable import DeltaTable, delta_table
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.positions import Position, RowsTaken, last_positions
+from ddcore.io.sources.positions import Position, last_positions
+from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source, date_of
 from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import next_version

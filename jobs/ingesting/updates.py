@@ -16,7 +16,8 @@ from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
 from ddcore.io.sources.layouts import Rules, check_complete
-from ddcore.io.sources.positions import RowsTaken, last_positions
+from ddcore.io.sources.positions import last_positions
+from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part

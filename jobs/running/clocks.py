@@ -13,7 +13,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Time, Window
-from ddcore.io.sources.positions import is_followed
+from ddcore.io.sources.rows_taken import is_followed
 from ddcore.text.wording import listed
 
 __all__ = ["ends_apart", "told"]
