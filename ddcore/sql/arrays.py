@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, null, shared
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
 __all__ = [
-    "HOLDS", "NAMED", "RULES", "any_of", "contains", "distinct", "element_or_fail", "element_or_null", "extreme",
-    "list_and_element", "list_of", "quantified", "size",
+    "NAMED", "RULES", "any_of", "contains", "distinct", "element_or_fail", "element_or_null", "extreme",
+    "list_and_element", "list_of", "size",
 ]  # fmt: skip
-
-
-Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
-HOLDS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
-    exp.LT: (lambda value, least, most: value < most, exp.GTE),
-    exp.LTE: (lambda value, least, most: value <= most, exp.GT),
-    exp.GT: (lambda value, least, most: value > least, exp.LTE),
-    exp.GTE: (lambda value, least, most: value >= least, exp.LT),
-    exp.NEQ: (lambda value, least, most: (value != least) | (value != most), exp.EQ),
-    exp.EQ: (lambda value, least, most: (value == least) | (value == most), exp.NEQ),
-}
-"""Whether a comparison holds for ANY value, by the least and the greatest of them, and its opposite."""
 
 
 def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
@@ -162,30 +148,6 @@ def extreme(*, greatest: bool) -> Rule:
         return Value(some.expr.list.max() if greatest else some.expr.list.min(), element, node)
 
     return rule
-
-
-def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool) -> Value:
-    """Whether a comparison holds for ANY element of a list, or if ``whole`` for ALL; null where that is not known."""
-    some, element = list_and_element(values, items.unnest())
-    (wanted, _), kind = aligned(values.source, [values.of(node.this), Value(null(element), element, items)], node)
-    if kind != element:
-        raise values.source.error(node, f"{shown(node)}: the elements are {element}", f"cast the left side: {element}")
-    of = type(node)
-    if of not in HOLDS:
-        values.source.refuse(node, "this comparison with a list", "= <> < > <= >= with ANY and ALL are")
-    if of is exp.NEQ and whole:
-        equal = any_of(values, values.of(node.this), items)
-        return Value(~equal.expr, BOOL, node)
-    holds = HOLDS[HOLDS[of][1] if whole else of][0]
-
-    def found(some: Value, wanted: Value) -> pl.Expr:
-        items, unknown = some.expr, pl.lit(None, dtype=element.polars)
-        met = holds(wanted.expr, items.list.min(), items.list.max())
-        known = wanted.expr.is_not_null() & ~items.list.contains(unknown, nulls_equal=True)
-        truth = pl.when(items.list.len() == 0).then(False).when(met).then(True).when(known).then(False)
-        return pl.when(items.is_not_null()).then(~truth if whole else truth)
-
-    return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {

@@ -83,19 +83,6 @@ def _full_match(values: Values, node: exp.Expr) -> Value:
     return Value(regexes.matched(values, node, text, node.expression, RE2, whole=True), BOOL, node)
 
 
-def _extract(values: Values, node: exp.RegexpExtract) -> Value:
-    text = values.require(values.of(node.this), "string")
-    group = values.of(node.args["group"]).literal if node.args.get("group") else 0
-    if not isinstance(group, int):
-        values.source.refuse(node, "regexp_extract() of a group that is no literal")
-
-    def part(text: Value) -> pl.Expr:
-        taken = regexes.extracted(values, node, text.expr, group, RE2)
-        return pl.when(text.expr.is_not_null()).then(taken.fill_null(""))
-
-    return Value(shared([text], part), TEXT, node)
-
-
 def _replaced(values: Values, node: exp.RegexpReplace) -> Value:
     """The first match, with ``g`` every one."""
     flags = str(values.of(node.args["modifiers"]).literal) if node.args.get("modifiers") else ""
@@ -226,7 +213,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpLike: _regexp_like,
     exp.RegexpFullMatch: _full_match,
     exp.SimilarTo: _full_match,
-    exp.RegexpExtract: _extract,
+    exp.RegexpExtract: regexes.extraction(RE2, 0),
     exp.RegexpReplace: _replaced,
     exp.SplitPart: _field,
     exp.Split: _split,

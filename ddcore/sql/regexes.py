@@ -11,9 +11,9 @@ import re
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql.values import Values
+from ddcore.sql.values import TEXT, Rule, Value, Values, shared
 
-__all__ = ["JAVA", "RE2", "extracted", "matched", "replaced"]
+__all__ = ["JAVA", "RE2", "extraction", "matched", "replaced"]
 
 JAVA, RE2 = "Java", "RE2"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
@@ -109,7 +109,7 @@ def matched(
     return text.str.contains(f"(?:{regex}){_END}" if ends else regex)
 
 
-def extracted(values: Values, node: exp.Expr, text: pl.Expr, group: int, kind: str) -> pl.Expr:
+def _extracted(values: Values, node: exp.Expr, text: pl.Expr, group: int, kind: str) -> pl.Expr:
     """What a group of the first match of a function's pattern matched, 0 for all of it: null where nothing did."""
     regex, ends = _translated(values, node, node.expression, kind)
     if not 0 <= group <= _groups(regex):
@@ -119,6 +119,24 @@ def extracted(values: Values, node: exp.Expr, text: pl.Expr, group: int, kind: s
     if ends:
         return text.str.extract(f"({regex}){_END}", group + 1)
     return text.str.extract(regex, group)
+
+
+def extraction(kind: str, first: int) -> Rule:
+    """The rule of ``regexp_extract``: the group ``first`` where none is named; empty where nothing matches."""
+
+    def rule(values: Values, node: exp.RegexpExtract) -> Value:
+        text = values.require(values.of(node.this), "string")
+        group = values.of(node.args["group"]).literal if node.args.get("group") else first
+        if not isinstance(group, int):
+            values.source.refuse(node, "regexp_extract() of a group that is no literal")
+
+        def part(text: Value) -> pl.Expr:
+            taken = _extracted(values, node, text.expr, group, kind)
+            return pl.when(text.expr.is_not_null()).then(taken.fill_null(""))
+
+        return Value(shared([text], part), TEXT, node)
+
+    return rule
 
 
 def _groups(regex: str) -> int:

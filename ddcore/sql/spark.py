@@ -104,19 +104,6 @@ def _rlike(values: Values, node: exp.RegexpLike) -> Value:
     return Value(regexes.matched(values, node, text, node.expression, JAVA), BOOL, node)
 
 
-def _extract(values: Values, node: exp.RegexpExtract) -> Value:
-    text = values.require(values.of(node.this), "string")
-    group = values.of(node.args["group"]).literal if node.args.get("group") else 1
-    if not isinstance(group, int):
-        values.source.refuse(node, "regexp_extract() of a group that is no literal")
-
-    def part(text: Value) -> pl.Expr:
-        taken = regexes.extracted(values, node, text.expr, group, JAVA)
-        return pl.when(text.expr.is_not_null()).then(taken.fill_null(""))
-
-    return Value(shared([text], part), TEXT, node)
-
-
 def _replace_all(values: Values, node: exp.RegexpReplace) -> Value:
     return Value(regexes.replaced(values, node, JAVA, every=True), TEXT, node)
 
@@ -390,7 +377,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SubstringIndex: _until,
     exp.RegexpSplit: _split,
     exp.RegexpLike: _rlike,
-    exp.RegexpExtract: _extract,
+    exp.RegexpExtract: regexes.extraction(JAVA, 1),
     exp.RegexpReplace: _replace_all,
     exp.Space: function(lambda n: texts.repeated(pl.lit(" "), n), TEXT, "int64"),
     exp.Left: function(lambda x, n: x.str.head(n.clip(lower_bound=0)), TEXT, "string", "int64"),
