@@ -19,6 +19,7 @@ import polars as pl
 import programs
 import pytest
 import registry
+from choices import Choices
 from notation import frame, log
 from seeds import seeds
 from test_floats import COUNTS, GREATEST, LEAST, draw, merged, same
@@ -54,8 +55,9 @@ def test_the_table_is_the_registry() -> None:
 
 def test_random_programs_have_conditions_of_each_aggregate() -> None:
     missing = {*AGGREGATES, *GATHERED}
-    for seed in range(2_000):
-        missing.difference_update(re.findall(r"=dd\.(\w+)\((?:(?!=dd\.).)*?where=", programs.case(seed).source))
+    for seed in range(4_000):
+        source = programs.Writer(Choices.of_seed(seed)).program(programs.INPUTS)
+        missing.difference_update(re.findall(r"=dd\.(\w+)\((?:(?!=dd\.).)*?where=", source))
         if not missing:
             return
     assert not missing
