@@ -226,7 +226,9 @@ def test_a_session_that_is_kept_ends_with_the_last_that_keeps_it(monkeypatch: py
         pass
     assert len(ended) == 1, "none was started"
     with session.spark({}):
-        pass
+        with session.kept(), session.spark({}):
+            pass
+        assert len(ended) == 1, "it is that of who started it"
     assert len(ended) == 2
 
 

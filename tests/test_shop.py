@@ -91,10 +91,12 @@ def test_views_hold_by_the_naive_evaluator(shop: Path, bronze: ModuleType, dd: C
 
 
 @pytest.mark.long
+@pytest.mark.spark
 def test_on_spark(shop: Path, bronze: ModuleType, dd: Command, spark: Any) -> None:
     assert dd("sync", "-q", "--engine", "spark")[0] == 0
     bronze.add_hour(shop / "bronze")
-    assert dd("sync", "-q", "--engine", "spark")[0] == 0
+    code, _, err = dd("sync", "-q", "--engine", "spark")
+    assert code == 0, err
     check(shop)
 
 

@@ -70,12 +70,13 @@ def spark(
 def kept() -> Iterator[None]:
     """Inside, the first session that is started here stays for those after it, until the end. None is started."""
     global _keeping  # noqa: PLW0603
+    is_borrowed = _own is not None  # launched by an outer caller, who continues with it
     _keeping += 1
     try:
         yield
     finally:
         _keeping -= 1
-        if not _keeping and _own is not None:
+        if not (is_borrowed or _keeping) and _own is not None:
             from pyspark import SparkContext
 
             stop(SparkContext._active_spark_context)
