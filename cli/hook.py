@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["failure", "hooked", "tell_hook"]
 
-_STDERR = 2  # the file
+_STDERR = 2  # the number of the open file
 _PATIENCE = 60.0  # seconds that a hook may take
 
 

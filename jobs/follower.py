@@ -20,7 +20,7 @@ from ddcore.base.errors import DdError, LockHeld, UsageError
 from ddcore.io.delta.deltalog import commit_file, versions_of
 from ddcore.io.project.project import Project
 from ddcore.io.sources.finding import find_snapshots, find_sources
-from ddcore.io.sources.remote import place_of
+from ddcore.io.sources.remote import GLOB, place_of
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.storage import store
 from ddcore.io.storage.warehouse import Warehouse
@@ -29,7 +29,6 @@ from ddcore.jobs.sync import SyncReport, sync
 __all__ = ["Follower", "Told"]
 
 _NOTHING = object()  # no look yet
-_GLOB = frozenset("*?[")
 _PATIENCE = 60.0  # seconds until what failed is tried again, if nothing has changed
 _COLLECTED = 256  # syncs between two collections of garbage
 
@@ -143,12 +142,15 @@ class Follower:
             return None
 
     def _stamps(self, name: str) -> tuple[Any, ...]:
-        """What the source of an input is like. Of Delta tables only the newest commit is looked at, if it is known."""
+        """What the source of an input is like. Of Delta tables only the newest commit is looked at, if it is known.
+
+        A commit that comes while the source is found is taken in by the sync that follows: what is found is new.
+        """
         source, commits = self.project.sources[name], self._commits.get(name, {})
         if not commits or any(_newest_commit(path) != commit for path, commit in commits.items()):
             found = (find_snapshots if source.form == "snapshot" else find_sources)(source.places)
             parts = [part for one in found for part in (one.parts if isinstance(one, Snapshot) else (one,))]
-            is_fixed = all(part.is_table for part in parts) and not any(_GLOB & {*place} for place in source.places)
+            is_fixed = all(part.is_table for part in parts) and not any(GLOB & {*place} for place in source.places)
             self._commits[name] = {part.path: _newest_commit(part.path) for part in parts if is_fixed}
             self._known[name] = tuple((one.real, one.stamp()) for one in found)
         return self._known[name]

@@ -219,6 +219,15 @@ def test_what_is_refused_is_told_with_its_file(
     assert code != 0 and err[-2].removeprefix("error: ") == says
 
 
+def test_an_adapter_that_is_no_dialect_here(home: Path, dd: Command) -> None:
+    content = manifest()
+    content["metadata"]["adapter_type"] = "snowflake"
+    write(home, content)
+    code, _, err = dd("run")
+    assert code == 1
+    assert err[-2] == "error: library/target/manifest.json: was compiled for snowflake, which is no dialect here"
+
+
 def test_sources_and_models_of_one_name(home: Path) -> None:
     """A source whose model has its name gets the name of both."""
     content = manifest()

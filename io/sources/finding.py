@@ -13,7 +13,7 @@ from ddcore.io.sources.csvfile import CsvFile
 from ddcore.io.sources.deltatable import delta_table, delta_versions
 from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.remote import address_at, matching
+from ddcore.io.sources.remote import GLOB, address_at, matching
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.storage import store
@@ -32,7 +32,6 @@ _OTHERS = {  # what to do with files whose names say that they are something els
     "jq -c '.[]' FILE.json > FILE.jsonl",
     (".zip", ".tar", ".tgz", ".tar.gz", ".bz2", ".xz", ".zst", ".7z"): "unpack it, and ingest the files in it",
 }
-_GLOB = frozenset("*?[")
 _VERSIONS = re.compile(r"(?P<table>.+)@(?:v?(?P<first>[0-9]+))?(?P<range>\.\.(?:v?(?P<last>[0-9]+))?)?")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -91,7 +90,7 @@ def _check(sources: Sequence[Source]) -> None:
 def _matches(place: str) -> list[tuple[str, list[Source]]]:
     """What a place names: a file, a folder or a table with its sources, or each match of a pattern with its."""
     at = _place(place)
-    if not _GLOB & set(place) or (os.path.exists(at) if isinstance(at, Path) else store.exists(at)):
+    if not GLOB & set(place) or (os.path.exists(at) if isinstance(at, Path) else store.exists(at)):
         return [(place, _sources_at(place))]
     found = matching(place) if _is_remote(place) else _matching_paths(_local_path(place))
     matches = [(str(each), _sources_at(str(each))) for each in found if _kind_by_suffix(each) or store.is_folder(each)]
@@ -196,7 +195,7 @@ def _matching_paths(pattern: Path) -> Iterator[Path]:
     import glob
 
     steps = pattern.parts
-    literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
+    literal = next(number for number, step in enumerate(steps) if GLOB & set(step))
     _check_listable(steps, literal)
     for path in map(Path, sorted(glob.glob(str(pattern), recursive=True))):
         if not any(step[0] in "._" and step not in steps for step in path.parts[literal:]):
@@ -211,7 +210,7 @@ def _check_listable(steps: Sequence[str], literal: int) -> None:
         step = steps[number] if number < len(steps) else "**"
         for folder in glob.iglob(str(Path(*steps[:number])), recursive=True):
             try:
-                if not _GLOB & set(step):
+                if not GLOB & set(step):
                     os.lstat(Path(folder, step))
                 elif os.path.isdir(folder):
                     os.scandir(folder).close()

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import deltalake
 
 __all__ = [
-    "address_at", "copied", "delta_options", "matching", "opened_table", "place_of",
+    "GLOB", "address_at", "copied", "delta_options", "matching", "opened_table", "place_of",
 ]  # fmt: skip
 
-_GLOB = frozenset("*?[")
+GLOB = frozenset("*?[")  # the letters that make a path a pattern
 
 
 def address_at(url: str) -> Address:
@@ -70,7 +70,7 @@ def matching(url: str) -> list[Address]:
     """The objects and folders that match a pattern, sorted, as the shell matches files."""
     pattern = address_at(url)
     steps = pattern.path.parts
-    literal = next(number for number, step in enumerate(steps) if _GLOB & set(step))
+    literal = next(number for number, step in enumerate(steps) if GLOB & set(step))
     base = Address(pattern.root, PurePosixPath(*steps[:literal]))
     found: set[PurePosixPath] = set()
     for place, _, _ in objects.entries(base):
