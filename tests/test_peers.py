@@ -176,12 +176,13 @@ def test_a_worker_that_is_gone_ends_all_others_at_once() -> None:
         if rank == 1:
             raise RuntimeError("killed")
         start = time.monotonic()
-        with pytest.raises(PeerLost, match=r"worker 1 closed its connection|a worker is gone"):
+        # who hears of it second may hear of it by the end of the first
+        with pytest.raises(PeerLost, match=r"worker \d closed its connection|a worker is gone"):
             connections.result().exchange({}, {1: (part(0, 1 << 20) for _ in range(100))})
         return time.monotonic() - start
 
     first, _, last = together(3, work)
-    assert max(first, last) < 5
+    assert all(isinstance(seconds, float) and seconds < 5 for seconds in (first, last)), (first, last)
 
 
 @pytest.mark.parametrize("beats", [True, False])
