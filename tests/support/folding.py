@@ -18,8 +18,8 @@ from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.traces.consolidation import arrange
 
 __all__ = [
-    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of", "one_time_each",
-    "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
+    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of",
+    "one_time_each", "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
