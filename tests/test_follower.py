@@ -244,7 +244,7 @@ def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
 
 @pytest.mark.long
 def test_an_hour_of_commits_at_a_table_leaves_bounded_memory_and_files(shop: Path) -> None:
-    """3,600 commits, four a second at most, of a table with a change feed. Each changes an old row and adds a new one."""
+    """3,600 commits, at most four a second, of a table with a change feed."""
     text = PROJECT.replace('"exports/*.csv", append = true', '"bronze", feed = true, version = "next"')
     (shop / "dd.toml").write_text(text + "[retention]\ndays = 0\n")
     feed = {"delta.enableChangeDataFeed": "true"}
