@@ -18,6 +18,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from trams import Command
 
 from ddcore.base.errors import UsageError
@@ -222,10 +223,8 @@ def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(300, marks=pytest.mark.long)])
-def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path) -> None:
-    seed = random.randrange(10**6)
+def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed: int) -> None:
     rng, number, total = random.Random(seed), 1, 1
-    print(f"seed {seed}")
     for _ in range(kills):
         with following(shop) as child:
             end = time.monotonic() + rng.uniform(0.3, 1.5)
@@ -257,5 +256,30 @@ def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
                 status = Path(f"/proc/{child.pid}/status").read_text()
                 sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
                 files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
+    assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
+    assert files[-1] < 2 * max(files[:10]) + 200, files
+
+
+@pytest.mark.long
+def test_an_hour_of_commits_at_a_table_leaves_bounded_memory_and_files(shop: Path) -> None:
+    """3,600 commits, at most four a second, of a table with a change feed."""
+    text = PROJECT.replace('"exports/*.csv", append = true', '"bronze", feed = true, version = "next"')
+    (shop / "dd.toml").write_text(text + "[retention]\ndays = 0\n")
+    feed = {"delta.enableChangeDataFeed": "true"}
+    table, total, sizes, files = str(shop / "bronze"), 1, list[int](), list[int]()
+    write_deltalake(table, pl.DataFrame({"item": ["nut"], "n": [1]}).to_arrow(), configuration=feed)
+    with following(shop, "--health", "health") as child:
+        for number in range(2, 3_601):
+            begin = time.monotonic()
+            rows = pl.DataFrame({"item": ["nut", f"part {number % 50}"], "n": [number, 0]})
+            write_deltalake(table, rows.to_arrow(), mode="append")
+            total += number
+            if number % 100 == 0:
+                wait_for(lambda total=total: sold(shop).get("nut") == total, shop)  # type: ignore[misc]
+                status = Path(f"/proc/{child.pid}/status").read_text()
+                sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
+                files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
+                print(number, sizes[-1], files[-1], json.loads((shop / "health").read_text()), flush=True)
+            time.sleep(max(0.0, 0.25 - (time.monotonic() - begin)))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
     assert files[-1] < 2 * max(files[:10]) + 200, files
