@@ -16,6 +16,7 @@ from ddcore import reference
 from ddcore.base import lattice
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.traces.consolidation import arrange
+from ddcore.traces.trace import Trace
 
 __all__ = [
     "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of", "one_time_each",
@@ -165,12 +166,13 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     Rounds stay as they are: a frontier of input times has the round 0.
     """
     inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
-    for trace in session._worker.state.traces:
+    traces = session._worker.state.traces
+    for number, trace in enumerate(traces):
         advanced = []
         for batch in (each.decompress() for each in trace.stored):
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
             advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
-        trace.stored = [batch for batch in advanced if len(batch)]
+        traces[number] = Trace([batch for batch in advanced if len(batch)], session._worker.budget, apart=trace.apart)
 
 
 def type_name(dtype: pl.DataType) -> str:
