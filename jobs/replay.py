@@ -241,11 +241,10 @@ class _Replay:
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
-        from ddcore.io.logs.changelog import ChangeLog
+        from ddcore.io.logs.inputs import check_input
 
-        for name, schema in self.plan.inputs.items():
-            if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
+        for name in self.plan.inputs:
+            check_input(self.ledger, self.options.project, name)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from ddcore.base.instants import instant_of, now_at
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import check_input, input_log
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, up_to
 from ddcore.io.reading.published import Claims, check_output, finished_run, verified_names
@@ -174,9 +175,8 @@ class Verification:
         self.plan = load_plan(project)
         self._holds_spark = False
         self._check_program()
-        for name, schema in self.plan.inputs.items():
-            if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
+        for name in self.plan.inputs:
+            check_input(self.ledger, project, name)
 
     def _check_program(self) -> None:
         if self.run.fingerprint != self.plan.fingerprint:
@@ -281,7 +281,7 @@ class Verification:
     def inputs(self) -> Iterator[tuple[ChangeLog, TableState | None]]:
         """The logs of the program's inputs, and their states in the ledger."""
         for name, schema in self.plan.inputs.items():
-            yield ChangeLog(self.warehouse.input(name), schema, self.plan.dims), self.ledger.input_table(name)
+            yield input_log(self.warehouse, self.project, name, schema), self.ledger.input_table(name)
 
     def output_log(self, name: str) -> tuple[ChangeLog, TableState | None]:
         """The log of an output, and its state in the ledger."""
@@ -334,7 +334,7 @@ def _fold_once(
     dims, lower = plan.dims, nothing_closed(plan.dims)
     time = Time(lower[0])
     writer = Writer()  # nobody else knows the warehouse
-    logs = {name: ChangeLog(place.input(name), schema, dims, writer) for name, schema in plan.inputs.items()}
+    logs = {name: input_log(place, project, name, schema, writer) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
         for name, log in logs.items()

@@ -1,7 +1,7 @@
 """The queries of Nexmark over streams with retractions equal DuckDB at every version.
 
-The texts are ours. The time at which a row is processed, for which Q12 asks, is the instant of the version. Where DuckDB
-has no such window, its query is written out without one.
+The texts are ours. The time at which a row is processed, for which Q12 asks, is the instant of the version. Where
+DuckDB has no such window, its query is written out without one.
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ QUERIES: dict[str, str | tuple[str, str]] = {
             f"""SELECT bidder, count(*) AS bids, min(date_time) AS starts, max(date_time) + INTERVAL '10 seconds'
                 AS ends FROM ({IN_SESSIONS}) GROUP BY bidder, session"""),
     "q12": ("""WITH b AS (SELECT bidder, now() AS processed FROM bid)
-               SELECT bidder, count(*) AS bids, window_start, window_end FROM TUMBLE(b, processed, INTERVAL '10' SECOND)
-               GROUP BY bidder, window_start, window_end""",
+               SELECT bidder, count(*) AS bids, window_start, window_end
+               FROM TUMBLE(b, processed, INTERVAL '10' SECOND) GROUP BY bidder, window_start, window_end""",
             """SELECT bidder, count(*) AS bids, time_bucket(INTERVAL '10 seconds', now) AS starts,
-               time_bucket(INTERVAL '10 seconds', now) + INTERVAL '10 seconds' AS ends FROM bid GROUP BY bidder, now"""),
+               time_bucket(INTERVAL '10 seconds', now) + INTERVAL '10 seconds' AS ends
+               FROM bid GROUP BY bidder, now"""),
     "q13": "SELECT b.auction, b.bidder, b.price, s.value FROM bid b JOIN side_input s ON mod(b.auction, 4) = s.key",
     "q14": """SELECT auction, bidder, 0.908 * price AS price, CASE WHEN extract(hour FROM date_time) >= 8
           AND extract(hour FROM date_time) <= 18 THEN 'day' WHEN extract(hour FROM date_time) <= 6 THEN 'night'

@@ -30,6 +30,7 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Plain
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
+from ddcore.traces.trace import Stored
 
 __all__ = ["Worker"]
 
@@ -44,7 +45,7 @@ class Worker:
     def __init__(
         self,
         plan: Plan,
-        stored: Mapping[int, Sequence[SortedBatch]] | None = None,
+        stored: Mapping[int, Stored] | None = None,
         pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
         *,

@@ -51,10 +51,12 @@ def build(
     dims: tuple[str, ...] = ("version",),
     *,
     nonnegative: bool = False,
+    origins: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
-    ``nonnegative``: at no time has a row of an input a negative count.
+    ``nonnegative``: at no time has a row of an input a negative count. ``origins``: by input, what tells columns from
+    those of the same name and type that held other values before.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
@@ -63,7 +65,8 @@ def build(
     inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
     for schema in inputs.values():
         check_names(schema, dims)
-    sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
+    past = origins or {}
+    sources = {name: graph.add(Input(schema, name, past.get(name, {}))) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
 
     def now() -> Collection:

@@ -130,7 +130,7 @@ def _parts(project: Project) -> Iterator[str]:
         yield f"{library} {_version(library)}"
     yield _own_sources()
     yield repr(([(str(file.resolve()), file.name) for file in project.program_files], project.program))
-    yield repr((project.dims, dict(project.inputs), sorted(project.outputs), project.tests))
+    yield repr((project.dims, dict(project.inputs), dict(project.stored), sorted(project.outputs), project.tests))
     yield repr(sorted((name, value) for name, value in os.environ.items() if _counts(name)))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from ddcore.base.errors import DdError
 from ddcore.base.lazy import numpy as np
 from ddcore.engine.worker import Worker
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.io.storage import scratch
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
@@ -144,7 +144,7 @@ class _Member:
         for split in self.shared.splits[self.number :: self.shared.parallelism]:
             schema = self.plan.inputs[split.input]
             read = [column for column in schema if column in self.plan.read[split.input]]
-            log = ChangeLog(self.fold_.stored.warehouse.input(split.input), schema, dims)
+            log = input_log(self.fold_.stored.warehouse, self.fold_.settings, split.input, schema)
             rows = log.scan_files([split.file]).slice(split.start, split.rows).filter(window)
             frame = log.collect(rows.select(*read, *dims, "diff"))
             yield split.input, batch_of(frame, schema, dims, split.input, read)

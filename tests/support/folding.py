@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from notation import dims_of
 
 import ddcore as dd
 from ddcore import reference
 from ddcore.base import lattice
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.engine import session
+from ddcore.planning.plan import Plan
+from ddcore.planning.planner import build
 from ddcore.traces.consolidation import arrange
+from ddcore.traces.trace import Trace
 
 __all__ = [
     "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of",
-    "one_time_each", "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
+    "one_time_each", "planned_once", "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
 Logs = dict[str, dict[tuple[Any, Time], int]]
 Fold = Callable[..., Logs]
+
+
+@contextmanager
+def planned_once() -> Iterator[None]:
+    """Sessions on the same program share its plan: planning takes longer than folding a small history."""
+    plans: dict[Any, Plan] = {}
+
+    def plan(program: Any, schemas: Any, dims: tuple[str, ...], *, nonnegative: bool = False) -> Plan:
+        key = program, str(schemas), dims, nonnegative
+        if key not in plans:
+            plans[key] = build(program, schemas, dims, nonnegative=nonnegative)
+        return plans[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "build", plan)
+        yield
 
 
 def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
@@ -165,12 +187,13 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     Rounds stay as they are: a frontier of input times has the round 0.
     """
     inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
-    for trace in session._worker.state.traces:
+    traces = session._worker.state.traces
+    for number, trace in enumerate(traces):
         advanced = []
         for batch in (each.decompress() for each in trace.stored):
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
             advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
-        trace.stored = [batch for batch in advanced if len(batch)]
+        traces[number] = Trace([batch for batch in advanced if len(batch)], session._worker.budget, apart=trace.apart)
 
 
 def type_name(dtype: pl.DataType) -> str:
