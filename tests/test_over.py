@@ -136,6 +136,12 @@ NEAR: list[Any] = [
     dd.lag("x"), dd.lead("w", 3), dd.lag("x", 0), dd.sum("x").rows_between(-2, 0), dd.max("w").rows_between(-1, 2),
     dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
 ]  # fmt: skip
+AWAY: list[Any] = [
+    dd.sum("x").groups_between(-1, 0), dd.max("w").groups_between(-2, 1, exclude="ties"),
+    dd.count().groups_between(0, 0), dd.sum("x").range_between(-3, 2), dd.count().range_between(1, 4),
+    dd.mean("x").range_between(0, 0),
+    dd.first_value("w").range_between(-5, 0, exclude="peers"), dd.count_distinct("w").range_between(-1, 1),
+]  # fmt: skip
 
 
 ONWARDS: list[Any] = [
@@ -178,7 +184,8 @@ def test_large_groups_are_searched_around_the_changes(
             updates.append((*row, version, 1))
     names = ["k", "g", "n", "w", "x", "version", "diff"]
     t = pl.DataFrame(updates, names, orient="row")
-    chosen = rng.sample(NEAR, rng.randint(0 if onwards else 1, 2 if onwards else 3))
+    near = [*NEAR, *AWAY] if seed % 3 == 0 else NEAR  # the others look so many rows away
+    chosen = rng.sample(near, rng.randint(0 if onwards else 1, 2 if onwards else 3))
     chosen += rng.sample(ONWARDS, rng.randint(1, 3)) if onwards else []
     functions = {f"r{number}": function for number, function in enumerate(chosen)}
     groups, down = rng.choice([("k",), ("k", "g")]), rng.random() < 0.5

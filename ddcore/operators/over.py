@@ -24,7 +24,7 @@ from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
 from ddcore.operators.frame import TO_PEERS, WHOLE, Frame
-from ddcore.operators.nearby import found_near, gathered_between
+from ddcore.operators.nearby import Reach, found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, found_onwards
 from ddcore.operators.partitions import Partitions, Spans, extremes
 from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
@@ -216,8 +216,10 @@ class _OverStep(ReductionStep):
         self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
         onwards = [_goes_on(window, self.types, over.schema) for window in over.windows]
         others = [window for window, is_onward in zip(over.windows, onwards, strict=True) if not is_onward]
-        self.reach = _reach(others) if order.by and not self.types[order.by[0]].is_pooled else None
+        self.reach = _reach(others, self.types[order.by[0]]) if order.by else None
         self.goes_on = any(onwards)
+        if self.goes_on and self.reach is not None and (self.reach.groups or self.reach.distance):
+            self.reach = None
         assert not order.by or self.values[0] == self.output.values[0] == order.by[0]
         self.kept = [self.values.index(name) for name in over.schema if name in self.values]
 
@@ -237,8 +239,8 @@ class _OverStep(ReductionStep):
             inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
             sources = Sources(inputs, outputs, len(self.values), len(self.output.values))
             history, before, part.near = found_onwards(
-                sources, part.keys, reach=self.reach, down=self.over.order.downs[0], around=part.around, since=since,
-                budget=budget,
+                sources, part.keys, reach=self.reach.rows, down=self.over.order.downs[0], around=part.around,
+                since=since, budget=budget,
             )  # fmt: skip
             return history, before
         history, part.near = found_near(
@@ -420,18 +422,27 @@ def _goes_on(window: Window, types: Schema, results: Schema) -> bool:
     return kind in ("COUNT", "MIN", "MAX") or (kind == "SUM" and not pooled)
 
 
-def _reach(windows: Sequence[Window]) -> int | None:
-    """How many rows away the functions look; None: as far as the group goes."""
-    reach = 0
+def _reach(windows: Sequence[Window], order: Type) -> Reach | None:
+    """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
+    rows = groups = distance = 0
     for window in windows:
-        if window.kind in ("lag", "lead") and not window.ignore_nulls:
-            reach = max(reach, window.number)
-            continue
         frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
-        if not has_frame or window.kind in ("lag", "lead") or frame.unit != "rows" or None in (frame.start, frame.end):
+        if window.kind in ("lag", "lead"):
+            if window.ignore_nulls:
+                return None
+            rows = max(rows, window.number)
+        elif not has_frame or frame.start is None or frame.end is None:
             return None
-        reach = max(reach, abs(frame.start), abs(frame.end))
-    return reach if reach <= _FARTHEST else None
+        elif frame.has_distance:
+            if order.name == "float64":
+                return None
+            distance = max(distance, *(abs(int(end)) for end in frame.words(order)))
+        elif frame.unit == "rows":
+            rows = max(rows, abs(frame.start), abs(frame.end))
+        elif frame.unit == "groups":
+            groups = max(groups, abs(frame.start), abs(frame.end))
+    is_near = max(rows, groups) <= _FARTHEST and distance < 2**61 and not order.is_pooled
+    return Reach(rows, groups, distance) if is_near else None
 
 
 def _number(window: Window, rows: Partitions) -> np.ndarray:
