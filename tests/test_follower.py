@@ -154,6 +154,24 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
     assert (shop / "err").read_text().count("'many'") == 1
 
 
+def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
+    """It made a new warehouse in the place of the branch."""
+    place = ("--project", str(shop), "-q")
+    assert dd("sync", *place)[0] == 0 and dd("branch", "try", *place)[0] == 0
+    with following(shop, "--branch", "try") as child:
+        sell(shop, 1, ("nut", 2))
+        table = shop / "warehouse" / "branches" / "try" / "tables" / "sold"
+        wait_for(lambda: dict(pl.read_delta(str(table)).rows()) == {"nut": 3}, shop)
+        for _ in range(50):
+            code = dd("branch", "try", "--delete", *place)[0]
+            if code != 75:
+                break
+        assert code == 0
+        assert child.wait(PATIENCE) == 2
+    assert "has no branch 'try'" in (shop / "err").read_text()
+    assert not (shop / "warehouse" / "branches" / "try").exists() and sold(shop) == {"nut": 1}
+
+
 def test_a_changed_program_starts_it_again(shop: Path) -> None:
     with following(shop) as child:
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
