@@ -343,6 +343,23 @@ def test_checkpoints_and_files_that_go(three: Project) -> None:
     assert table.version() >= 27 and (table_of(project) / "_delta_log" / f"{25:020d}.checkpoint.parquet").exists()
     assert len(data_files(project)) <= 4
     assert held(table_of(project)) == Counter({B: 1, C: 1})
+    assert not (table_of(project) / "_delta_log" / f"{24:020d}.json").exists(), "no version before 25 is readable"
+    feed = pl.DataFrame(table.load_cdf(starting_version=25).read_all())["_commit_version"].to_list()
+    assert min(feed) == 25 and len(feed) == len([*(table_of(project) / "_change_data").iterdir()])
+
+
+@pytest.mark.parametrize("table", ["true", '{ partition_by = ["town"] }'])
+def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path) -> None:
+    """Entries of the log and files of the change feed stayed: two files for each run."""
+    folder = make(tmp_path / "p", table)
+    (folder / "dd.toml").write_text((folder / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, sizes = project_of(folder), list[int]()
+    rows = [(1, "Ash by/50%", None, f"{version}.00", None) for version in range(80)]
+    step(project, 0, Counter({rows[0]: 1}))
+    for version in range(1, 80):
+        step(project, version, Counter({rows[version - 1]: -1, rows[version]: 1}))
+        sizes.append(len([file for file in table_of(project).rglob("*") if file.is_file()]))
+    assert max(sizes) < 110 and held(table_of(project)) == Counter({rows[-1]: 1}), sizes
 
 
 def test_several_dimensions(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ _OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (
     "ddcore.output", "ddcore.run", "ddcore.time", "ddcore.label", "ddcore.versions",
 )  # fmt: skip
 _CHECKPOINT_EVERY = 25  # commits
+_REMOVALS = "delta.deletedFileRetentionDuration"  # how long checkpoints name a file that was removed
+_DAY, _LEAST = 86_400, 10  # seconds
 # files before the first commit; the names of a store's files have one part more
 _OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}(-[0-9a-f]{16}){1,2}\.parquet|\..*\.tmp")
 
@@ -261,13 +263,35 @@ def remove_temporary(folder: Place) -> None:
 
 
 def upkeep(folder: Place, version: int, days: float) -> None:
-    """Every 25 commits: write a checkpoint, and delete files that were replaced for longer than so many days."""
+    """Every 25 commits: write a checkpoint, and delete what nobody needs who reads versions of the last ``days``: data
+    files that were replaced before, entries of the log before a checkpoint, and the change feed's files of these.
+    """
     if version == 0 or version % _CHECKPOINT_EVERY:
         return
     with reporting(folder, "tidy up", HINT):
         table = _opened(folder)
-        table.create_checkpoint()
-        table.cleanup_metadata()
-        table.vacuum(retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False)
+        for path in table.vacuum(int(days * 24), dry_run=True, enforce_retention_duration=False):
+            store.delete(folder / path)
+            failpoint("after-delete")
+        table.create_checkpoint()  # after that: it forgets files that were removed long ago
         if isinstance(folder, Path):
             sync_all([], [folder / deltalog.LOG])
+        _trim(folder, time.time() - days * _DAY)
+        wanted = f"interval {max(_LEAST, int(days * _DAY))} seconds"
+        if table.metadata().configuration.get(_REMOVALS) != wanted:
+            table.alter.set_table_properties({_REMOVALS: wanted})
+
+
+def _trim(folder: Place, moment: float) -> None:
+    """Delete the entries of a log before the newest checkpoint from before a moment, and the files that only they name:
+    those of the change feed. The oldest first, so that what is left is a log at any time.
+    """
+    commits, checkpoints = deltalog.versions_of(folder)
+    kept = [number for number in checkpoints if store.modified(deltalog.checkpoint_file(folder, number)) <= moment]
+    for number in sorted(number for number in {*commits, *checkpoints} if number < max(kept, default=0)):
+        for path in deltalog.feed_files(folder, number):
+            store.delete(folder / path)
+        commit = deltalog.commit_file(folder, number)
+        for file in (commit, deltalog.checkpoint_file(folder, number), commit.with_suffix(".crc")):
+            store.delete(file)
+        failpoint("after-trim")
