@@ -259,9 +259,7 @@ class Verification:
                 with self._naming(time, by):
                     now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
                     expected = (
-                        self._by_reference(inputs, now)
-                        if by == "reference"
-                        else self._from_scratch(inputs, now, stack)
+                        self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
                     )
                 took = clock.perf_counter() - start
                 names = self.names.fields(time)

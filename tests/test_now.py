@@ -247,9 +247,7 @@ def ingest_all(dd: Any, project: Project, last: int = 4, first: int = 0) -> None
         ingest(dd, project, version, "--label", label)
 
 
-def require_the_law(
-    project: Project, first: int, last: int, instants: Any = None, rows: pl.DataFrame = ROWS
-) -> None:
+def require_the_law(project: Project, first: int, last: int, instants: Any = None, rows: pl.DataFrame = ROWS) -> None:
     expected = reference.replay(load_program(project), ("version",), instants or INSTANTS, t=rows)
     for name, schema in load_plan(project).outputs.items():
         actual = reference.log_of(log_of(project, name, schema))
@@ -310,9 +308,7 @@ def test_a_version_that_gets_another_date_is_folded_again(project: Project, dd: 
     assert all(verified(project))
 
 
-def test_instants_that_changed_without_a_row(
-    project: Project, dd: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_instants_that_changed_without_a_row(project: Project, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever changed the instant of a folded version: the run sees it by the digest of those it folded."""
     ingest_all(dd, project)
     replay.run(project, last=time_of(1))

@@ -34,7 +34,6 @@ from ddcore.io.project.times import (
     shown_frontier,
     versions,
 )
-
 from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
