@@ -148,8 +148,12 @@ def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
 def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
     tables = []
     for name in dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]):
-        extent = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
-        tables.append(_Table("input", name, ledger.latest_ingested([name]), len(_waiting(ledger, name)), *extent))
+        rows, files, size, columns = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
+        if (stored := project.stored.get(name)) is not None:
+            known = stored.columns_of(columns)
+            columns = tuple(column for column in project.inputs[name] if column in known)
+        latest, waiting = ledger.latest_ingested([name]), len(_waiting(ledger, name))
+        tables.append(_Table("input", name, latest, waiting, rows, files, size, columns))
     return tables
 
 

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -24,7 +25,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.follower import Told
+from ddcore.jobs.follower import Follower, Told
 from ddcore.jobs.metrics import Metrics, metrics_text
 
 PROJECT = """
@@ -188,6 +189,23 @@ def page(port: int, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_sources_that_change_one_after_the_other_are_one_sync(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job commits sales, then prices, while the follower looks; then it is quiet."""
+    looks = iter([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 2}])
+    synced: list[object] = []
+    source = find_project(shop, {}).sources["sales"]
+    follower = Follower(
+        replace(find_project(shop, {}), sources=dict.fromkeys("ab", source)), {}, every=0.001, engine="inline",
+        parallelism=None, settled=0.001, longest=PATIENCE, tell=lambda report: None, fail=lambda error: None,
+        looked=lambda told: follower.stop.set() if told.looks == 2 else None,
+    )  # fmt: skip
+    monkeypatch.setattr(follower, "_look", lambda: next(looks))
+    monkeypatch.setattr(follower, "_after", lambda look: look)
+    monkeypatch.setattr(follower, "_sync", lambda begin, inputs: synced.append(inputs))
+    follower.follow()
+    assert synced == [None, {"a", "b"}], "the first one takes in everything"
 
 
 def test_what_monitors_are_told() -> None:

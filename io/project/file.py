@@ -15,7 +15,7 @@ from typing import Any
 
 from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
-from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
+from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
 from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
@@ -73,12 +73,14 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
+    inputs = input_schemas(sections["inputs"], dims)
     return Project(
         root=file.parent,
         program=program,
         dialect=dialect,
         dims=dims,
-        inputs=input_schemas(sections["inputs"], dims),
+        inputs=inputs,
+        stored=inputs_stored(sections["inputs"], inputs, dims),
         keys=input_keys(sections["inputs"]),
         ignored=input_ignored(sections["inputs"]),
         sources=input_sources(sections["inputs"]),

@@ -16,6 +16,7 @@ from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.sql_inputs import files_of
+from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
@@ -54,6 +55,7 @@ class Retention:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
+    ``stored``: for inputs whose columns were others before, how their logs store them.
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
     that are left out on purpose, by input. ``tests``: those of the file;
     a program may have more. ``dialect``: that of a program of SQL.
@@ -75,6 +77,7 @@ class Project:
     warehouse: Place
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
+    stored: Mapping[str, StoredColumns] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
