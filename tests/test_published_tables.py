@@ -365,6 +365,34 @@ def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path, monk
     assert max(sizes) < 110 and held(table_of(project)) == Counter({rows[-1]: 1}), sizes
 
 
+@pytest.mark.parametrize("place", ["after-delete", "after-trim"])
+def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
+    place: str, three: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, reached = project_of(three.root), list[str]()
+
+    def ends(at: str) -> None:
+        reached.append(at)
+        if reached.count(place) == 3 and at == place:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commits, "GRACE", 0)
+    monkeypatch.setattr(commits, "failpoint", ends)
+    rows = [(9, "Ashby", None, f"{version}.00", None) for version in range(52)]
+    for version in range(1, 52):
+        changes = Counter({rows[version]: 1})
+        changes.update({rows[version - 1]: -1} if version > 1 else {})
+        try:
+            step(project, version, changes)
+        except KeyboardInterrupt:
+            assert len(reached) > 2
+    assert reached.count(place) > 30 and len(data_files(project)) <= 6, data_files(project)
+    assert held(table_of(project)) == Counter({A: 1, B: 1, C: 1, rows[-1]: 1})
+    names = sorted(file.name for file in (table_of(project) / "_delta_log").glob("*.json"))
+    assert names[0] == f"{50:020d}.json"
+
+
 def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
     three: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
