@@ -63,7 +63,12 @@ class Life:
     def write(self) -> Project:
         """Write dd.toml and the program."""
         self.folder.mkdir(exist_ok=True)
-        tables = {"schema": self.schema, "renamed": self.first, "widened": self.older, "dropped": self.dropped}
+        tables: dict[str, Mapping[str, Any]] = {
+            "schema": self.schema,
+            "renamed": self.first,
+            "widened": self.older,
+            "dropped": self.dropped,
+        }
         lines = ["[project]", 'program = "program.py:program"', "[run]", 'engine = "inline"', "[inputs.orders]"]
         lines += [
             f"{key} = {{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in table.items())} }}"
@@ -148,22 +153,24 @@ class Life:
             self.first[new] = self.first.pop(name, name)
             self.older = {new if column == name else column: kinds for column, kinds in self.older.items()}
             self.roles = {role: new if column == name else column for role, column in self.roles.items()}
-            self.updates = [({new if c == name else c: v for c, v in row.items()}, *at) for row, *at in self.updates]
+            self.updates = [
+                ({new if c == name else c: v for c, v in row.items()}, at, n) for row, at, n in self.updates
+            ]
         elif way == "widen":
             kind = rng.choice(WIDER[self.schema[name]])
             self.older.setdefault(name, []).append(self.schema[name])
             self.schema[name] = kind
-            self.updates = [({**row, name: wide(row[name], kind)}, *at) for row, *at in self.updates]
+            self.updates = [({**row, name: wide(row[name], kind)}, at, n) for row, at, n in self.updates]
         elif way == "drop":
             self.dropped[self.first.pop(name, name)] = self.older.get(name, [self.schema[name]])[0]
             for extra, before in self.suffixed(name):
                 self.dropped[extra] = before
             del self.schema[name]
             self.older.pop(name, None)
-            self.updates = [({c: v for c, v in row.items() if c != name}, *at) for row, *at in self.updates]
+            self.updates = [({c: v for c, v in row.items() if c != name}, at, n) for row, at, n in self.updates]
         else:
             self.schema[name] = "string"
-            self.updates = [({**row, name: None}, *at) for row, *at in self.updates]
+            self.updates = [({**row, name: None}, at, n) for row, at, n in self.updates]
         return f"{way} {name}"
 
     def suffixed(self, name: str) -> list[tuple[str, str]]:
