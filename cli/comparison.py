@@ -30,19 +30,21 @@ def tell_comparison(out: Output, comparison: Comparison, write: Callable[..., No
     for line in aligned(rows, [], width, header=True):
         write(line.rstrip())
     rows = [["arrangement", "of", "key", "change", "why"]]
-    rows += [
-        [one.label or one.table, one.of, one.key, one.change, one.why]
-        for one in comparison.arrangements
-        if one.change != "kept"
-    ]
+    rows += [[one.label, one.of, one.key, one.change, one.why] for one in comparison.of_change("built")]
     if len(rows) > 1:
         write("")
         for line in aligned(rows, [], width, header=True):
             write(line.rstrip())
-    if counted:
-        kept = sum(one.change == "kept" for one in comparison.arrangements)
+    kept, dropped = (len(comparison.of_change(change)) for change in ("kept", "dropped"))
+    counts = [f"{count(kept)} {_are(kept)} kept"] if counted else []
+    counts += [f"{count(dropped)} that the program does not need {_are(dropped)} dropped"] if dropped else []
+    if counts:
         write("")
-        write(f"{count(kept)} arrangement{'s are' if kept != 1 else ' is'} kept")
+        write(f"of the stored arrangements, {', and '.join(counts)}")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _columns(change: OutputChange) -> str:

@@ -120,9 +120,8 @@ def _against(out: Output, settings: Project, text: str, *, rows: bool, limit: in
         same = "" if comparison.fingerprint != former.fingerprint else ": it is the same one"
         run = former.run
         through = "" if run is None else f", folded through {named(run.last, settings.dims)}"
-        out.data(
-            f"program {built.fingerprint[:8]} beside that of {former.name}, {former.fingerprint[:8]}{through}{same}"
-        )
+        what = f"program {built.fingerprint[:8]} beside program {former.fingerprint[:8]} of {former.name}"
+        out.data(f"{what}{through}{same}")
         for note in notes:
             out.data(note)
         tell_comparison(out, comparison, out.data, counted=not notes)

@@ -94,6 +94,10 @@ class Comparison:
         """Whether any output changes, or is new or dropped."""
         return any(one.change != "unchanged" for one in self.outputs)
 
+    def of_change(self, change: str) -> list[ArrangementChange]:
+        """The arrangements of which this becomes."""
+        return [one for one in self.arrangements if one.change == change]
+
     def fields(self) -> dict[str, Any]:
         """As JSON."""
         run = self.former.run
@@ -222,12 +226,12 @@ def _arrangements(plan: Plan, former: Former) -> Iterator[ArrangementChange]:
             change = "built"
             first = next((a for a in built if a.node != one.node and a.node in upstream[one.index]), None)
             cause = None if first is None else labels.get(first.fingerprint)
-            why = "no arrangement with these rows, columns and key is stored"
+            why = "other rows, columns or key"
             if cause is not None:
-                why = f"it is computed from {cause.label}, which is built"
+                why = f"computed from {cause.label}"
         yield ArrangementChange(f"state/{one.fingerprint}", change, why, label, of, key)
     for fingerprint in sorted(former.arrangements - {a.fingerprint for a in plan.arrangements}):
-        yield ArrangementChange(f"state/{fingerprint}", "dropped", "the program has nothing that reads it")
+        yield ArrangementChange(f"state/{fingerprint}", "dropped", "nothing reads it")
 
 
 def _upstream(plan: Plan, node: int) -> set[int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.stored_columns import widened, widens
 from ddcore.io.project.times import Time, corners
 from ddcore.io.reading.folded import row_schema
 from ddcore.jobs.verify import SMALL, Verification
@@ -79,7 +80,9 @@ class Forecast(Verification):
         folder = self.warehouse.output(output)
         held = row_schema(folder, state, self.plan.dims)
         actual = ChangeLog(folder, held, self.plan.dims).between(None, time, state)
-        columns = [name for name, kind in schema.items() if held.get(name) == kind]
+        casts = {name: kind for name, kind in schema.items() if name in held and widens(held[name], kind)}
+        actual = actual.with_columns(widened(actual[name], held[name], kind) for name, kind in casts.items())
+        columns = [name for name, kind in schema.items() if name in casts or held.get(name) == kind]
         rows = _difference(expected, actual, columns)
         return OutputRows(output, rows, None if list(held.items()) == list(schema.items()) else tuple(columns))
 

@@ -527,4 +527,4 @@ def test_what_changed_after_the_last_version_to_fold_waits(graph: Project) -> No
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("changes.md", tmp_path, dd, monkeypatch, steps=16)
+    pages.follow("changes.md", tmp_path, dd, monkeypatch, steps=17)

@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pages
 import polars as pl
 import pytest
 from deltalake import DeltaTable
@@ -372,7 +373,7 @@ def test_whole_numbers_that_float64_does_not_hold_are_refused(tmp_path: Path) ->
     ("schema", "past", "words"),
     [
         ('{ id = "int64", amount = "decimal(38,2)" }', "",
-         ['renamed = { amount = "total" }', 'widened = { amount = "int64" }', 'dropped = { total = "int64", note']),
+         ['renamed = { amount = "total" }', 'widened = { amount = "int64" }', 'dropped = { note = "string" }']),
         ('{ id = "int64", total = "float64", note = "string" }', "", ['widened = { total = "int64" }']),
         ('{ id = "int64", total = "int64" }', "", ['dropped = { note = "string" }']),
         ('{ id = "int64", total = "string", note = "string" }', "", ["restore the schema of total"]),
@@ -474,3 +475,7 @@ def test_a_common_wider_type() -> None:
     assert of("int64", "decimal(10,2)") == "decimal(38,2)" and of("int64", "float64") == "float64"
     assert of("decimal(10,2)", "decimal(12,4)") == "decimal(38,4)" and of("date", "timestamp") == "timestamp"
     assert of("string", "int64") is None and of("float64", "decimal(10,2)") is None
+
+
+def test_the_page_is_what_happens(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.follow("columns.md", tmp_path, dd, monkeypatch, steps=18)
