@@ -57,7 +57,8 @@ class Lineage:
         self._thread: Thread | None = None
         if not is_configured():
             return
-        self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}"
+        of_branch = f"@{project.branch}" if project.branch else ""
+        self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}{of_branch}"
         self._inputs = {name: (_dataset(warehouse.input(name)), schema) for name, schema in plan.inputs.items()}
         outputs = {name: schema for name, schema in plan.outputs.items() if not is_test(name)}
         self._outputs = {name: (_dataset(warehouse.output(name)), schema) for name, schema in outputs.items()}

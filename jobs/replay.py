@@ -36,7 +36,7 @@ from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
-from ddcore.jobs.running import changes, clocks
+from ddcore.jobs.running import changes, clocks, instants
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
@@ -263,6 +263,7 @@ class _Replay:
         start, options = time.perf_counter(), self.options
         self._check_inputs()
         self._check_names()
+        instants.require(self.ledger, self.plan, self._ingests(upcoming), upcoming.times)
         self._tell(upcoming)
         engine = engines.load(options.engine, options.project, options.parallelism)
         if not upcoming.is_resumed:
@@ -316,6 +317,7 @@ class _Replay:
                 noted=_sorted(groups.noted),
                 profile=profile,
                 broken={failure.test.name: failure.record for failure in broken},
+                instants=instants.folded_digest(self.ledger, self.plan, upcoming.times.upper),
             )
         )
         lineage.complete(record)
@@ -421,6 +423,7 @@ class _Replay:
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
         assert self.commits is not None
+        begin = self._begin(upcoming)
         return Fold(
             self.plan,
             self.commits.stored(),
@@ -429,8 +432,9 @@ class _Replay:
             self.options.project,
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
-            self._begin(upcoming),
+            begin,
             self.commits.rebuilding,
+            instants.folded(self.ledger, self.plan, upcoming.times, begin),
         )
 
     def _begin(self, upcoming: NextRun) -> tuple[int, ...] | None:

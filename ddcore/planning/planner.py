@@ -16,12 +16,15 @@ from typing import Any
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
+from ddcore.base.instants import NOW
 from ddcore.base.schema import Schema, check_names, parse_schema
+from ddcore.operators import aggregates
 from ddcore.operators.agg import Agg
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.operators.block import Block
 from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
@@ -65,7 +68,12 @@ def build(
     past = origins or {}
     sources = {name: graph.add(Input(schema, name, past.get(name, {}))) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
-    with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
+
+    def now() -> Collection:
+        instants = Collection(graph, graph.add(Clock.of()))
+        return instants if len(dims) == 1 else instants.group_by().agg(**{NOW: aggregates.max(NOW)})
+
+    with making(lambda rows: Collection(graph, graph.add(Constant.of(rows))), now):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
     left = pruned(graph, outputs.values())

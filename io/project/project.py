@@ -64,6 +64,8 @@ class Project:
 
     ``hook``: the words of the command that gets the JSON object of each run.
 
+    ``branch``: the branch of the warehouse that commands work on, and ``warehouse`` is its folder then; empty for none.
+
     ``tuning``: what no setting changes; tests give others.
 
     ``origin`` maps a setting's name to where its value came from: ``"flag"``, the name of an environment variable,
@@ -90,6 +92,7 @@ class Project:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
     hook: tuple[str, ...] = ()
+    branch: str = ""
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
@@ -97,6 +100,11 @@ class Project:
     def file(self) -> Path:
         """The project's ``dd.toml``."""
         return self.root / FILE_NAME
+
+    @property
+    def home(self) -> Place:
+        """The warehouse whose branches there are: the one that the project names, also where it works on a branch."""
+        return self.warehouse.parent.parent if self.branch else self.warehouse
 
     @property
     def program_file(self) -> Path:

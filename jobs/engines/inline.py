@@ -38,6 +38,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
         worker = _open(fold, budget)
         if fold.begin is not None:
             worker.feed_constants(fold.begin)
+        worker.feed_instants(fold.instants)
         fed = 0
         for name, batch in worker.meter.reading(updates(fold, budget)):
             fed += len(batch)

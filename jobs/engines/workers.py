@@ -129,8 +129,10 @@ class _Member:
             self.worker = open_worker(self.plan, fold.stored, spans, self.budget)
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             self.worker.begin(fold.upper)
-        if fold.begin is not None and self.number == 0:
-            self.worker.feed_constants(fold.begin)
+        if self.number == 0:
+            if fold.begin is not None:
+                self.worker.feed_constants(fold.begin)
+            self.worker.feed_instants(fold.instants)
         for name, batch in self.worker.meter.reading(self._updates()):
             if self._peers.done():
                 self._peers.result()  # raises Unreachable now, not after hours of reading
