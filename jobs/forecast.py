@@ -17,7 +17,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.stored_columns import widened, widens
 from ddcore.io.project.times import Time, corners
 from ddcore.io.reading.folded import row_schema
-from ddcore.jobs.verify import SMALL, Verification
+from ddcore.jobs.verify import Verification
 from ddcore.program.data_tests import is_test
 
 __all__ = ["Forecast", "OutputRows"]
@@ -64,11 +64,8 @@ class Forecast(Verification):
         inputs as of :attr:`time`. Raises the errors of the program.
         """
         start, time = clock.perf_counter(), self.time
-        inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
-        number = sum(map(len, inputs.values()))
-        by = self.by or ("reference" if number <= SMALL else "scratch")
-        with ExitStack() as stack, self._naming(time, by):
-            expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
+        with ExitStack() as stack:
+            expected, number, by = self._evaluated(time, stack)
         self.evaluated = (number, by, clock.perf_counter() - start)
         for output in sorted(name for name in self.plan.outputs if not is_test(name)):
             yield self._compared(output, expected[output], time)
