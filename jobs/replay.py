@@ -166,7 +166,12 @@ class _Replay:
             from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
-            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            commits = Commits(self.ledger, self.plan, upcoming)
+            self._note_changes(commits, dry=True)
+            if commits.changed and (current := self.ledger.current_run()) is not None:
+                from ddcore.jobs.comparison import compared, of_run
+
+                self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})
