@@ -82,7 +82,7 @@ def outputs_of(
 def replay(
     program: Callable[..., Mapping[str, Any]],
     dims: Sequence[str] = ("version",),
-    instants: Mapping[Any, Any] | None = None,
+    instants: Any = None,
     **frames: pl.DataFrame,
 ) -> dict[str, Log]:
     """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``.

@@ -171,8 +171,8 @@ class Ledger:
         return self.entries.ingest_index(input)
 
     def version_names(self, dims: Sequence[str], inputs: Collection[str] | None = None) -> VersionNames:
-        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a footer of each file, and no file where no ingest
-        ever gave a label; all rows of files that have no index.
+        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a
+        footer of each file, and no file where no ingest ever gave a label; all rows of files that have no index.
         """
         return VersionNames(dims, self.labels, inputs)
 
