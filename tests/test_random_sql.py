@@ -10,7 +10,7 @@ import pytest
 import random_sql
 from random_sql import VERSIONS, WINDOWS, Outcome
 from seeds import seeds
-from sql_peers import Spark
+from sql_peers import DuckDb, Spark
 from sql_queries import TARGETS
 
 
@@ -59,7 +59,7 @@ class Liar:
     """An engine that loses a row at the last version."""
 
     def load(self, logs: Mapping[str, pl.DataFrame], versions: int) -> None:
-        self.peer = random_sql.DuckDb(like_postgres=True)
+        self.peer = DuckDb(like_postgres=True)
         self.peer.load(logs, versions)
 
     def rows(self, query: str, version: int, schema: Mapping[str, Any]) -> list[tuple[Any, ...]]:

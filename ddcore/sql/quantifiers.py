@@ -62,7 +62,7 @@ def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool
         met = holds(wanted.expr, items.list.min(), items.list.max())
         known = wanted.expr.is_not_null() & ~items.list.contains(unknown, nulls_equal=True)
         truth = pl.when(items.list.len() == 0).then(False).when(met).then(True).when(known).then(False)
-        truth = pl.when(items.is_not_null()).then(~truth if whole else truth)
-        return truth.otherwise(whole) if _null_is_empty(values) else truth
+        of_list = pl.when(items.is_not_null()).then(~truth if whole else truth)
+        return of_list.otherwise(whole) if _null_is_empty(values) else of_list
 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)

@@ -33,7 +33,7 @@ def divides_by_dynamic_type(sql: str, schemas: Mapping[str, Mapping[str, str]]) 
     return any(len(_kinds(quotient, columns)) > 1 for quotient in quotients)
 
 
-def _kinds(tree: exp.Expression | None, columns: Mapping[str, str]) -> Kinds:  # noqa: PLR0911  (one case, one return)
+def _kinds(tree: exp.Expr | None, columns: Mapping[str, str]) -> Kinds:  # noqa: PLR0911  (one case, one return)
     """The kinds that a value may have."""
     of = partial(_kinds, columns=columns)
     match tree:

@@ -139,7 +139,7 @@ class Postgres:
         text = " ".join(statement.split("\n"))
         self._psql.stdin.write(f"{text};\n\\echo '--end' :ERROR :LAST_ERROR_MESSAGE\n")
         self._psql.stdin.flush()
-        lines = []
+        lines: list[str] = []
         for line in self._psql.stdout:
             if line.startswith("--end "):
                 _, is_error, message = line.rstrip("\n").split(" ", 2)
@@ -209,8 +209,8 @@ def postgres_server() -> Iterator[Path | None]:
 
         def run(program: str, *arguments: str) -> None:
             command = [str(binaries / program), "-D", f"{folder}/data", *arguments]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            subprocess.run(command, check=True, cwd=folder, **quiet, **user)
+            out = subprocess.DEVNULL
+            subprocess.run(command, check=True, cwd=folder, stdout=out, stderr=out, **user)
 
         run("initdb", "-A", "trust", "-U", "postgres", "--locale=C", "-E", "UTF8", "--no-sync")
         settings = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c jit=off -c timezone=UTC"

@@ -263,13 +263,15 @@ class StarQuery:
         elif draw < 0.78:
             return _Item(f"{item.text} CROSS JOIN {text}", item.star + own, tables)
         else:
-            both = item.star + own
-            condition = f"{self._called(self.rng.choice(item.star), both)} = {self._called(self.rng.choice(own), both)}"
+            columns = item.star + own
+            condition = (
+                f"{self._called(self.rng.choice(item.star), columns)} = {self._called(self.rng.choice(own), columns)}"
+            )
             if self._chance(0.2) and side != "FULL ":
-                condition += f" AND {self._simple(both)}"
+                condition += f" AND {self._simple(columns)}"
             if self._chance(0.05) and side != "FULL ":
                 condition = "1 = 0"
-            return _Item(f"{item.text} {side}JOIN {text} ON {condition}", both, tables)
+            return _Item(f"{item.text} {side}JOIN {text} ON {condition}", columns, tables)
         pairs = [(next(c for c in item.star if c.name == n), next(c for c in own if c.name == n)) for n in merged]
         on = " AND ".join(f"{mine.text} = {theirs.text}" for mine, theirs in pairs)
         front = [_Column(mine.name, "", _merged(side, mine.text, theirs.text)) for mine, theirs in pairs]
