@@ -59,7 +59,7 @@ class Liar:
     """An engine that loses a row at the last version."""
 
     def load(self, logs: Mapping[str, pl.DataFrame], versions: int) -> None:
-        self.peer = DuckDb(like_postgres=True)
+        self.peer = DuckDb(as_postgres=True)
         self.peer.load(logs, versions)
 
     def rows(self, query: str, version: int, schema: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import duckdb
 import polars as pl
-from sql_queries import accumulated, database
+from sql_queries import accumulated, fill, like_postgres
 
 __all__ = ["DuckDb", "Peer", "PeerRefuses", "Postgres", "Spark", "postgres_server"]
 
@@ -42,19 +42,23 @@ class Peer(Protocol):
 class DuckDb:
     """DuckDB, with PostgreSQL's rules or its own."""
 
-    def __init__(self, like_postgres: bool) -> None:
-        self._like_postgres, self._connections = like_postgres, list[duckdb.DuckDBPyConnection]()
+    def __init__(self, as_postgres: bool) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        if as_postgres:
+            like_postgres(self._connection)
 
     def load(self, logs: Mapping[str, pl.DataFrame], versions: int) -> None:
-        """Hold the tables of these logs."""
-        for connection in self._connections:
-            connection.close()
-        self._connections = [database(logs, version, self._like_postgres) for version in range(versions)]
+        """Hold the tables of these logs, in a schema for each version."""
+        for version in range(versions):
+            self._connection.execute("use main")
+            self._connection.execute(f"drop schema if exists v{version} cascade")
+            fill(self._connection, f"v{version}", logs, version)
 
     def rows(self, query: str, version: int, schema: Mapping[str, Any]) -> Rows:
         """The rows of a query at a version. Raises PeerRefuses."""
         try:
-            return self._connections[version].execute(query).fetchall()
+            self._connection.execute(f"use v{version}")
+            return self._connection.execute(query).fetchall()
         except duckdb.Error as error:
             raise PeerRefuses(str(error).partition("\n")[0]) from error
 

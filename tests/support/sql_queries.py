@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -20,7 +22,10 @@ import polars as pl
 from sql_time_windows import groups_by_window, windows
 from two_texts import both, texts
 
-__all__ = ["TARGETS", "WIDE", "RandomQuery", "Target", "accumulated", "bag", "database", "random_logs"]
+__all__ = [
+    "TARGETS", "WIDE", "RandomQuery", "Target", "accumulated", "bag", "database", "fill", "like_postgres",
+    "random_logs",
+]  # fmt: skip
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "r": {"a": pl.Int64, "b": pl.Int64, "s": pl.String, "m": pl.Decimal(10, 2)},
@@ -123,18 +128,41 @@ def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
     return counts.select(columns)[numbers]
 
 
-def database(logs: Mapping[str, pl.DataFrame], version: int, like_postgres: bool = True) -> duckdb.DuckDBPyConnection:
-    """DuckDB with the tables at a version, and PostgreSQL's rules for integers and for the order of nulls."""
-    connection = duckdb.connect(config={"threads": 1})
-    if like_postgres:
-        connection.execute("set integer_division = true")
-        connection.execute("set error_on_division_by_zero = false")
-        connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
+@contextmanager
+def database(logs: Mapping[str, pl.DataFrame], version: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the tables at a version, and PostgreSQL's rules for integers and for the order of nulls.
+
+    A schema of one database: a database of its own would take 15 ms to begin.
+    """
+    with _duckdb().cursor() as connection:
+        like_postgres(connection)
+        fill(connection, "passing", logs, version)
+        try:
+            yield connection
+        finally:
+            connection.execute("drop schema passing cascade")
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def like_postgres(connection: duckdb.DuckDBPyConnection) -> None:
+    """PostgreSQL's rules for integers and for the order of nulls."""
+    connection.execute("set integer_division = true")
+    connection.execute("set error_on_division_by_zero = false")
+    connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
+
+
+def fill(connection: duckdb.DuckDBPyConnection, schema: str, logs: Mapping[str, pl.DataFrame], version: int) -> None:
+    """A new schema, which queries read then, with the tables at a version."""
+    connection.execute(f"create schema {schema}")
+    connection.execute(f"use {schema}")
     for name, log in logs.items():
         connection.register("arriving", accumulated(log, version).to_arrow())
         connection.execute(f"create table {name} as select * from arriving")
         connection.unregister("arriving")
-    return connection
 
 
 def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
