@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from ddcore.base.digests import Part
+from ddcore.base.digests import Digested, Part
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import polars as pl
 from ddcore.text.wording import brief
@@ -363,4 +364,10 @@ def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
 
 def shape(schema: Schema) -> Part:
     """A schema as parts of a digest: names and types, in order."""
-    return [[name, str(kind)] for name, kind in schema.items()]
+    return [_column(name, kind) for name, kind in schema.items()]
+
+
+@lru_cache(maxsize=65_536)
+def _column(name: str, kind: Type) -> Digested:
+    """A column: planning asks for the same ones at each node."""
+    return Digested.of(name, str(kind))
