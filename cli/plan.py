@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
 from ddcore.cli.options import Call, command, option
@@ -74,7 +74,7 @@ def plan(
     return 0
 
 
-@dataclass(frozen=True)
+@record
 class _Sheet:
     """A plan to show: ``comments`` are those of the program's text, by view."""
 

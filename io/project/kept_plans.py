@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base import version
 from ddcore.base.cache import cache_folder, distrust, make_private, note_use, version_of
+from ddcore.base.record import record
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
 from ddcore.io.project.project import Project
@@ -52,7 +53,7 @@ _WITHOUT_EFFECT = {
 _TRUSTED = {"builtins", "collections", "copyreg", "datetime", "ddcore", "decimal", "functools", "numpy", "polars"}
 
 
-@dataclass(frozen=True)
+@record
 class PlannedProgram:
     """The plan of a program, and its data tests."""
 
@@ -60,7 +61,7 @@ class PlannedProgram:
     tests: tuple[DataTest, ...]
 
 
-@dataclass(frozen=True)
+@record
 class KeptPlan:
     """What is known of a program that has not changed since it was planned, without planning it.
 
