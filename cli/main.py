@@ -48,6 +48,7 @@ COMMANDS = {  # in the order of the help: the line there, and the class
     "status": ("Show what is folded, what is waiting, how big it is.", Command),
     "plan": ("Show the program's dataflow.", Command),
     "verify": ("Verify outputs against the program, computed anew.", VersionCommand),
+    "branch": ("Make, list or delete a copy of the warehouse to try things in.", Command),
     "compact": ("Merge files and delete what is no longer needed.", Command),
     "doctor": ("Check this machine and this project.", Command),
 }

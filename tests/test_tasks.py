@@ -31,7 +31,7 @@ from ddcore.jobs.spark.failures import TaskLost
 SEEDS = one_dimensional(range(60))
 
 
-@pytest.mark.parametrize("seed", nightly(SEEDS, 4))
+@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
 def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parallelism = 2 + seed % 2
     tuning = sparkless.tuning_of(seed)
