@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
 from ddcore.cli.options import Call, command, flag, limit_option, option
@@ -157,7 +158,7 @@ def _next_run(settings: Project) -> list[str]:
         return [f"the next run is refused: {error.message}", error.hint]
 
 
-@dataclass(frozen=True)
+@record
 class _Sheet:
     """A plan to show: ``comments`` are those of the program's text, by view."""
 

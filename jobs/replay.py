@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
@@ -97,7 +98,7 @@ def run(
         return report
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """The arguments of :func:`run`."""
 

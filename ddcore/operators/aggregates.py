@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.record import record
 from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
@@ -22,7 +23,7 @@ from ddcore.operators.frame import Framed
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """What an aggregate takes and gives.
 

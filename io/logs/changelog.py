@@ -7,13 +7,14 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.nested import map_inside
@@ -48,7 +49,7 @@ def _normalise(values: pl.Series, kind: Type) -> pl.Series:
     return one_nan_one_zero(values) if kind.name == "float64" else values
 
 
-@dataclass(frozen=True)
+@record
 class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
