@@ -21,6 +21,7 @@ import typer
 
 from ddcore.base.errors import DdError, UsageError
 from ddcore.base.version import __version__
+from ddcore.cli.branch import branch
 from ddcore.cli.compact import compact
 from ddcore.cli.diff import diff
 from ddcore.cli.doctor import doctor
@@ -71,6 +72,7 @@ app.command(short_help="Write a page about a run.", cls=Command)(report)
 app.command(short_help="Show what is folded, what is waiting, how big it is.", cls=Command)(status)
 app.command(short_help="Show the program's dataflow.", cls=Command)(plan)
 app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)
+app.command(short_help="Make, list or delete a copy of the warehouse to try things in.", cls=Command)(branch)
 app.command(short_help="Merge files and delete what is no longer needed.", cls=Command)(compact)
 app.command(short_help="Check this machine and this project.", cls=Command)(doctor)
 

@@ -36,7 +36,7 @@ from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
-from ddcore.jobs.running import changes, clocks
+from ddcore.jobs.running import changes, clocks, instants
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
@@ -241,11 +241,10 @@ class _Replay:
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
-        from ddcore.io.logs.changelog import ChangeLog
+        from ddcore.io.logs.inputs import check_input
 
-        for name, schema in self.plan.inputs.items():
-            if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
+        for name in self.plan.inputs:
+            check_input(self.ledger, self.options.project, name)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -259,6 +258,7 @@ class _Replay:
         start, options = time.perf_counter(), self.options
         self._check_inputs()
         self._check_names()
+        instants.require(self.ledger, self.plan, self._ingests(upcoming), upcoming.times)
         self._tell(upcoming)
         engine = engines.load(options.engine, options.project, options.parallelism)
         if not upcoming.is_resumed:
@@ -312,6 +312,7 @@ class _Replay:
                 noted=_sorted(groups.noted),
                 profile=profile,
                 broken={failure.test.name: failure.record for failure in broken},
+                instants=instants.folded_digest(self.ledger, self.plan, upcoming.times.upper),
             )
         )
         lineage.complete(record)
@@ -417,6 +418,7 @@ class _Replay:
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
         assert self.commits is not None
+        begin = self._begin(upcoming)
         return Fold(
             self.plan,
             self.commits.stored(),
@@ -425,8 +427,9 @@ class _Replay:
             self.options.project,
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
-            self._begin(upcoming),
+            begin,
             self.commits.rebuilding,
+            instants.folded(self.ledger, self.plan, upcoming.times, begin),
         )
 
     def _begin(self, upcoming: NextRun) -> tuple[int, ...] | None:

@@ -98,7 +98,7 @@ def test_version_begins_with_the_name(capsys: pytest.CaptureFixture[str]) -> Non
         (["run", "x"], "unexpected extra argument", "see: ddcore run --help"),
         (["run", "--parallelism", "two"], "'two' is not a whole number from 1 up", "see: ddcore run --help"),
         (["run", "--skip-code", "300"], "'300' is not a whole number from 0 to 255", "see: ddcore run --help"),
-        (["diff"], "missing argument 'OUTPUT'", "usage: ddcore diff OUTPUT A [B]; see: ddcore diff --help"),
+        (["diff"], "missing argument 'OUTPUT'", "usage: ddcore diff OUTPUT [A] [B]; see: ddcore diff --help"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], says: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,17 +13,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from trams import Command
 
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.follower import Told
+from ddcore.jobs.follower import Follower, Told
 from ddcore.jobs.metrics import Metrics, metrics_text
 
 PROJECT = """
@@ -175,6 +177,23 @@ def page(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def test_sources_that_change_one_after_the_other_are_one_sync(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job commits sales, then prices, while the follower looks; then it is quiet."""
+    looks = iter([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 2}])
+    synced: list[object] = []
+    source = find_project(shop, {}).sources["sales"]
+    follower = Follower(
+        replace(find_project(shop, {}), sources=dict.fromkeys("ab", source)), {}, every=0.001, engine="inline",
+        parallelism=None, settled=0.001, longest=PATIENCE, tell=lambda report: None, fail=lambda error: None,
+        looked=lambda told: follower.stop.set() if told.looks == 2 else None,
+    )  # fmt: skip
+    monkeypatch.setattr(follower, "_look", lambda: next(looks))
+    monkeypatch.setattr(follower, "_after", lambda look: look)
+    monkeypatch.setattr(follower, "_sync", lambda begin, inputs: synced.append(inputs))
+    follower.follow()
+    assert synced == [None, {"a", "b"}], "the first one takes in everything"
+
+
 def test_what_monitors_are_told() -> None:
     told = Told(syncs=3, looks=9, looked=5.5)
     told.rows["in", "sales", "+"] = 12
@@ -208,10 +227,8 @@ def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(300, marks=pytest.mark.long)])
-def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path) -> None:
-    seed = random.randrange(10**6)
+def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed: int) -> None:
     rng, number, total = random.Random(seed), 1, 1
-    print(f"seed {seed}")
     for _ in range(kills):
         with following(shop) as child:
             end = time.monotonic() + rng.uniform(0.3, 1.5)
@@ -243,5 +260,30 @@ def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
                 status = Path(f"/proc/{child.pid}/status").read_text()
                 sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
                 files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
+    assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
+    assert files[-1] < 2 * max(files[:10]) + 200, files
+
+
+@pytest.mark.long
+def test_an_hour_of_commits_at_a_table_leaves_bounded_memory_and_files(shop: Path) -> None:
+    """3,600 commits, at most four a second, of a table with a change feed."""
+    text = PROJECT.replace('"exports/*.csv", append = true', '"bronze", feed = true, version = "next"')
+    (shop / "dd.toml").write_text(text + "[retention]\ndays = 0\n")
+    feed = {"delta.enableChangeDataFeed": "true"}
+    table, total, sizes, files = str(shop / "bronze"), 1, list[int](), list[int]()
+    write_deltalake(table, pl.DataFrame({"item": ["nut"], "n": [1]}).to_arrow(), configuration=feed)
+    with following(shop, "--health", "health") as child:
+        for number in range(2, 3_601):
+            begin = time.monotonic()
+            rows = pl.DataFrame({"item": ["nut", f"part {number % 50}"], "n": [number, 0]})
+            write_deltalake(table, rows.to_arrow(), mode="append")
+            total += number
+            if number % 100 == 0:
+                wait_for(lambda total=total: sold(shop).get("nut") == total, shop)  # type: ignore[misc]
+                status = Path(f"/proc/{child.pid}/status").read_text()
+                sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
+                files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
+                print(number, sizes[-1], files[-1], json.loads((shop / "health").read_text()), flush=True)
+            time.sleep(max(0.0, 0.25 - (time.monotonic() - begin)))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
     assert files[-1] < 2 * max(files[:10]) + 200, files

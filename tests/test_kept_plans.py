@@ -225,7 +225,7 @@ def test_a_kept_plan_folds_as_the_plan_does(seed: int, monkeypatch: pytest.Monke
         plan = planner.build(*arguments, **settings)
         content = kept_plans._pickled(PlannedProgram(plan, ()))
         assert content or "reduce" in drawn.source or "flat_map" in drawn.source, drawn.source
-        program = KeptPlan(plan.fingerprint, plan.inputs, plan.dims, content).program()
+        program = KeptPlan(plan.fingerprint, plan.inputs, plan.dims, False, content).program()
         return plan if program is None else program.plan
 
     monkeypatch.setattr(session, "build", kept)

@@ -17,6 +17,7 @@ from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
+from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.planning.plan import Plan
 from ddcore.program.graph import Node
@@ -343,7 +344,7 @@ class _Reader:
 
 
 def _kind(operator: object) -> str:
-    if isinstance(operator, Constant):
+    if isinstance(operator, Clock | Constant):
         return "input"
     if isinstance(operator, Input | Variable):
         return operator.name

@@ -664,7 +664,7 @@ def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
             f"the SQL text {text!r} reads the clock",
-            "a program must mean the same in every run: give times in columns",
+            "the instant of the version is the row of dd.now(): join_between() or join with it",
         )
     try:
         return pl.sql_expr(text)

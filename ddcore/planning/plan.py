@@ -19,6 +19,7 @@ from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Operator
 from ddcore.operators.block import Block
+from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.program.graph import Node
 from ddcore.text.notebook import drawn
@@ -96,6 +97,16 @@ class Plan:
     def constants(self) -> Mapping[int, Constant]:
         """The collections that the program spells out, by node."""
         return {node.index: node.operator for node in self.nodes if isinstance(node.operator, Constant)}
+
+    @cached_property
+    def clock(self) -> int | None:
+        """The node of the instants of versions; None where the program does not use ``dd.now``."""
+        return next((node.index for node in self.nodes if isinstance(node.operator, Clock)), None)
+
+    @property
+    def uses_now(self) -> bool:
+        """Whether the program uses ``dd.now``."""
+        return self.clock is not None
 
     def _repr_html_(self) -> str:
         return drawn("plan", self)

@@ -277,7 +277,7 @@ class Graph:
     def _needs(self, operator: Operator, columns: frozenset[str] | None) -> Needs | None:
         """What of its inputs an operator's result depends on; None: on all of them."""
         if isinstance(operator, Input):
-            return operator.text, []
+            return operator.text_of(operator.schema if columns is None else columns), []
         return operator.needs(frozenset(operator.schema) if columns is None else columns)
 
     def _before(self, operator: Operator, inputs: tuple[int, ...], columns: frozenset[str] | None) -> list[_Part]:

@@ -27,6 +27,7 @@ class Record:
         self.inspected: dict[str, dict[Any, Rows]] = {}
         self.blind = self.missed = False
         self.spelled = False  # whether the program spells out rows, which are there from the least time on
+        self.tells_time = False  # whether it uses the instants of versions
 
     def keep(self, rows: Rows) -> None:
         """Record the collection of the next call."""

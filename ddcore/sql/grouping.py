@@ -84,9 +84,9 @@ def is_grouped(query: exp.Select) -> bool:
 
 
 def is_global(query: exp.Select) -> bool:
-    """Whether a SELECT has exactly one row: aggregates of all rows, also of none."""
+    """Whether a SELECT has exactly one row: aggregates of all rows, also of none; the instant of the version."""
     plain = not any(query.args.get(key) for key in ("group", "having", "limit", "offset", "qualify"))
-    return plain and bool(aggregates_in(query))
+    return plain and bool(aggregates_in(query) or query.meta.get("instant"))
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:

@@ -230,8 +230,8 @@ def result_name(node: exp.Expr) -> str:
         return result_name(node.this)
     if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         return result_name(node.this)
-    if isinstance(node, exp.Anonymous):
-        return str(node.name).lower()
+    if isinstance(node, exp.Anonymous | exp.Subquery):
+        return str(node.meta.get("name", "") if isinstance(node, exp.Subquery) else node.name).lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Case) else ""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, TypeVar
@@ -170,11 +170,11 @@ class Ledger:
         """The index of an input's ingests: see :meth:`Entries.ingest_index`."""
         return self.entries.ingest_index(input)
 
-    def version_names(self, dims: Sequence[str]) -> VersionNames:
-        """The names of versions. They are read when they are needed: a footer of each file, and no file where no ingest
+    def version_names(self, dims: Sequence[str], inputs: Collection[str] | None = None) -> VersionNames:
+        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a footer of each file, and no file where no ingest
         ever gave a label; all rows of files that have no index.
         """
-        return VersionNames(dims, self.labels)
+        return VersionNames(dims, self.labels, inputs)
 
     def labels(self) -> list[str]:
         """The labels of all ingests, as :func:`ddcore.io.ledger.labels.merged` reads them."""

@@ -183,6 +183,7 @@ class RunRecord:
     ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
     each operator did. ``broken``: data tests by name.
+    ``instants``: what identifies the instants of all complete times, of a program that uses them.
     """
 
     run: int
@@ -211,6 +212,7 @@ class RunRecord:
     noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     profile: ProfileRecord = NO_PROFILE
     broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
+    instants: str = ""
 
     @property
     def folds_again(self) -> bool:
@@ -261,7 +263,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out",
+    "broken", "left_out", "instants",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -320,7 +322,7 @@ def plain(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     return {
         name: value.plain if isinstance(value, Time) else value
         for name, value in fields.items()
-        if name not in names or value not in ((), {}, 0, False, None)
+        if name not in names or value not in ((), {}, "", 0, False, None)
     }
 
 

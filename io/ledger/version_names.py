@@ -12,12 +12,13 @@ With several time dimensions each coordinate has names of its own. Must not impo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.instants import Instants, microseconds
 from ddcore.io.ledger.labels import (
     DATE,
     TIMESTAMP,
@@ -48,15 +49,20 @@ class VersionNames:
     """The names of the versions of a warehouse with the time dimensions ``dims``.
 
     ``notes`` gives the ledger's labels, in whose form :func:`ddcore.io.ledger.labels.merged` reads them; it is called
-    when they are needed.
+    when they are needed. ``inputs``: those whose ingests count; None: of all.
     """
 
-    def __init__(self, dims: Sequence[str], notes: Callable[[], Iterable[str]] = tuple) -> None:
-        self.dims, self._notes = tuple(dims), notes
+    def __init__(
+        self,
+        dims: Sequence[str],
+        notes: Callable[[], Iterable[str]] = tuple,
+        inputs: Collection[str] | None = None,
+    ) -> None:
+        self.dims, self._notes, self._inputs = tuple(dims), notes, inputs
 
     @cached_property
     def _names(self) -> Names:
-        names = merged(self._notes())
+        names = merged(self._notes(), self._inputs)
         return names + [{} for _ in self.dims[len(names) :]]
 
     @cached_property
@@ -83,6 +89,13 @@ class VersionNames:
                 if dated or instant:
                     of[coordinate] = dated or max(latest, instant or "")
         return moments
+
+    @property
+    def instants(self) -> Instants:
+        """When the coordinates of each dimension were made, as numbers."""
+        return tuple(
+            {each: microseconds(datetime.fromisoformat(text)) for each, text in of.items()} for of in self._moments
+        )
 
     def read(self) -> VersionNames:
         """These names, read now. Without the warehouse's lock the ledger's files may be others later."""

@@ -119,9 +119,9 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _scan(log: ChangeLog, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-    types = {name: kind.polars for name, kind in log.columns.items()}
     if not files:
-        return pl.LazyFrame(schema=types)
+        return pl.LazyFrame(schema={name: kind.polars for name, kind in log.columns.items()})
+    types = log.read_types
     data = data_sources([log.folder / file.path for file in files], mend_hint(log.folder))
     files_as_now = pl.scan_parquet(data, schema=types, missing_columns="insert", glob=False, hive_partitioning=False)
-    return files_as_now.select(*types)
+    return log.seen(files_as_now.select(*types))

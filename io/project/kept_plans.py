@@ -64,12 +64,13 @@ class PlannedProgram:
 class KeptPlan:
     """What is known of a program that has not changed since it was planned, without planning it.
 
-    ``content``: the pickled plan; empty where it cannot be kept.
+    ``uses_now``: whether the instants of versions count. ``content``: the pickled plan; empty where it cannot be kept.
     """
 
     fingerprint: str
     inputs: Mapping[str, Schema]
     dims: tuple[str, ...]
+    uses_now: bool
     content: bytes
 
     def program(self) -> PlannedProgram | None:
@@ -129,7 +130,7 @@ def _parts(project: Project) -> Iterator[str]:
         yield f"{library} {_version(library)}"
     yield _own_sources()
     yield repr(([(str(file.resolve()), file.name) for file in project.program_files], project.program))
-    yield repr((project.dims, dict(project.inputs), sorted(project.outputs), project.tests))
+    yield repr((project.dims, dict(project.inputs), dict(project.stored), sorted(project.outputs), project.tests))
     yield repr(sorted((name, value) for name, value in os.environ.items() if _counts(name)))
 
 
@@ -178,12 +179,13 @@ def _read(project: Project, file: Path) -> KeptPlan | None:
     if not Sources(**fields["sources"]).are_current():
         return None
     note_use(file)
-    return KeptPlan(fields["fingerprint"], project.inputs, project.dims, pickled)
+    return KeptPlan(fields["fingerprint"], project.inputs, project.dims, fields["now"], pickled)
 
 
 def _write(file: Path, sources: Sources, program: PlannedProgram) -> None:
     """Write an entry, whole. Raises OSError."""
-    head = {"fingerprint": program.plan.fingerprint, "sources": vars(sources)}
+    plan = program.plan
+    head = {"fingerprint": plan.fingerprint, "now": plan.uses_now, "sources": vars(sources)}
     body = json.dumps(head).encode() + b"\n" + _pickled(program)
     make_private(file.parent)
     number, name = tempfile.mkstemp(dir=file.parent)

@@ -16,6 +16,7 @@ from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.sql_inputs import files_of
+from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
@@ -54,6 +55,7 @@ class Retention:
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
+    ``stored``: for inputs whose columns were others before, how their logs store them.
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
     that are left out on purpose, by input. ``tests``: those of the file;
     a program may have more. ``dialect``: that of a program of SQL.
@@ -61,6 +63,8 @@ class Project:
     verifies the versions it divides; 0 for none.
 
     ``hook``: the words of the command that gets the JSON object of each run.
+
+    ``branch``: the branch of the warehouse that commands work on, and ``warehouse`` is its folder then; empty for none.
 
     ``tuning``: what no setting changes; tests give others.
 
@@ -73,6 +77,7 @@ class Project:
     warehouse: Place
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
+    stored: Mapping[str, StoredColumns] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
@@ -87,6 +92,7 @@ class Project:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
     hook: tuple[str, ...] = ()
+    branch: str = ""
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
@@ -94,6 +100,11 @@ class Project:
     def file(self) -> Path:
         """The project's ``dd.toml``."""
         return self.root / FILE_NAME
+
+    @property
+    def home(self) -> Place:
+        """The warehouse whose branches there are: the one that the project names, also where it works on a branch."""
+        return self.warehouse.parent.parent if self.branch else self.warehouse
 
     @property
     def program_file(self) -> Path:

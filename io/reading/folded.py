@@ -175,9 +175,12 @@ def input_log(project: Project, name: str, ledger: Ledger | None = None) -> Fold
     """
     ledger, schema = ledger or ledger_of(project), project.input_schema(name)
     table, folder = ledger.input_table(name), ledger.warehouse.input(name)
+    stored = project.stored.get(name)
     if table is not None:  # dd.toml may have columns that no ingest has added yet
-        schema = _row_schema(folder, table, project.dims)
-    log = ChangeLog(folder, schema, project.dims, tuning=project.tuning)
+        there = _row_schema(folder, table, project.dims)
+        known = there if stored is None else stored.columns_of(there)
+        schema = there if stored is None else {column: kind for column, kind in schema.items() if column in known}
+    log = ChangeLog(folder, schema, project.dims, tuning=project.tuning, stored=stored and stored.of(schema))
     return _folded(project, ledger, name, log, table)
 
 

@@ -34,6 +34,7 @@ from ddcore.io.project.times import (
     shown_frontier,
     versions,
 )
+from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
@@ -74,6 +75,10 @@ class Known(Protocol):
     @property
     def dims(self) -> tuple[str, ...]:
         """The time dimensions."""
+
+    @property
+    def uses_now(self) -> bool:
+        """Whether the program uses the instants of versions."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class Runs:
     def _again(self) -> NextRun | None:
         """What has to be folded again: from the version that was asked for, or at which an input changed."""
         upper, current = self.ledger.upper(), self.ledger.current_run()
-        changed = [*map(Time, self.ledger.restated())]
+        changed = [*map(Time, self.ledger.restated()), *instants.changed(self.ledger, self.plan)]
         if self.request.first is not None:
             changed.append(self.request.first)
         changed = [time for time in changed if upper is not None and not is_open(time, upper)]

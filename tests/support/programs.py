@@ -537,6 +537,19 @@ class Writer:
             return f"{beside}.concat({text}.negate())", columns, False
         return f"{text}.concat({beside})", columns, of.positive
 
+    @writes("dd.now")
+    def now(self, of: Named, env: list[Named]) -> Any:
+        """Rows on one side of the instant of the version, or beside it."""
+        times = of.having("time")
+        if not times:
+            columns = self.fresh(["time"], Named("", {}))
+            return f"dd.now().select({kw(dict.fromkeys(columns, 'col(' + q('now') + ')'))})", columns, True
+        moved = f'col("now") + datetime.timedelta(hours={self.rng.randint(-30, 30)})'
+        arguments = [q(self.rng.choice(times)), f"{self.rng.choice(['lower', 'upper'])}={q('limit')}"]
+        closed = self.rng.choice(["both", "left", "right", "none"])
+        text = f"{of.name}.join_between(dd.now().select(limit={moved}), {', '.join(arguments)}, closed={q(closed)})"
+        return text, of.columns, of.positive
+
     @writes("concat", "negate")
     def less(self, of: Named, env: list[Named]) -> Any:
         """A difference that may be negative."""
