@@ -24,8 +24,8 @@ from ddcore.io.delta.tables import APP, add_actions, check_files, files_of, path
 from ddcore.io.delta.writer import Group, Writer
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

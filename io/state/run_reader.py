@@ -23,8 +23,8 @@ from ddcore.io.parquet.checked import Checked
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_writer import PAGE, PIECE, TOP, WORD
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["RunFile", "load_texts"]
 
