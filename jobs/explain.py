@@ -184,7 +184,7 @@ def _tagged(
     gone since compaction merged them, and without all where they are many.
     """
     files = {file.path: file for file in log.files(state)}
-    shared = {each.number: each for several in records.values() if len(several) > 1 for each in several}
+    shared = {ingest.number: ingest for several in records.values() if len(several) > 1 for ingest in several}
     told = [record for record in shared.values() if record.files and files.keys() >= set(record.files)]
     if len(told) > _TOLD:
         return {}

@@ -30,7 +30,8 @@ from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, pl
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line

@@ -33,7 +33,8 @@ from ddcore.io.reading.published import Claims, check_output, finished_run, veri
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored
 from ddcore.io.storage import scratch
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, Listener

@@ -124,7 +124,7 @@ def widest(kind: Type, *others: Type) -> Type:
     """
     if kind.name != "decimal":
         return kind
-    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    is_wide = any(part.is_wide for part in (kind, *others)) or kind.scale > WORD_DIGITS
     return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
 
 

@@ -43,7 +43,7 @@ def map_inside(series: pl.Series, kind: Type, function: Callable[[pl.Series, Typ
     if not kind.is_nested:
         return function(series, kind)
     valid = series.is_not_null().to_numpy() if series.null_count() else None
-    inside = [map_inside(each, inner, function) for each, inner in parts(series, kind)]
+    inside = [map_inside(values, inner, function) for values, inner in parts(series, kind)]
     if kind.element is not None:
         return lists(inside[0], lengths(series), valid).alias(series.name)
     return structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(series.name)

@@ -160,7 +160,7 @@ def _objection_to_type(dtype: pl.DataType) -> Objection | None:
     inner: list[Any] = [dtype.inner] if isinstance(dtype, pl.List) else []
     if isinstance(dtype, pl.Struct):
         inner = [field.dtype for field in dtype.fields]
-    instances = (each() if isinstance(each, type) else each for each in inner)
+    instances = (kind() if isinstance(kind, type) else kind for kind in inner)
     return next(filter(None, map(_objection_to_type, instances)), None)
 
 

@@ -366,10 +366,10 @@ class _JoinBetweenStep(Step):
 
         def arrivals(part: _Segments) -> list[Delivery]:
             return [
-                each
+                delivery
                 for batch in others
                 for pairs in self._pairs(part, batch, budget)
-                for each in state.forward(self.block, pairs.of(self._words(part, pairs)))
+                for delivery in state.forward(self.block, pairs.of(self._words(part, pairs)))
             ]
 
         for batch in others if self.is_keyed else ():

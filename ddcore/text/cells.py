@@ -50,7 +50,7 @@ def _nested(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{printable(name)}: {_nested(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{printable(name)}: {_nested(field)}' for name, field in value.items())}}}"
     if isinstance(value, str):
         return printable(json.dumps(value, ensure_ascii=False))
     return cell(value)

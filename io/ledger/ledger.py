@@ -45,7 +45,8 @@ from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer

@@ -18,7 +18,7 @@ from ddcore.io.delta.tables import sources as data_sources
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
 from ddcore.io.project.times import named
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import shown_value
 
 __all__ = ["Balance", "repeated_key", "repeated_key_error"]

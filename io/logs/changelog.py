@@ -27,8 +27,8 @@ from ddcore.io.parquet.datafile import MayMeet
 from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.project.times import Time, Window, span
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa

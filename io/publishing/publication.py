@@ -41,7 +41,7 @@ from ddcore.io.publishing.commits import (
 from ddcore.io.publishing.published import Published
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.reading.folded import FoldedLog, output_log
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place

@@ -68,7 +68,7 @@ def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch,
         environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
             ["bash", "-c", line], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-            text=True, timeout=300,
+            text=True, timeout=600,
         )  # fmt: skip
         killed = ["Killed"] if done.returncode == -signal.SIGKILL else []  # a shell at a terminal says so
         return done.stdout.splitlines() + killed
