@@ -15,6 +15,7 @@ from ddcore.base.lattice import is_before
 from ddcore.io.delta.open_tables import mend_hint
 from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.delta.tables import sources as data_sources
+from ddcore.io.delta.tables import values_of
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
 from ddcore.io.project.times import named
@@ -119,9 +120,9 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _scan(log: ChangeLog, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-    types = {name: kind.polars for name, kind in log.columns.items()}
+    types = {name: kind.stored.polars for name, kind in log.columns.items()}
     if not files:
-        return pl.LazyFrame(schema=types)
+        return pl.LazyFrame(schema={name: kind.polars for name, kind in log.columns.items()})
     data = data_sources([log.folder / file.path for file in files], mend_hint(log.folder))
     files_as_now = pl.scan_parquet(data, schema=types, missing_columns="insert", glob=False, hive_partitioning=False)
-    return files_as_now.select(*types)
+    return values_of(files_as_now.select(*types), log.columns)

@@ -16,6 +16,7 @@ from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
 from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
@@ -114,6 +115,7 @@ class ChangeLog:
         updates = self._normalise(updates)
         if len(updates) and not is_at_one_time(updates, self.dims):
             updates = updates.sort(self.dims, maintain_order=True)
+        updates = pl.DataFrame([to_stored(updates[name], kind) for name, kind in self.columns.items()])
         chunks = updates.to_arrow(compat_level=pl.CompatLevel.newest())  # texts as they are in Polars: views
         return new_files.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
 
@@ -121,14 +123,14 @@ class ChangeLog:
         self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
     ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
-        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
         return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
         updates = self.collect(self.scan_files([file]))
-        table = new_files.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
-        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        table = new_files.arrow_table(new_files.stored_columns(updates, self.columns), self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
         return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, bounded))
 
     def commit(
