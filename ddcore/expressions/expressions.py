@@ -107,7 +107,7 @@ class Projection:
         self.constants: list[str] = []
         formulas = []
         for name, expr in exprs.items():
-            tree, kind = _unmarked(_check(expr, schema))
+            tree, kind = _check(expr, schema)
             if isinstance(tree, syntax.Column) and kind in (None, schema[tree.name]):
                 self.renames[name] = tree.name
                 self.schema[name] = schema[tree.name]
@@ -158,7 +158,7 @@ class Predicate:
         types = _typing(schema)
         total: Tree | None = None
         for expr in exprs:
-            tree = _unmarked(_check(expr, schema))[0]
+            tree, _ = _check(expr, schema)
             dtype = types([tree])[0]
             if dtype != pl.Boolean():
                 raise ProgramError(
@@ -198,7 +198,7 @@ class ListProjection:
         elements: Schema = {}
         formulas = []
         for name, expr in exprs.items():
-            tree = _unmarked(_check(expr, schema))[0]
+            tree, _ = _check(expr, schema)
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
@@ -509,8 +509,9 @@ def _integers(term: Term) -> set[str]:
 # -- checks when the program is built ---------------------------------------------------------------------------------
 
 
-def _check(expr: pl.Expr, schema: Schema) -> Tree:
-    tree = syntax.bare(polars_json.read(expr))
+def _check(expr: pl.Expr, schema: Schema) -> tuple[Tree, Type | None]:
+    """An expression's tree, and the type that it is marked with."""
+    tree, kind = _unmarked(syntax.bare(polars_json.read(expr)))
     vocabulary.check(tree)
     for name in syntax.columns(tree):
         if name not in schema:
@@ -518,7 +519,7 @@ def _check(expr: pl.Expr, schema: Schema) -> Tree:
                 f"there is no column {name}: the columns are {', '.join(schema)}",
                 meant(name, schema) or "name one of these",
             )
-    return tree
+    return tree, kind
 
 
 def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:

@@ -36,7 +36,6 @@ FUNCTIONS = {
     "ListExpr.Length", "ListExpr.Max", "ListExpr.Mean", "ListExpr.Median", "ListExpr.Min", "ListExpr.SetOperation",
     "ListExpr.Shift", "ListExpr.Slice", "ListExpr.Sort", "ListExpr.Std", "ListExpr.Sum", "ListExpr.ToStruct",
     "ListExpr.Var",
-    "Extension.To",
     "MapExpr.ContainsKey", "MapExpr.Entries", "MapExpr.Get", "MapExpr.Keys", "MapExpr.Length", "MapExpr.Values",
     "Pow.Cbrt", "Pow.Generic", "Pow.Sqrt",
     "Range.DateRanges", "Range.DatetimeRanges", "Range.IntRanges",
