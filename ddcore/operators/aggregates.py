@@ -44,7 +44,7 @@ class Rule:
 
 
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time", "uuid", "interval")
 
 
 def _same(argument: Type) -> Type:

@@ -195,4 +195,4 @@ def row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schem
     """The columns of a row as the table has them: the program may have changed since."""
     with reading(folder, state=state):
         fields = opened(folder, state).schema().fields
-    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}
+    return {field.name: row_type(field) for field in fields if field.name not in (*dims, "diff")}
