@@ -117,7 +117,7 @@ class Explaining:
         if name == self.instants:  # no ingest brought the row
             return [None] * len(rows)
         log, state = next((log, state) for log, state in self.verification.inputs() if log.folder.name == name)
-        named = rows.select([name for name, kind in log.schema.items() if not kind.is_nested]).unique()
+        named = rows.select([name for name, kind in log.schema.items() if not kind.stored.is_nested]).unique()
         updates = _named_in(log, log.scan(state).filter(_changed(log, after, until)), named)
         lasts: list[Time | None] = []
         for at in range(len(rows)):
@@ -184,7 +184,7 @@ def _tagged(
     gone since compaction merged them, and without all where they are many.
     """
     files = {file.path: file for file in log.files(state)}
-    shared = {each.number: each for several in records.values() if len(several) > 1 for each in several}
+    shared = {ingest.number: ingest for several in records.values() if len(several) > 1 for ingest in several}
     told = [record for record in shared.values() if record.files and files.keys() >= set(record.files)]
     if len(told) > _TOLD:
         return {}

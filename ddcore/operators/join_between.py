@@ -18,6 +18,7 @@ from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import NULL
@@ -46,7 +47,7 @@ _MOST = 2**63 - 1
 _UNFIT = 2.0**62
 
 
-@dataclass(frozen=True)
+@record
 class Ends:
     """The columns of an interval's ends, of which one may be missing, and which ends belong to it.
 
@@ -166,7 +167,7 @@ class JoinBetween(Keyed):
         return _JoinBetweenStep(self, plan, block)
 
 
-@dataclass(frozen=True)
+@record
 class _Segments:
     """Changes of what covers values: after the word ``after`` up to ``to``, so many times more (``diffs``).
 
@@ -219,7 +220,7 @@ class _Segments:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class _Reach:
     """The intervals of a batch by ascending beginning, and up to which value any of those so far reaches."""
 
@@ -365,10 +366,10 @@ class _JoinBetweenStep(Step):
 
         def arrivals(part: _Segments) -> list[Delivery]:
             return [
-                each
+                delivery
                 for batch in others
                 for pairs in self._pairs(part, batch, budget)
-                for each in state.forward(self.block, pairs.of(self._words(part, pairs)))
+                for delivery in state.forward(self.block, pairs.of(self._words(part, pairs)))
             ]
 
         for batch in others if self.is_keyed else ():

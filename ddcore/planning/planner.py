@@ -78,7 +78,7 @@ def build(
     outputs = _check_outputs(returned, graph, dims)
     left = pruned(graph, outputs.values())
     read = {name: left.read[node] for name, node in sources.items()}
-    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs, sources = ({name: left.numbers[node] for name, node in nodes.items()} for nodes in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
     return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
@@ -191,8 +191,8 @@ class _Planner:
         ends = []
         for chain in totals.chains:
             before = rows
-            for each in chain:
-                before = self._part(each, (before,), node)
+            for step in chain:
+                before = self._part(step, (before,), node)
             ends.append(before)
         return (self._part(totals.sums, tuple(ends), node),)
 

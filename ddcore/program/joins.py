@@ -180,10 +180,10 @@ def _with_first(rows: C, column: str, keys: Container[str]) -> C:
 def delta_joined(*relations: tuple[C, Sequence[str]]) -> C:
     """:func:`delta_join` in the graph of its collections."""
     first = relations[0][0]
-    for each, _ in relations:
-        beside(each, first, "delta_join")
-    operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
-    return first._add(operator, *(each._index for each, _ in relations[1:]))
+    for collection, _ in relations:
+        beside(collection, first, "delta_join")
+    operator = DeltaJoin.of([collection.schema for collection, _ in relations], [names for _, names in relations])
+    return first._add(operator, *(collection._index for collection, _ in relations[1:]))
 
 
 def equal(left: str, right: str) -> pl.Expr:

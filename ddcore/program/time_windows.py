@@ -51,7 +51,7 @@ class _Moments:
     @classmethod
     def of(cls, schema: Schema, where: str, column: Any, start: Any, end: Any) -> _Moments:
         """Raises ProgramError."""
-        name, start, end = (arguments.names_of([each], where)[0] for each in (column, start, end))
+        name, start, end = (arguments.names_of([column_name], where)[0] for column_name in (column, start, end))
         arguments.require(schema, name, where)
         for result in (start, end):
             if result in schema or start == end:
