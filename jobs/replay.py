@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
@@ -29,7 +30,8 @@ from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, pl
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
@@ -97,7 +99,7 @@ def run(
         return report
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """The arguments of :func:`run`."""
 
@@ -166,7 +168,12 @@ class _Replay:
             from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
-            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            commits = Commits(self.ledger, self.plan, upcoming)
+            self._note_changes(commits, dry=True)
+            if commits.changed and (current := self.ledger.current_run()) is not None:
+                from ddcore.jobs.comparison import compared, of_run
+
+                self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})

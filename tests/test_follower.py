@@ -48,7 +48,7 @@ def program(sales):
     return {"sold": sales.group_by("item").agg(n=dd.sum("n"))}
 """
 RUN = "import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
-PATIENCE = 60.0  # seconds; on a machine with a load of ten a sync takes three
+PATIENCE = 600.0  # seconds; on a machine with a load of ten a sync takes three
 
 
 @pytest.fixture
@@ -124,11 +124,14 @@ def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
         (shop / "hand.csv").write_text("item,n\nnail,7\n")
         place = ("--project", str(shop), "-q")
-        for _ in range(50):
-            code = dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0]
-            if code != 75:
-                break
-        assert code == 0
+        codes = [75]
+
+        def taken_in() -> bool:
+            codes.append(dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0])
+            return codes[-1] != 75  # not while the follower holds the lock
+
+        wait_for(taken_in, shop)
+        assert codes[-1] == 0
         wait_for(lambda: sold(shop) == {"nut": 1, "nail": 7}, shop)
 
 
@@ -146,6 +149,7 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
         sell(shop, 1, ("nut", 2))
         (shop / "exports" / "000002.csv").write_text("item,n\nnut,many\n")
+        wait_for((shop / "health").exists, shop)
         wait_for(lambda: not json.loads((shop / "health").read_text())["healthy"], shop)
         assert "'many'" in json.loads((shop / "health").read_text())["error"] and child.poll() is None
         time.sleep(0.5)  # ten looks
@@ -185,7 +189,7 @@ def test_a_changed_program_starts_it_again(shop: Path) -> None:
 
 def page(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -240,7 +244,7 @@ def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -
     assert code in (1, 2) and any(says in line for line in err), err
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [4, pytest.param(300, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed: int) -> None:
     rng, number, total = random.Random(seed), 1, 1
     for _ in range(kills):

@@ -482,7 +482,7 @@ def test_spark_reads_it_and_its_change_feed(tmp_path: Path, spark: Any) -> None:
         ('{ partition_by = ["town"], cluster_by = ["town"] }', "cluster_by: 'town' is in partition_by", "once"),
         ('{ partition_by = ["towm"] }', "partition_by: the output has no column 'towm'", "did you mean 'town'?"),
         ('{ partition_by = ["price"] }', "partition_by: the column 'price' is of the type decimal(12,2)", "int64"),
-        ('{ cluster_by = ["tags"] }', "cluster_by: the column 'tags' is a list or struct", "plain"),
+        ('{ cluster_by = ["tags"] }', "cluster_by: the column 'tags' is list[string]", "plain"),
         ('{ count = "Town" }', "count: the output has a column 'Town'", "another name"),
     ],
 )

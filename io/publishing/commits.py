@@ -32,8 +32,8 @@ from ddcore.io.publishing.ranges import FIRST, RangeFile, first_from
 from ddcore.io.storage import store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

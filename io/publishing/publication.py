@@ -16,8 +16,9 @@ import polars as pl
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.schema import Schema, Type
 from ddcore.io.delta.column_types import delta_type
-from ddcore.io.delta.new_files import Unsynced, arrow_table, write_file
+from ddcore.io.delta.new_files import Unsynced, arrow_table, stored_columns, write_file
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.tables import values_of
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.parquet import datafile
@@ -41,7 +42,7 @@ from ddcore.io.publishing.commits import (
 from ddcore.io.publishing.published import Published
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.reading.folded import FoldedLog, output_log
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
@@ -195,8 +196,8 @@ class Publication:
         rows = self._as_stored(part)
         partition = {name: _partition_value(first[name][0], name, self.output) for name in self.order.partition}
         schema = {name: kind for name, kind in self.schema.items() if name not in partition}
-        table = arrow_table({name: rows[name].to_arrow() for name in schema}, schema)
-        bounded = [name for name, kind in schema.items() if not kind.is_nested]
+        table = arrow_table(stored_columns(rows, schema), schema)
+        bounded = [name for name, kind in schema.items() if not kind.stored.is_nested]
         steps = {name: escaped(value) for name, value in partition.items()}
         file = write_file(
             self.folder, f"{self.output}-{_stem(first)}", table, bounded=bounded, notes={FIRST: first_of(first)},
@@ -223,7 +224,8 @@ class Publication:
                     pl.lit(file.first[name][0], file.first[name].dtype).alias(name) for name in self.order.partition
                 ]
                 frame = frame.with_columns(values)
-                frames.append(frame.select([pl.col(name).cast(kind.polars) for name, kind in self.schema.items()]))
+                stored = frame.lazy().select([pl.col(n).cast(kind.stored.polars) for n, kind in self.schema.items()])
+                frames.append(values_of(stored, self.schema).collect())
         names = list(self.log.schema)
         if not frames:
             return pl.DataFrame(schema={**{n: k.polars for n, k in self.log.schema.items()}, "diff": pl.Int64})
@@ -265,7 +267,7 @@ class Publication:
         """A file of the change feed, which goes with its commit; so no two runs have one of the same name."""
         partition = {name: _partition_value(rows[name][0], name, self.output) for name in self.order.partition}
         schema = {**{name: kind for name, kind in self.schema.items() if name not in partition}, _KIND: Type("string")}
-        table = arrow_table({name: rows[name].to_arrow() for name in schema}, schema)
+        table = arrow_table(stored_columns(rows, schema), schema)
         file = write_file(self.folder / CHANGES, f"cdc-{run:08x}", table, unsynced=self.unsynced)
         return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
 

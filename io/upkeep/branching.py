@@ -28,8 +28,8 @@ from ddcore.io.project.times import corners
 from ddcore.io.storage import branches, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["Shared", "left", "make", "remove", "remove_left"]
 

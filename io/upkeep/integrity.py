@@ -15,8 +15,8 @@ from ddcore.io.delta.deltalog import LOG, named_files
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 from ddcore.io.upkeep import branching
 
 if TYPE_CHECKING:
