@@ -83,7 +83,7 @@ def _is_row(row: Sequence[int], words: list[np.ndarray]) -> np.ndarray:
 def rows_with(rows: pl.DataFrame, key: pl.DataFrame) -> pl.DataFrame:
     """Those of the rows that have the values of the one row of ``key``; nulls equal each other."""
     for name in key.columns:
-        rows = rows.filter(pl.col(name).eq_missing(pl.lit(key[name], dtype=rows.schema[name]).first()))
+        rows = rows.filter(pl.col(name).eq_missing(pl.lit(key[name].cast(rows.schema[name])).first()))
     return rows
 
 

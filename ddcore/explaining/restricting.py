@@ -71,7 +71,7 @@ class Restriction:
         """The rows with the values of the one row of a frame, in those of its columns that are neither lists nor
         structs. ``schema`` has the types of its columns.
         """
-        flat = {name: kind for name, kind in schema.items() if name in row.columns and not kind.is_nested}
+        flat = {name: kind for name, kind in schema.items() if name in row.columns and not kind.stored.is_nested}
         return cls(frozenset({frozenset((name, Values(encode(row[name], kind))) for name, kind in flat.items())}))
 
     @property

@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 import polars as pl
 
+from ddcore.base.record import record
 from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Tree
 
@@ -25,7 +26,7 @@ _SMALL = 4  # nodes: what has fewer is computed again where it is named again
 _FEW = 100  # nodes: so many more an expression may have when shared parts are written out
 
 
-@dataclass(frozen=True)
+@record
 class Staged:
     """Expressions, and the columns that they read beside those of the frame, stage by stage."""
 

@@ -22,7 +22,8 @@ import polars as pl
 FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
-    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.",
+    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.", "MapExpr": "map.",
+    "Extension": "ext.",
 }  # fmt: skip
 """Families of functions, and how users write them."""
 OPERATORS = {

@@ -27,7 +27,7 @@ __all__ = [
 
 Of = Literal["slope", "intercept", "r2", "sxx", "syy", "sxy"]
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time")
 _ANY = (*_VALUES, "list", "struct")
 
 

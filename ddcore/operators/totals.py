@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ddcore import kernels
 from ddcore.base.digests import Part, digest
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
 from ddcore.operators.aggregates import AGGREGATES
@@ -181,7 +182,7 @@ class Picked(Linear):
         return batch.of([*batch.words[:width], np.full(len(batch), _PICKED), *batch.words[width:]])
 
 
-@dataclass(frozen=True)
+@record
 class Totals:
     """The operators from the rows of an aggregation to its totals.
 

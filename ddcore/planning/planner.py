@@ -71,7 +71,7 @@ def build(
 
     def now() -> Collection:
         instants = Collection(graph, graph.add(Clock.of()))
-        return instants if len(dims) == 1 else instants.group_by().agg(**{NOW: aggregates.max(NOW)})
+        return instants if len(dims) == 1 else instants.group_by().agg(now=aggregates.max(NOW))
 
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows))), now):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})

@@ -74,6 +74,9 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
     """
     tree = polars_json.read(expr)
+    if any(syntax.operation(node) == "Extension.To" for node in syntax.walk(tree)):  # marks a text as a UUID
+        tree = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
+        expr = polars_json.build(tree)
     if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
         return expr
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))

@@ -13,7 +13,7 @@ from ddcore.reference.expressions import expression_of, names_of
 from ddcore.reference.gathered import DEFINITIONS, Definition
 from ddcore.reference.multiset import C, Multiset, with_loops_of_arguments
 from ddcore.reference.records import recorders
-from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative
+from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative, rows_of
 from ddcore.reference.types import as_declared, columns_of
 from ddcore.reference.windows import Partition, arguments_of, in_order, result_of, type_of
 
@@ -172,7 +172,7 @@ class NaiveGroups(Generic[C]):
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
         result_rows = [
             ((*keys[number], *row), count)
-            for number, count, *row in as_declared(returned.select(*whole, *columns), whole | columns).rows()
+            for number, count, *row in rows_of(as_declared(returned.select(*whole, *columns), whole | columns))
         ]
         result = self.collection.of({name: source.columns[name] for name in self.keys} | columns, result_rows)
         recorders[-1].keep(result.rows)

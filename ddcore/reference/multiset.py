@@ -17,6 +17,7 @@ from ddcore.reference.rows import (
     canonical,
     nonzero,
     python_value,
+    rows_of,
 )
 from ddcore.reference.types import Columns, as_declared, columns_of, inner, narrowed, type_name, widened
 
@@ -129,7 +130,7 @@ class Multiset:
             return self.of({name: columns[name] for name in names}, exploded)
         columns, counts = columns_of(schema), list(self.rows.values())
         mapped = function(self.frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
-        rows = as_declared(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
+        rows = rows_of(as_declared(mapped.select("row", *columns), {"row": pl.Int64(), **columns}))
         return self.of(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
     def concat(self, *others: Multiset) -> Self:
@@ -167,7 +168,7 @@ class Multiset:
                 if "not supported" not in str(error):
                     raise
                 values = values_of(frame, exprs)
-            return types, [tuple(row) for _, *row in values.cast(pl.Schema(types)).rows()]
+            return types, [tuple(row) for _, *row in rows_of(values.cast(pl.Schema(types)))]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
 

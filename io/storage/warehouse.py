@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,9 +94,9 @@ class Warehouse:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
         return store.below(self.root, folder)
 
-    def tables(self) -> Iterator[tuple[str, Place]]:
+    def tables(self, parts: Sequence[str] = ("inputs", "outputs", "state")) -> Iterator[tuple[str, Place]]:
         """All tables on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
-        for part in ("inputs", "outputs", "state"):
+        for part in parts:
             for name in store.names(above := self.root / part):
                 if name[0] not in "._" and store.is_folder((folder := above / name) / "_delta_log"):
                     yield f"{part}/{name}", folder
