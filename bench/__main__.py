@@ -28,7 +28,7 @@ BENCHMARKS = (
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
     "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "cluster", "explain", "refreshes",
-    "shop", "windows",
+    "shop", "windows", "branches",
 )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Orders:
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.folders = {"with": folder / f"with-{rows}", "without": folder / f"without-{rows}"}
-        self.rng, self.rows, self.version = np.random.default_rng(3), _drawn(np.arange(rows)), 0
+        self.rng, self.rows, self.version = np.random.default_rng(3), drawn(np.arange(rows)), 0
         for name, place in self.folders.items():
             place.mkdir(parents=True)
             (place / "program.py").write_text(PROGRAM)
@@ -85,7 +85,8 @@ class Orders:
         return figures
 
 
-def _drawn(ids: np.ndarray) -> pl.DataFrame:
+def drawn(ids: np.ndarray) -> pl.DataFrame:
+    """Orders with these ids."""
     rng = np.random.default_rng(11)
     return pl.DataFrame(
         {

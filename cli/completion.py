@@ -17,7 +17,7 @@ import typer
 from ddcore.program.data_tests import is_test
 
 __all__ = [
-    "input_names", "key_names", "one_of", "output_names", "run_numbers", "version_names",
+    "branch_names", "input_names", "key_names", "one_of", "output_names", "run_numbers", "version_names",
 ]  # fmt: skip
 
 _FILE_NAME = "dd.toml"
@@ -36,6 +36,17 @@ def output_names(ctx: typer.Context, incomplete: str) -> list[str]:
     folders = _folders(_warehouse(ctx, project) / "outputs")
     names = {*_section(project, "outputs"), *(name for name in folders if not is_test(name))}
     return _starting(incomplete, names)
+
+
+def branch_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The branches of the warehouse, and the name of the warehouse itself."""
+    from ddcore.io.storage import branches
+
+    home = _home(ctx, _project(ctx))
+    there = [
+        name for name in _folders(home / branches.FOLDER) if (home / branches.FOLDER / name / branches.NOTE).exists()
+    ]
+    return _starting(incomplete, (branches.MAIN, *there))
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
@@ -119,6 +130,14 @@ def _section(project: tuple[Path, dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _warehouse(ctx: typer.Context, project: tuple[Path, dict[str, Any]]) -> Path:
+    """The folder of the branch that is named, or of the warehouse itself."""
+    from ddcore.io.storage import branches
+
+    name, home = ctx.params.get("branch") or os.environ.get("DDCORE_BRANCH"), _home(ctx, project)
+    return home / branches.FOLDER / str(name) if name and name != branches.MAIN else home
+
+
+def _home(ctx: typer.Context, project: tuple[Path, dict[str, Any]]) -> Path:
     root, _ = project
     place = ctx.params.get("warehouse") or os.environ.get("DDCORE_WAREHOUSE")
     if place:

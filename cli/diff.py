@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddcore.base.errors import UsageError
-from ddcore.cli.completion import key_names, version_names
+from ddcore.cli.completion import branch_names, key_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
     Call,
@@ -27,6 +27,8 @@ from ddcore.cli.report import write_page
 from ddcore.cli.text import aligned, count, laid_out, plain
 from ddcore.io.project.times import Time, json_time, shown
 from ddcore.io.reading.pairs import cells_of, first_changes, number_of_changes, sign
+from ddcore.io.storage import branches
+from ddcore.io.storage.branches import MAIN
 from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
@@ -46,15 +48,20 @@ _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 def diff(
     call: Call,
     output: OutputArgument,
-    a: str = argument(
+    a: str | None = argument(
         "A",
         "A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
-        "yesterday. With several time dimensions: day=7,revision=1.",
-        default=...,
+        "yesterday. With several time dimensions: day=7,revision=1. With --against: the version to compare at.",
         complete=version_names,
     ),
     b: str | None = argument("B", "A version, inclusive.", complete=version_names),
     *,
+    against: str | None = option(
+        "NAME",
+        "Compare with the same output of a branch, at one version: + rows are only there, - rows only here. main is "
+        "the warehouse itself. Default version: the last that both have folded.",
+        complete=branch_names,
+    ),
     or_before: OrBeforeOption = False,
     stat: bool = flag("Counts only, version by version."),
     where: WhereOption = None,
@@ -73,7 +80,8 @@ def diff(
         "FILE", "With --html: write to FILE instead of diff.html; - for stdout.", names=("--output", "-o")
     ),
 ) -> int:
-    """Show what changed in OUTPUT after version A, up to and including version B.
+    """Show what changed in OUTPUT after version A, up to and including version B; or, with --against, how the output
+    of a branch differs.
 
     First the schema, then the counts, then the rows: + inserted, - deleted, ~ changed. A range may be open: `..B`
     begins with nothing, `A..` ends at latest. With A later than B it shows the way back. A value of more than 1,000
@@ -85,15 +93,31 @@ def diff(
         raise UsageError("--output: only a page is written to a file", "add --html")
     if html and (out.json or stat):
         raise UsageError("--html: it does not go with --json or --stat", "leave one of them out")
+    if against is not None and (html or stat or b is not None):
+        extra = "--html" if html else "--stat" if stat else "a second version"
+        raise UsageError(f"--against: {extra} does not go with it", "compare at one version: dd diff OUTPUT VERSION")
+    if a is None and against is None:
+        raise UsageError("diff needs two versions", f"for example: ddcore diff {output} -1 latest")
     from ddcore.io.reading.folded import output_log
 
     settings = call.opened()
     log = output_log(settings, output)
     condition = log.condition(where, "--where")
-    start, end = log.readable.range(a, b, or_before=or_before)
     # The shape of JSON lines follows from the command line alone, not from dd.toml.
     configured = settings.outputs[output].key if output in settings.outputs and not out.json else ()
     keys = _keys(configured, key, log)
+    if against is not None:
+        branches.check_name(against, "--against")
+        branches.require(settings.home, against, "--against")
+        other = output_log(call.other(against), output)
+        return _compare(
+            out,
+            (log, other),
+            (settings.branch or MAIN, against),
+            _Question(a, or_before, condition, keys, limit, vertical, exit_code),
+        )
+    assert a is not None
+    start, end = log.readable.range(a, b, or_before=or_before)
     rows = log.rows(start, end, condition, keys)
     if html:
         from ddcore.cli.diff_page import MOST, diff_page
@@ -110,6 +134,49 @@ def diff(
     else:
         _text_rows(out, log, rows, keys, limit, vertical=vertical)
     return 3 if exit_code and any(sizes) else 0
+
+
+class _Question(NamedTuple):
+    """What is asked of a comparison."""
+
+    version: str | None
+    or_before: bool
+    where: Condition | None
+    keys: list[str]
+    limit: int | None
+    vertical: bool
+    exit_code: bool
+
+
+def _compare(out: Output, logs: tuple[FoldedLog, FoldedLog], names: tuple[str, str], asked: _Question) -> int:
+    """Show how the output of two branches differs at a version, and return the exit code."""
+    from ddcore.io.reading.compared import ComparedRows, check_columns, common_time
+
+    log, other = logs
+    check_columns(log, other, names)
+    if asked.version is None:
+        time = common_time(log, other)
+    else:
+        time = log.readable.time(asked.version, "version", or_before=asked.or_before)
+        other.readable.check(time, names[1])
+    for each in logs:
+        each.check(time)
+    rows = ComparedRows(log, other, time, where=asked.where, by=asked.keys)
+    plus, minus = rows.sizes()
+    if out.json:
+        out.record(
+            schema_version=SCHEMA_VERSION, output=log.name,
+            schema={name: str(kind) for name, kind in log.schema.items()},
+        )  # fmt: skip
+        at = json_time(time, log.log.dims)
+        out.record(at=at, **log.names.fields(time), branch=names[0], against=names[1], plus=plus, minus=minus)
+        _json_rows(out, log, rows, asked.keys, asked.limit)
+    else:
+        out.data((log.heading, "bold"))
+        head = f"{names[0]}..{names[1]} at {log.names.named(time)}  "
+        out.data(head, (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
+        _text_rows(out, log, rows, asked.keys, asked.limit, vertical=asked.vertical)
+    return 3 if asked.exit_code and (plus or minus) else 0
 
 
 def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddcore.cli.completion import one_of, output_names
+from ddcore.cli.completion import branch_names, one_of, output_names
 from ddcore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -117,6 +117,15 @@ WarehouseOption = Annotated[
         "--warehouse", metavar="DIR", help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's."
     ),
 ]
+BranchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--branch",
+        metavar="NAME",
+        help="A branch of the warehouse, instead of DDCORE_BRANCH's; main is the warehouse itself.",
+        autocompletion=branch_names,
+    ),
+]
 OutputArgument = Annotated[
     str, typer.Argument(metavar="OUTPUT", help="The output's name.", autocompletion=output_names)
 ]
@@ -170,6 +179,7 @@ class Call(NamedTuple):
     quiet: bool = False
     project: Path | None = None
     warehouse: str | None = None
+    branch: str | None = None
     engine: str | None = None
     master: str | None = None
     parallelism: int | None = None
@@ -182,7 +192,11 @@ class Call(NamedTuple):
     def opened(self, **more: str | int | None) -> Project:
         """The project, with more settings; UsageError when there is none."""
         flags = {"engine": self.engine, "spark_master": self.master, "parallelism": self.parallelism, **more}
-        return open_project(self.project, warehouse=self.warehouse, **flags)
+        return open_project(self.project, warehouse=self.warehouse, branch=self.branch, **flags)
+
+    def other(self, branch: str) -> Project:
+        """The project on another branch of its warehouse."""
+        return self._replace(branch=branch).opened()
 
 
 _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
@@ -207,7 +221,9 @@ _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     },
     "json": {"as_json": (JsonOption, False)},
     "quiet": {"quiet": (bool, flag("Print nothing on success.", "--quiet", "-q"))},
-    "project": {"project": (ProjectOption, None), "warehouse": (WarehouseOption, None)},
+    "project": {
+        "project": (ProjectOption, None), "warehouse": (WarehouseOption, None), "branch": (BranchOption, None),
+    },
     "debug": {"debug": (DebugOption, False)},
 }  # fmt: skip
 """The types and the defaults of the parameters, by the word for them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
+from ddcore.base.record import record
 from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
@@ -25,6 +25,7 @@ from ddcore.io.project.times import (
     shown_frontier,
     span,
 )
+from ddcore.io.storage import branches
 from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 
-@dataclass(frozen=True)
+@record
 class _Table:
     """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row.
 
@@ -92,6 +93,8 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "project": str(project.root),
         "program": project.program,
         "warehouse": str(ledger.warehouse.root),
+        "branch": project.branch or None,
+        "branches": branches.names(project.home),
         "origin": dict(project.origin),
         "engine": project.engine,
         **_frontiers(ledger, project.dims),
@@ -145,8 +148,12 @@ def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
 def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
     tables = []
     for name in dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]):
-        extent = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
-        tables.append(_Table("input", name, ledger.latest_ingested([name]), len(_waiting(ledger, name)), *extent))
+        rows, files, size, columns = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
+        if (stored := project.stored.get(name)) is not None:
+            known = stored.columns_of(columns)
+            columns = tuple(column for column in project.inputs[name] if column in known)
+        latest, waiting = ledger.latest_ingested([name]), len(_waiting(ledger, name))
+        tables.append(_Table("input", name, latest, waiting, rows, files, size, columns))
     return tables
 
 
@@ -211,7 +218,11 @@ def _tell(
     run, waiting, unfinished = summary["last_run"], summary["waiting"], summary["unfinished"]
     where = project.origin.get("warehouse", "")
     origin = "" if where in ("", "dd.toml", "default") else f"  (from {'--warehouse' if where == 'flag' else where})"
-    lines = [["project", summary["project"]], ["warehouse", summary["warehouse"] + origin]]
+    lines = [
+        ["project", summary["project"]],
+        ["warehouse", summary["warehouse"] + origin],
+        *_branches(project, summary),
+    ]
     folded = "nothing yet"
     if run is not None:
         through = " and ".join(names.named(top) for top in summary["folded"])
@@ -252,6 +263,14 @@ def _tell(
         out.data(
             f"state   {many}, {count(rows)} updates in {count(files)} files, {size(bytes_)}  (ddcore status --state)"
         )
+
+
+def _branches(project: Project, summary: dict[str, Any]) -> Iterator[list[str]]:
+    """The branch that this is, and the others."""
+    if project.branch:
+        yield ["branch", f"{project.branch} of {project.home}"]
+    if others := [name for name in summary["branches"] if name != project.branch]:
+        yield ["branches", f"{', '.join(others)}  (ddcore branch)"]
 
 
 def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) -> list[list[str]]:

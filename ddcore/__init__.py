@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ddcore.operators.window_functions import row_number as row_number
     from ddcore.program.collection import Collection as Collection
     from ddcore.program.constants import constant as constant
+    from ddcore.program.constants import now as now
     from ddcore.program.data_tests import test as test
     from ddcore.program.several import delta_join as delta_join
     from ddcore.program.several import iterate as iterate
@@ -91,6 +92,7 @@ _HOMES = {
     "min": "ddcore.operators.aggregates",
     "min_by": "ddcore.operators.gathering",
     "mode": "ddcore.operators.gathering",
+    "now": "ddcore.program.constants",
     "nth_value": "ddcore.operators.window_functions",
     "ntile": "ddcore.operators.window_functions",
     "open": "ddcore.io.reading.opened",
@@ -136,6 +138,7 @@ __all__ = [
     "median",
     "min_by",
     "mode",
+    "now",
     "nth_value",
     "ntile",
     "percent_rank",

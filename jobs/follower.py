@@ -69,17 +69,20 @@ class Told:
 class Follower:
     """Follows the sources of a project until ``stop`` is set. ``every``: seconds between two looks.
 
-    ``tell`` gets the report of each sync that had something new, ``fail`` each error, once for a series of the same;
-    ``looked`` is called after each look.
+    A sync begins when nothing has changed for ``settled`` seconds, or after ``longest``: sources that are committed one
+    after the other are one sync. ``tell`` gets the report of each sync that had something new, ``fail`` each error,
+    once for a series of the same; ``looked`` is called after each look.
     """
 
     def __init__(
         self, project: Project, options: Mapping[str, Any], *, every: float, engine: str, parallelism: int | None,
         tell: Callable[[SyncReport], None], fail: Callable[[DdError], None], looked: Callable[[Told], None],
+        settled: float = 0.1, longest: float = 1.0,
     ) -> None:  # fmt: skip
         self.project, self.options, self.every = project, options, every
         self.engine, self.parallelism = engine, parallelism
         self.tell, self.fail, self.looked = tell, fail, looked
+        self.settled, self.longest = settled, longest
         self.stop, self.done = threading.Event(), Told()
         self._code = dict(self._program())
         self._retry = 0.0
@@ -98,6 +101,7 @@ class Follower:
                 return True
             now = self._look()
             if now != seen or (self.done.error and begin >= self._retry):
+                now = self._settled(now, begin) if isinstance(seen, Mapping) else now
                 self._sync(begin, self._changed(seen, now))
                 seen = self._after(now)
             self.done.looks += 1
@@ -105,6 +109,14 @@ class Follower:
             self.looked(self.done)
             self.stop.wait(max(0.0, self.every - (time.monotonic() - begin)))
         return False
+
+    def _settled(self, now: Look | None, begin: float) -> Look | None:
+        """The look after which nothing changed for a moment: a writer of several tables is still at work."""
+        while time.monotonic() < begin + self.longest and not self.stop.wait(self.settled):
+            before, now = now, self._look()
+            if now == before:
+                break
+        return now
 
     def _sync(self, begin: float, inputs: Collection[str] | None) -> None:
         try:

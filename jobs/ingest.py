@@ -18,10 +18,11 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from ddcore.base.errors import UsageError
+from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
+from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
 from ddcore.io.project.project import Project
 from ddcore.io.project.settings import ENGINES
@@ -89,7 +90,11 @@ def ingest(
         reader = _reader(project, input_name, sources, settings, rules)
         reader.holds_ledger = held is not None
         found = cache(partial(found_ledger, project) if held is None else lambda: held[1])
-        reader.look(found)
+        try:
+            reader.look(found)
+        except DataError:
+            _check_columns(project, input_name, found)
+            raise
         if version == NEXT:
             reader.refuse_times()
         if held is None:
@@ -115,6 +120,15 @@ def ingest(
             unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
             report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
     return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
+
+
+def _check_columns(project: Project, name: str, found: Callable[[], Ledger]) -> None:
+    """Where a source does not fit: raise StorageError if the input's columns are others than those of its log, which
+    says more about it.
+    """
+    from ddcore.io.logs.inputs import check_input
+
+    check_input(found(), project, name)
 
 
 def _silent(*_: object) -> None:
@@ -212,6 +226,8 @@ def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):
         raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
     rules = Rules(schema, project.dims, time, diff, dict(settings.column))
+    if (stored := project.stored.get(name)) is not None:
+        rules = replace(rules, before=stored.former_names, dropped=dict(stored.dropped), narrower=stored.narrower)
     for ours, theirs in settings.column.items():
         if ours not in rules.columns:
             raise UsageError(

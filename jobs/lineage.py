@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.records import RunRecord
     from ddcore.io.project.project import Project
     from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.planning.column_lineage import Source
     from ddcore.planning.plan import Plan
 
 __all__ = ["Lineage", "is_configured"]
@@ -56,10 +57,12 @@ class Lineage:
         self._thread: Thread | None = None
         if not is_configured():
             return
-        self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}"
+        of_branch = f"@{project.branch}" if project.branch else ""
+        self._job = f"{project.root.resolve().name}.{project.program.rpartition(':')[2]}{of_branch}"
         self._inputs = {name: (_dataset(warehouse.input(name)), schema) for name, schema in plan.inputs.items()}
         outputs = {name: schema for name, schema in plan.outputs.items() if not is_test(name)}
         self._outputs = {name: (_dataset(warehouse.output(name)), schema) for name, schema in outputs.items()}
+        self._plan = plan
         self._thread = Thread(target=self._send_all, name="ddcore lineage", daemon=True)
         self._thread.start()
 
@@ -98,7 +101,10 @@ class Lineage:
             from openlineage.client import OpenLineageClient
             from openlineage.client.uuid import generate_new_uuid
 
+            from ddcore.planning.column_lineage import column_lineage  # it imports all operators
+
             client, number = OpenLineageClient(), str(generate_new_uuid())
+            self._columns = column_lineage(self._plan)
         except Exception as error:  # settings may be wrong in many ways
             _logger.info("OpenLineage: no events are sent: %s", masked(str(error)))
             return
@@ -132,7 +138,11 @@ class Lineage:
             for name, (place, schema) in self._inputs.items()
         ]
         outputs = [
-            OutputDataset(*place, facets=_schema(schema), outputFacets=_statistics("output", written, rows_out, name))
+            OutputDataset(
+                *place,
+                facets=_schema(schema) | self._origins(name),
+                outputFacets=_statistics("output", written, rows_out, name),
+            )
             for name, (place, schema) in self._outputs.items()
         ]
         job = Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE") or "ddcore", name=self._job)
@@ -145,6 +155,26 @@ class Lineage:
             outputs=outputs,
             producer=PRODUCER,
         )
+
+    def _origins(self, output: str) -> dict[str, Any]:
+        """What the columns and the rows of an output come from."""
+        from openlineage.client.facet_v2 import column_lineage_dataset as facet
+
+        from ddcore.planning.column_lineage import DIRECT
+
+        def fields(sources: Mapping[Source, set[str]]) -> list[facet.InputField]:
+            return [
+                facet.InputField(
+                    *self._inputs[name][0],
+                    column,
+                    [facet.Transformation("DIRECT" if word in DIRECT else "INDIRECT", word) for word in sorted(words)],
+                )
+                for (name, column), words in sorted(sources.items())
+            ]
+
+        lineage, (_, schema) = self._columns[output], self._outputs[output]
+        columns = {name: facet.Fields(fields(lineage.columns[name])) for name in schema}
+        return {"columnLineage": facet.ColumnLineageDatasetFacet(columns, fields(lineage.rows))}
 
 
 def _dataset(place: object) -> tuple[str, str]:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
@@ -29,14 +30,15 @@ from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, pl
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
-from ddcore.jobs.running import changes, clocks
+from ddcore.jobs.running import changes, clocks, instants
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
@@ -97,7 +99,7 @@ def run(
         return report
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """The arguments of :func:`run`."""
 
@@ -166,7 +168,12 @@ class _Replay:
             from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
-            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            commits = Commits(self.ledger, self.plan, upcoming)
+            self._note_changes(commits, dry=True)
+            if commits.changed and (current := self.ledger.current_run()) is not None:
+                from ddcore.jobs.comparison import compared, of_run
+
+                self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})
@@ -241,11 +248,10 @@ class _Replay:
 
     def _check_inputs(self) -> None:
         """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
-        from ddcore.io.logs.changelog import ChangeLog
+        from ddcore.io.logs.inputs import check_input
 
-        for name, schema in self.plan.inputs.items():
-            if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims, self.ledger.writer).check(state)
+        for name in self.plan.inputs:
+            check_input(self.ledger, self.options.project, name)
 
     # -- the fold, between intent and record --------------------------------------------------------------------------
 
@@ -259,6 +265,7 @@ class _Replay:
         start, options = time.perf_counter(), self.options
         self._check_inputs()
         self._check_names()
+        instants.require(self.ledger, self.plan, self._ingests(upcoming), upcoming.times)
         self._tell(upcoming)
         engine = engines.load(options.engine, options.project, options.parallelism)
         if not upcoming.is_resumed:
@@ -312,6 +319,7 @@ class _Replay:
                 noted=_sorted(groups.noted),
                 profile=profile,
                 broken={failure.test.name: failure.record for failure in broken},
+                instants=instants.folded_digest(self.ledger, self.plan, upcoming.times.upper),
             )
         )
         lineage.complete(record)
@@ -417,6 +425,7 @@ class _Replay:
 
     def _fold_input(self, upcoming: NextRun) -> Fold:
         assert self.commits is not None
+        begin = self._begin(upcoming)
         return Fold(
             self.plan,
             self.commits.stored(),
@@ -425,8 +434,9 @@ class _Replay:
             self.options.project,
             self.options.parallelism,
             sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
-            self._begin(upcoming),
+            begin,
             self.commits.rebuilding,
+            instants.folded(self.ledger, self.plan, upcoming.times, begin),
         )
 
     def _begin(self, upcoming: NextRun) -> tuple[int, ...] | None:

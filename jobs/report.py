@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
 from ddcore.io.publishing.published import Published
+
+if TYPE_CHECKING:
+    from ddcore.jobs.comparison import Comparison
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
@@ -35,7 +38,8 @@ class RunReport:
     without releasing it, and what became of its work.
     ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
     after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``published``: what became of the tables of outputs.
+    ``published``: what became of the tables of outputs. ``comparison``: of a dry run after a change of the program,
+    that beside the one of before.
     ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
     input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
@@ -63,6 +67,7 @@ class RunReport:
     verified: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
+    comparison: Comparison | None = None
     names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
@@ -97,6 +102,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
         "published": [vars(table) for table in report.published],
+        **({} if report.comparison is None else {"comparison": report.comparison.fields()}),
         "stale_lock": report.stale_lock,
         "verified": report.verified,
     }

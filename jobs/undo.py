@@ -22,7 +22,7 @@ from ddcore.io.ledger.intent import check_restated, give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, UndoRecord
 from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.logs.restatement import Changes, closed_changes
 from ddcore.io.logs.updates import DIFF, RowCount
 from ddcore.io.project.project import Project
@@ -122,8 +122,8 @@ class _Undo:
 
     def __init__(self, project: Project, ledger: Ledger, record: IngestRecord, restate: bool) -> None:
         self.ledger, self.record = ledger, record
-        folder, schema = ledger.warehouse.input(record.input), project.input_schema(record.input)
-        self.log = ChangeLog(folder, schema, project.dims, ledger.writer, project.tuning)
+        schema = project.input_schema(record.input)
+        self.log = input_log(ledger.warehouse, project, record.input, schema, ledger.writer)
         self.base, self.key = ledger.input_table(record.input), tuple(project.keys.get(record.input, ()))
         self.index = ledger.ingest_index(record.input)
         later = [entry for entry, number in self.index.numbers.items() if number > record.number]
@@ -194,7 +194,11 @@ class _Undo:
     def _check_before(self) -> None:
         """Raise the error of a restatement whose replaced rows cannot come back."""
         record = self.record
-        undone = [each.number for each in self.ledger.records(UndoRecord) if each.input == record.input]
+        undone = [
+            undone_before.number
+            for undone_before in self.ledger.records(UndoRecord)
+            if undone_before.input == record.input
+        ]
         if earlier := [number for number in undone if number < record.number and self._undone_after(number)]:
             raise DataError(
                 f"ingest {record.number} cannot be taken back: it replaced history, and the earlier ingest "

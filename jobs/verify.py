@@ -22,19 +22,23 @@ import polars as pl
 
 from ddcore.base import deep_stack
 from ddcore.base.errors import FoldError, Mismatch, ProgramChanged, UsageError
+from ddcore.base.instants import instant_of, now_at
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import check_input, input_log
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, up_to
 from ddcore.io.reading.published import Claims, check_output, finished_run, verified_names
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored
 from ddcore.io.storage import scratch
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, Listener
+from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.records import TableState
@@ -172,9 +176,8 @@ class Verification:
         self.plan = load_plan(project)
         self._holds_spark = False
         self._check_program()
-        for name, schema in self.plan.inputs.items():
-            if (state := self.ledger.input_table(name)) is not None:
-                ChangeLog(self.warehouse.input(name), schema, self.plan.dims).check(state)
+        for name in self.plan.inputs:
+            check_input(self.ledger, project, name)
 
     def _check_program(self) -> None:
         if self.run.fingerprint != self.plan.fingerprint:
@@ -252,16 +255,23 @@ class Verification:
                 start = clock.perf_counter()
                 if self.listener:
                     self.listener("verify", number, len(times), named(time, self.plan.dims))
-                inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
-                by = self.by or ("reference" if sum(map(len, inputs.values())) <= SMALL else "scratch")
-                with self._naming(time, by):
-                    expected = self._by_reference(inputs) if by == "reference" else self._from_scratch(inputs, stack)
+                expected, _, by = self._evaluated(time, stack)
                 took = clock.perf_counter() - start
                 names = self.names.fields(time)
                 for output in self.claimed(time, outputs):
                     log, state = self.output_log(output)
                     differing = _differing(expected[output], log.between(None, time, state))
                     yield Verdict(output, time, by, len(expected[output]), differing, took, names)
+
+    def _evaluated(self, time: Time, stack: ExitStack) -> tuple[dict[str, pl.DataFrame], int, Way]:
+        """What the program gives for the inputs at a time, how many rows these have, and the way it was found."""
+        inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
+        rows = sum(map(len, inputs.values()))
+        by = self.by or ("reference" if rows <= SMALL else "scratch")
+        with self._naming(time, by):
+            now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
+            expected = self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
+        return expected, rows, by
 
     @contextmanager
     def _naming(self, time: Time, by: Way) -> Iterator[None]:
@@ -276,22 +286,25 @@ class Verification:
     def inputs(self) -> Iterator[tuple[ChangeLog, TableState | None]]:
         """The logs of the program's inputs, and their states in the ledger."""
         for name, schema in self.plan.inputs.items():
-            yield ChangeLog(self.warehouse.input(name), schema, self.plan.dims), self.ledger.input_table(name)
+            yield input_log(self.warehouse, self.project, name, schema), self.ledger.input_table(name)
 
     def output_log(self, name: str) -> tuple[ChangeLog, TableState | None]:
         """The log of an output, and its state in the ledger."""
         log = ChangeLog(self.warehouse.output(name), self.plan.outputs[name], self.plan.dims)
         return log, self.ledger.table(f"outputs/{name}")
 
-    def _by_reference(self, inputs: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    def _by_reference(self, inputs: Mapping[str, pl.DataFrame], now: int | None) -> dict[str, pl.DataFrame]:
         from ddcore import reference
 
         columns = {
             name: {column: kind.polars for column, kind in schema.items()} for name, schema in self.plan.outputs.items()
         }
-        return deep_stack.call(lambda: reference.outputs_of(load_program(self.project), inputs, columns))
+        instant = None if now is None else instant_of(now)
+        return deep_stack.call(lambda: reference.outputs_of(load_program(self.project), inputs, columns, instant))
 
-    def _from_scratch(self, inputs: Mapping[str, pl.DataFrame], stack: ExitStack) -> dict[str, pl.DataFrame]:
+    def _from_scratch(
+        self, inputs: Mapping[str, pl.DataFrame], now: int | None, stack: ExitStack
+    ) -> dict[str, pl.DataFrame]:
         """The outputs of one fold over one version, the inputs, in a warehouse of its own."""
         self._hold_spark(stack)
         place = self.scratch or Path(tempfile.gettempdir())
@@ -299,7 +312,7 @@ class Verification:
             reporting(place, "verify in", "name another folder with: --scratch-folder DIR"),
             tempfile.TemporaryDirectory(prefix="ddcore-verify-", dir=self.scratch or scratch.folder()) as folder,
         ):
-            return _fold_once(Warehouse(folder), self.project, self.plan, inputs)
+            return _fold_once(Warehouse(folder), self.project, self.plan, inputs, now)
 
     def _hold_spark(self, stack: ExitStack) -> None:
         """Keep one JVM for all folds of the command."""
@@ -318,20 +331,23 @@ class Verification:
 
 
 def _fold_once(
-    place: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame]
+    place: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame], now: int | None
 ) -> dict[str, pl.DataFrame]:
-    """The outputs of a fold of one version in an empty warehouse, whose tables it writes. Rows and ``diff``."""
+    """The outputs of a fold of one version, made at ``now``, in an empty warehouse, whose tables it writes. Rows and
+    ``diff``.
+    """
     dims, lower = plan.dims, nothing_closed(plan.dims)
     time = Time(lower[0])
     writer = Writer()  # nobody else knows the warehouse
-    logs = {name: ChangeLog(place.input(name), schema, dims, writer) for name, schema in plan.inputs.items()}
+    logs = {name: input_log(place, project, name, schema, writer) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
         for name, log in logs.items()
     }
     rows = sum(map(len, inputs.values()))
     stored, window = Stored(place.root, 1, {}), Window(lower, up_to(time))
-    fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, time)
+    moved = () if now is None else ((now, time, 1),)
+    fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, time, instants=moved)
     gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():

@@ -34,7 +34,7 @@ def test_reference_is_what_a_shell_shows(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_every_command_and_option_has_help() -> None:
     commands = re.split(r"^## ", reference(), flags=re.MULTILINE)[1:]
-    assert len(commands) == 15
+    assert len(commands) == 16
     for command in commands:
         for line in command.splitlines():
             option = re.fullmatch(r" +(-\S+(, --\S+)?)( [A-Z=|a-z]+)? *", line)

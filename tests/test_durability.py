@@ -27,7 +27,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import Record
 from ddcore.io.storage.warehouse import Warehouse
 
-SAMPLE = 6  # places, and half as many commands, for `make test`
+SAMPLE = 4  # places, and twice as many commands, for `make test`
 
 
 class Recorder:

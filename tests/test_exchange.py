@@ -70,7 +70,7 @@ def one_dimensional(seeds: Any) -> list[int]:
     return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
-@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 6))
+@pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 4))
 def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
     tuning = DEFAULT
     if seed % 2:
@@ -87,7 +87,7 @@ def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("seed", nightly(one_dimensional(range(40))[:3], 2))
+@pytest.mark.parametrize("seed", nightly(one_dimensional(range(40))[:3], 1))
 def test_spark_gives_the_same_logs(seed: int, parallelism: int, tmp_path: Path, spark: Any) -> None:
     drawn = case(seed, plain=True)
     outcomes = outcome(
@@ -173,7 +173,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 8)
+    "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 5)
 )
 def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None:
     """Partially ordered times: each fold by a worker that knows only what the one before it wrote."""

@@ -24,6 +24,7 @@ import pytest
 import sparkless
 from notation import dims_of
 from programs import Case, case
+from seeds import nightly
 from test_random_programs import compare, outcome
 from tuned import tune_runs
 from warehouses import logs_of, project_of
@@ -210,7 +211,7 @@ def check(seed: int) -> None:
     compare(drawn, "spilled, in threads", expected, outcome(spilled, drawn, threads=3))
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", nightly(range(10), 6))
 def test_random_programs_with_little_memory(number: int, seed: int) -> None:
     check(seed)
 
@@ -221,7 +222,7 @@ def test_many_random_programs_with_little_memory(number: int, seed: int) -> None
     check(seed)
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", nightly(range(5), 3))
 def test_a_session_of_many_folds_with_little_memory(number: int, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     session = dd.Session
     monkeypatch.setattr(
@@ -258,7 +259,7 @@ def folded(project: Project) -> tuple[folding.Logs, int]:
     return logs_of(project, outputs), Ledger.load(Warehouse(project.warehouse)).next_run() - 1
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", nightly(range(6), 3))
 def test_runs_with_little_memory(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
     trees. In two of six, several workers exchange messages, without Spark.
@@ -331,7 +332,7 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
 
 def in_threads(_spark: Any, task: Any, number: int) -> list[Any]:
     """The workers of a stage as threads of this process, which sees what files they make."""
-    words, all_said = [""] * number, threading.Barrier(number, timeout=60)
+    words, all_said = [""] * number, threading.Barrier(number, timeout=600)
 
     def fold(rank: int) -> Any:
         def gather(word: str) -> list[str]:

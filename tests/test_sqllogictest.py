@@ -7,6 +7,7 @@ import random
 
 import pytest
 from slt import Found, _Check
+from sqlite_types import casts_fractions, divides_by_dynamic_type
 from sqllogictest import Query, Statement, formatted, matches, records
 
 SUITE = """\
@@ -149,3 +150,45 @@ def test_a_table_that_is_made_anew_begins_another_history() -> None:
     text += "query I nosort\nSELECT count(*) FROM t\n----\n0\n"
     found = check(text)
     assert (found.compared, found.wrong) == (5, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "dynamic"),
+    [
+        ("a / coalesce(a, avg(a))", True),
+        ("- coalesce ( a, c ) / + 2", True),
+        ("3 * CASE a WHEN 1 THEN 2 ELSE cast(b AS REAL) END / (SELECT max(a) FROM t)", True),
+        ("a / nullif(coalesce(a, 0.5), 1) + 1", True),
+        ("a / coalesce(a, count(*))", False),
+        ("avg(a) / coalesce(a, c)", False),
+        ("coalesce(a, avg(a)) / 2.0", False),
+        ("coalesce(a, avg(a)) * 2", False),
+        ("CASE WHEN a / 2 > c THEN 1 ELSE 2 END / 3", False),
+        ("CASE c WHEN 0.5 THEN a END / 3", False),
+    ],
+)
+def test_quotients_by_the_types_of_single_values(value: str, dynamic: bool) -> None:
+    schema = {"t": {"a": "int64", "b": "string", "c": "float64"}}
+    assert divides_by_dynamic_type(f"SELECT {value} AS x FROM t", schema) is dynamic
+
+
+def test_a_quotient_by_the_types_of_single_values_is_left_out() -> None:
+    """SQLite has 3 / 2 = 1 there, a typed engine 1.5."""
+    text = "\nquery R rowsort\nSELECT 3 / coalesce(2, avg(a)) FROM t\n----\n1.000\n\n"
+    found = check(SUITE.replace("onlyif mssql\nhalt", f"onlyif mssql\nhalt\n{text}"))
+    assert (found.compared, found.dynamic, found.wrong) == (5, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "cuts"),
+    [
+        ("cast(- avg(a) AS INTEGER)", True),
+        ("CAST ( c AS SIGNED )", True),
+        ("cast(sum(a) AS INTEGER)", False),
+        ("cast(a AS REAL)", False),
+        ("cast(b AS INTEGER)", False),
+    ],
+)
+def test_casts_that_leave_a_fraction_out_in_sqlite(value: str, cuts: bool) -> None:
+    schema = {"t": {"a": "int64", "b": "string", "c": "float64"}}
+    assert casts_fractions(f"SELECT {value} AS x FROM t", schema) is cuts

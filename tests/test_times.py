@@ -163,7 +163,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
-@pytest.mark.parametrize("seed", several(range(36), 8))
+@pytest.mark.parametrize("seed", several(range(36), 6))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -> None:
     tuning = Tuning(small_file_rows=0) if seed % 2 else DEFAULT
     drawn = case(seed, plain=True)
@@ -173,7 +173,7 @@ def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -
     compare(drawn, "in runs", expected, cut)
 
 
-@pytest.mark.parametrize("seed", several(range(90, 114), 6))
+@pytest.mark.parametrize("seed", several(range(90, 114), 4))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
     drawn, rng, results = case(seed, plain=True), random.Random(seed), None
@@ -197,7 +197,7 @@ def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) 
     compare(drawn, "with rows in between", expected_of(drawn), results)
 
 
-@pytest.mark.parametrize("seed", several(range(24), 6))
+@pytest.mark.parametrize("seed", several(range(24), 4))
 def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -549,7 +549,7 @@ def test_no_count_is_negative_at_any_time_of_the_grid(lines: list[str], says: st
     assert says in err[0] and (not says or "retracts k='a', x=1 at day=1,revision=0, and" in err[0])
 
 
-@pytest.mark.parametrize("seed", nightly(range(60), 8))
+@pytest.mark.parametrize("seed", nightly(range(60), 5))
 def test_running_counts_on_the_grid_are_the_sums(seed: int) -> None:
     rng = random.Random(seed)
     most_cells = rng.choice([1, 7, 100])

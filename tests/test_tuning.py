@@ -82,7 +82,7 @@ def test_a_budget_that_is_not_handed_refuses() -> None:
     assert (ALONE.threads, ALONE.tuning) == (1, DEFAULT)
 
 
-@pytest.mark.parametrize("seed", nightly(range(24), 8))
+@pytest.mark.parametrize("seed", nightly(range(24), 5))
 def test_every_step_of_a_fold_has_the_budget_of_its_session(seed: int) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
@@ -100,7 +100,7 @@ def spilled(program: Any, **frames: Any) -> folding.Logs:
     return {name: folding.reference.log_of(log, dims) for name, log in session.fold(frames).items()}
 
 
-@pytest.mark.parametrize("seed", range(0, 24, 3))
+@pytest.mark.parametrize("seed", nightly(range(0, 24, 3), 5))
 def test_every_step_of_a_run_has_the_budget_of_its_project(seed: int, tmp_path: Path) -> None:
     drawn = case(seed, plain=True)
     project = replace(project_of(tmp_path / "p", drawn, tuning=Tuning.least()), memory=1 << 20 if seed % 2 else None)

@@ -238,7 +238,7 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
-@pytest.mark.parametrize("seed", nightly(range(16), 5))
+@pytest.mark.parametrize("seed", nightly(range(16), 4))
 def test_events_that_change_nothing_may_be_left_out_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

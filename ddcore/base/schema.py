@@ -10,7 +10,7 @@ from datetime import date, datetime, time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from ddcore.base.digests import Part
+from ddcore.base.digests import Digested, Part
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import polars as pl
 from ddcore.text.wording import brief
@@ -188,7 +188,7 @@ def widest(kind: Type, *others: Type) -> Type:
     """
     if kind.name != "decimal":
         return kind
-    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    is_wide = any(part.is_wide for part in (kind, *others)) or kind.scale > WORD_DIGITS
     return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
 
 
@@ -452,4 +452,10 @@ def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
 
 def shape(schema: Schema) -> Part:
     """A schema as parts of a digest: names and types, in order."""
-    return [[name, str(kind)] for name, kind in schema.items()]
+    return [_column(name, kind) for name, kind in schema.items()]
+
+
+@lru_cache(maxsize=65_536)
+def _column(name: str, kind: Type) -> Digested:
+    """A column: planning asks for the same ones at each node."""
+    return Digested.of(name, str(kind))

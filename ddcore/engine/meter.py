@@ -127,7 +127,7 @@ class Meter:
     def take(self, traces: Sequence[Trace]) -> Profile:
         """What was done since the last call."""
         for arrangement in self.plan.arrangements:
-            for batch in traces[arrangement.index].stored:
+            for batch in traces[arrangement.index].opened:
                 rows, size = batch.take_reads()
                 if rows or size:
                     cost = self.owner(arrangement)

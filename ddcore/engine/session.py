@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import DataError, DiffOverflow, FoldError, LateUpdate, ProgramError
-from ddcore.base.lattice import beyond
+from ddcore.base.instants import Instants, Moved, instants_of, moved
+from ddcore.base.lattice import beyond, le
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, type_of
 from ddcore.base.threads import available
@@ -63,16 +65,19 @@ class Session:
         self.budget = Budget(_memory(memory, tuning), _threads(threads), tuning)
         self._worker = Worker(self.plan, budget=self.budget)
         self._broken = False  # whether a fold failed: its worker holds a part of its updates
+        self._instants: Instants = tuple({} for _ in self.plan.dims)
         self._begun = False  # whether the rows that the program spells out are folded
         self._closed: list[tuple[int, ...]] = []  # the last fold's upper: times at or beyond it are open
 
     def fold(
-        self, frames: Mapping[str, Any], upper: Sequence[tuple[int, ...]] | None = None
+        self, frames: Mapping[str, Any], upper: Sequence[tuple[int, ...]] | None = None, *, instants: Any = None
     ) -> dict[str, pl.DataFrame]:
         """Fold updates: per input a frame of its columns, the time columns and ``diff``.
 
         ``upper`` is the frontier of times not complete after this fold; without it the times of all given updates
-        become complete, and later updates may still have any time. Returns per output the consolidated
+        become complete, and later updates may still have any time. ``instants``: when versions were made, for a program
+        that uses ``dd.now``: a dict of datetimes by version, or with several dimensions of such dicts by their names;
+        those of earlier folds stay. Returns per output the consolidated
         new updates, sorted by time and row. Raises DataError, LateUpdate for updates at times closed before, and the
         FoldError family.
         """
@@ -83,6 +88,7 @@ class Session:
             )
         upper = _upper(upper, self.plan.dims)
         batches = {name: self._batch(name, frame) for name, frame in frames.items()}
+        known = self._known(instants, batches)
         if self._broken:
             raise FoldError("an earlier fold of this session failed half way", "make a new Session and fold again")
         self._broken, worker = True, self._worker
@@ -90,11 +96,12 @@ class Session:
             worker.begin(upper)
             if not self._begun:
                 worker.feed_constants([0] * len(self.plan.dims))
+            worker.feed_instants(_difference(self._instants, known))
             for name, batch in batches.items():
                 worker.feed(name, batch)
             worker.run()
             worker.settle()
-        self._broken, self._begun = False, True
+        self._broken, self._begun, self._instants = False, True, known
         if upper is not None:
             self._closed = list(upper)
         outputs = {}
@@ -102,6 +109,32 @@ class Session:
             outputs[name] = output_frame(worker.state.outputs[name], schema, self.plan.dims, self.budget)
             worker.state.outputs[name] = []
         return outputs
+
+    def _known(self, given: Any, batches: Mapping[str, Batch]) -> Instants:
+        """The instants of this fold and of those before. Raises ProgramError where updates of a program that needs them
+        have none, LateUpdate where those of closed times change.
+        """
+        if given is None and self.plan.clock is None:
+            return self._instants
+        added = instants_of({} if given is None else given, self.plan.dims)
+        known = tuple({**before, **new} for before, new in zip(self._instants, added, strict=True))
+        if self.plan.clock is None:
+            return known
+        for _, time, _ in _difference(self._instants, known) if self._closed else ():
+            if not any(le(element, time) for element in self._closed):
+                raise LateUpdate(f"instants: one changes at {time}, but only times from {self._closed} on are open")
+        firsts = [min(of, default=2**63 - 1) for of in known]
+        for name, batch in batches.items():
+            there = [times >= first for times, first in zip(batch.times, firsts, strict=True)]
+            without = np.flatnonzero(~np.logical_or.reduce(there))
+            if len(without):
+                at = ",".join(str(times[without[0]]) for times in batch.times)
+                raise ProgramError(
+                    f"the program uses now(), and neither {' '.join(self.plan.dims)} {at}, at which {name} has a row,"
+                    " nor one before it has an instant",
+                    "give them: instants={0: datetime(2026, 11, 19, tzinfo=UTC)}",
+                )
+        return known
 
     def _batch(self, name: str, frame: Any) -> Batch:
         if name not in self.plan.inputs:
@@ -114,6 +147,15 @@ class Session:
                 late = tuple(int(c) for c in times[:, int(np.argmin(open_))])
                 raise LateUpdate(f"input {name}: an update at {late}, but only times from {self._closed} on are open")
         return batch
+
+
+def _difference(before: Instants, after: Instants) -> list[Moved]:
+    """How the collection of instants changes."""
+    updates: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for sign, instants in ((1, after), (-1, before)):
+        for instant, time, diff in moved(instants):
+            updates[instant, time] += sign * diff
+    return [(instant, time, diff) for (instant, time), diff in updates.items() if diff]
 
 
 def _threads(threads: int | None) -> int:
@@ -146,12 +188,15 @@ def _upper(upper: Any, dims: Sequence[str]) -> list[tuple[int, ...]] | None:
     return [tuple(int(coordinate) for coordinate in time) for time in times]
 
 
-def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: Any) -> dict[str, pl.DataFrame]:
+def replay(
+    program: Program, /, dims: Sequence[str] = ("version",), *, instants: Any = None, **frames: Any
+) -> dict[str, pl.DataFrame]:
     """The output logs of a program on change logs held in memory.
 
     Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and
-    ``diff``. Returns per output a frame of its columns, the time columns and ``diff``, consolidated and sorted by
-    time and row. Raises DataError for what is no frame, ProgramError, and the FoldError family.
+    ``diff``. ``instants``: as in :meth:`Session.fold`. Returns per output a frame of its columns, the time columns and
+    ``diff``, consolidated and sorted by time and row. Raises DataError for what is no frame, ProgramError, and the
+    FoldError family.
     """
     dims = _dims(dims)
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}
@@ -159,8 +204,8 @@ def replay(program: Program, /, dims: Sequence[str] = ("version",), **frames: An
     if all(_only_inserts(frame) for frame in inputs.values()):
         # Totals add up rows that differ in other columns: their counts may exceed int64 where those of rows do not.
         with suppress(DiffOverflow):
-            return Session(program, schemas, dims, nonnegative=True).fold(inputs)
-    return Session(program, schemas, dims).fold(inputs)
+            return Session(program, schemas, dims, nonnegative=True).fold(inputs, instants=instants)
+    return Session(program, schemas, dims).fold(inputs, instants=instants)
 
 
 def _only_inserts(frame: pl.DataFrame) -> bool:

@@ -26,7 +26,7 @@ from ddcore.traces import ranges
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.sorted_batch import SortedBatch
-from ddcore.traces.trace import Trace
+from ddcore.traces.trace import Stored, Trace
 
 __all__ = ["FoldState", "Frontier"]
 
@@ -36,16 +36,16 @@ Frontier = Sequence[tuple[int, ...]]
 class FoldState:
     """What steps see of a worker (:class:`ddcore.operators.base.State`), and what leaves for other workers.
 
-    ``stored``: batches of earlier folds by arrangement index. ``pending``: their pending times by block index;
-    ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that were not
-    complete, and are not processed before they are: a loop with only a part of its input might never reach a fixed
-    point.
+    ``stored``: batches of earlier folds by arrangement index, or what opens them. ``pending``: their pending times by
+    block index; ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that
+    were not complete, and are not processed before they are: a loop with only a part of its input might never reach a
+    fixed point.
     """
 
     def __init__(
         self,
         plan: Plan,
-        stored: Mapping[int, Sequence[SortedBatch]],
+        stored: Mapping[int, Stored],
         pending: Mapping[int, SortedBatch],
         held: Mapping[int, Batch],
         large: LargeGroups,

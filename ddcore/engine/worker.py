@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from ddcore.base.errors import Diverged
+from ddcore.base.instants import Moved
 from ddcore.base.lazy import numpy as np
 from ddcore.base.memory import reused_memory
 from ddcore.engine.agenda import Work
@@ -21,6 +22,7 @@ from ddcore.engine.state import FoldState, Frontier
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Step
 from ddcore.operators.block import Block, Rounds
+from ddcore.operators.clock import Clock
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
@@ -28,6 +30,7 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Plain
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
+from ddcore.traces.trace import Stored
 
 __all__ = ["Worker"]
 
@@ -42,7 +45,7 @@ class Worker:
     def __init__(
         self,
         plan: Plan,
-        stored: Mapping[int, Sequence[SortedBatch]] | None = None,
+        stored: Mapping[int, Stored] | None = None,
         pending: Mapping[int, SortedBatch] | None = None,
         held: Mapping[int, Batch] | None = None,
         *,
@@ -133,6 +136,13 @@ class Worker:
             batch = operator.batch(time)
             self.meter.entered(node, 0, len(batch))
             self.state.push(node, batch)
+
+    def feed_instants(self, updates: Sequence[Moved]) -> None:
+        """Updates of the instants of versions, for a program that uses ``dd.now``."""
+        if self.plan.clock is not None and updates:
+            batch = Clock.batch(updates, len(self.plan.dims))
+            self.meter.entered(self.plan.clock, 0, len(batch))
+            self.state.push(self.plan.clock, batch)
 
     def run(self) -> None:
         """Step until no work is queued. This is the only worker of its fold."""

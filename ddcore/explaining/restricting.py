@@ -113,8 +113,11 @@ class Restriction:
             return None
         some = [alternative for alternative in self.alternatives if all(len(values) for _, values in alternative)]
         alternatives = (
-            reduce(and_, (values.condition(name, schema[name]) for name, values in sorted(each, key=lambda at: at[0])))
-            for each in some
+            reduce(
+                and_,
+                (values.condition(name, schema[name]) for name, values in sorted(values_by_name, key=lambda at: at[0])),
+            )
+            for values_by_name in some
         )
         return reduce(or_, alternatives, pl.lit(value=False))
 

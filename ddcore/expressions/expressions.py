@@ -321,7 +321,7 @@ class _Formulas:
         self.columns = sorted({name for formula in formulas for name in formula.columns})
         self._direct = stages.together([formula.direct.staged for formula in formulas])
         checks = zip_longest(*(formula.direct.guards for formula in formulas))
-        self._guards = [stages.together([each[0] for each in check if each is not None]) for check in checks]
+        self._guards = [stages.together([guard[0] for guard in check if guard is not None]) for check in checks]
         self._safe = min((formula.safe for formula in formulas), default=GREATEST)
         watched = {name for formula in formulas if formula.safe < GREATEST for name in formula.integers}
         self._watched = sorted(watched)
@@ -502,8 +502,8 @@ def _reason(failure: BaseException) -> str:
 
 def _integers(term: Term) -> set[str]:
     """The int64 columns that integer arithmetic reads."""
-    terms = syntax.nodes(term, lambda each: each.parts if each.computes else [])
-    return {each.tree.name for each in terms if isinstance(each.tree, syntax.Column) and each.dtype == pl.Int64()}
+    terms = syntax.nodes(term, lambda part: part.parts if part.computes else [])
+    return {part.tree.name for part in terms if isinstance(part.tree, syntax.Column) and part.dtype == pl.Int64()}
 
 
 # -- checks when the program is built ---------------------------------------------------------------------------------
@@ -677,7 +677,7 @@ def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
             f"the SQL text {text!r} reads the clock",
-            "a program must mean the same in every run: give times in columns",
+            "it must mean the same in every run; dd.now() has the instant of the version, for join_between()",
         )
     try:
         return pl.sql_expr(text)

@@ -164,7 +164,7 @@ def _objection_to_type(dtype: pl.DataType) -> Objection | None:
         inner = [field.dtype for field in dtype.fields]
     if isinstance(dtype, pl.Map):
         inner = [dtype.key, dtype.value]
-    instances = (each() if isinstance(each, type) else each for each in inner)
+    instances = (kind() if isinstance(kind, type) else kind for kind in inner)
     return next(filter(None, map(_objection_to_type, instances)), None)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ddcore.base.digests import digest
 from ddcore.operators.base import Linear, Operator
 from ddcore.operators.priority import priority_of, round_of
 from ddcore.traces.batch import Batch
@@ -18,9 +19,18 @@ __all__ = ["Input", "Inspect", "Leave", "Variable"]
 
 @dataclass(frozen=True, eq=False)
 class Input(Operator):
-    """An input collection of the program; ``text`` is its name."""
+    """An input collection of the program; ``text`` is its name.
+
+    ``origins``: what tells columns from those of the same name and type that held other values before, by name.
+    """
 
     name = "input"
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def text_of(self, columns: Collection[str]) -> str:
+        """The text for the fingerprint of some of its columns."""
+        origins = [[name, self.origins[name]] for name in sorted(columns) if name in self.origins]
+        return digest(self.text, origins) if origins else self.text
 
 
 @dataclass(frozen=True, eq=False)

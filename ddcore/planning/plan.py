@@ -12,13 +12,15 @@ once it is built, so it can be pickled and shared between threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Operator
 from ddcore.operators.block import Block
+from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.program.graph import Node
 from ddcore.text.notebook import drawn
@@ -26,7 +28,7 @@ from ddcore.text.notebook import drawn
 __all__ = ["Loop", "Plan", "Target"]
 
 
-@dataclass(frozen=True)
+@record
 class Loop:
     """One loop: W_0 = source, R_i = body(W_i), W_{i+1} = R_i; the result is R at the fixed point.
 
@@ -48,7 +50,7 @@ class Loop:
     consolidates: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """Where the updates of a node go: ``kind`` is linear, arrange, spread, enter, feed or leave.
 
@@ -61,7 +63,7 @@ class Target:
     variable: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """A program ready to run.
 
@@ -96,6 +98,16 @@ class Plan:
     def constants(self) -> Mapping[int, Constant]:
         """The collections that the program spells out, by node."""
         return {node.index: node.operator for node in self.nodes if isinstance(node.operator, Constant)}
+
+    @cached_property
+    def clock(self) -> int | None:
+        """The node of the instants of versions; None where the program does not use ``dd.now``."""
+        return next((node.index for node in self.nodes if isinstance(node.operator, Clock)), None)
+
+    @property
+    def uses_now(self) -> bool:
+        """Whether the program uses ``dd.now``."""
+        return self.clock is not None
 
     def _repr_html_(self) -> str:
         return drawn("plan", self)

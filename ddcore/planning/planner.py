@@ -16,12 +16,15 @@ from typing import Any
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
+from ddcore.base.instants import NOW
 from ddcore.base.schema import Schema, check_names, parse_schema
+from ddcore.operators import aggregates
 from ddcore.operators.agg import Agg
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.operators.block import Block
 from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
@@ -48,10 +51,12 @@ def build(
     dims: tuple[str, ...] = ("version",),
     *,
     nonnegative: bool = False,
+    origins: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
-    ``nonnegative``: at no time has a row of an input a negative count.
+    ``nonnegative``: at no time has a row of an input a negative count. ``origins``: by input, what tells columns from
+    those of the same name and type that held other values before.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
@@ -60,14 +65,20 @@ def build(
     inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
     for schema in inputs.values():
         check_names(schema, dims)
-    sources = {name: graph.add(Input(schema, name)) for name, schema in inputs.items()}
+    past = origins or {}
+    sources = {name: graph.add(Input(schema, name, past.get(name, {}))) for name, schema in inputs.items()}
     _check_parameters(program, inputs)
-    with making(lambda rows: Collection(graph, graph.add(Constant.of(rows)))):
+
+    def now() -> Collection:
+        instants = Collection(graph, graph.add(Clock.of()))
+        return instants if len(dims) == 1 else instants.group_by().agg(now=aggregates.max(NOW))
+
+    with making(lambda rows: Collection(graph, graph.add(Constant.of(rows))), now):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
     left = pruned(graph, outputs.values())
     read = {name: left.read[node] for name, node in sources.items()}
-    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs, sources = ({name: left.numbers[node] for name, node in nodes.items()} for nodes in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
     return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
@@ -180,8 +191,8 @@ class _Planner:
         ends = []
         for chain in totals.chains:
             before = rows
-            for each in chain:
-                before = self._part(each, (before,), node)
+            for step in chain:
+                before = self._part(step, (before,), node)
             ends.append(before)
         return (self._part(totals.sums, tuple(ends), node),)
 

@@ -1,4 +1,4 @@
-"""``dd.constant``: collections that a program spells out, which are the same at every version.
+"""``dd.constant`` and ``dd.now``: collections that are made from no other one.
 
 A program is called by the planner and by the naive evaluator. Such a collection has no other to be made from, so
 whoever calls a program says what it is made by.
@@ -6,9 +6,11 @@ whoever calls a program says what it is made by.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DataError, ProgramError
@@ -21,9 +23,18 @@ if TYPE_CHECKING:
 
     from ddcore.program.collection import Collection
 
-__all__ = ["constant", "making"]
+__all__ = ["Maker", "constant", "making", "now", "told"]
 
-_MAKER: ContextVar[Callable[[pl.DataFrame], Any] | None] = ContextVar("maker", default=None)
+
+@dataclass(frozen=True)
+class Maker:
+    """What collections that are made from no other one are made by: those of rows, and the one of ``dd.now``."""
+
+    constant: Callable[[pl.DataFrame], Any]
+    now: Callable[[], Any]
+
+
+_MAKER: ContextVar[Maker | None] = ContextVar("maker", default=None)
 _EXAMPLE = 'for example dd.constant(pl.DataFrame({"kind": ["open", "closed"]}))'
 
 
@@ -34,9 +45,7 @@ def constant(rows: Any) -> Collection:
     as they are there. They become part of the program: with other rows it is another program. Meant for some hundred
     rows; more are better off in an input. Raises ProgramError.
     """
-    maker = _MAKER.get()
-    if maker is None:
-        raise ProgramError(f"{caller()}: constant is called outside of a program", "call it in the program's function")
+    maker = _maker("constant")
     where = caller()
     try:
         frame = as_frame(rows, "")
@@ -44,14 +53,48 @@ def constant(rows: Any) -> Collection:
         raise ProgramError(f"{where}: constant: {kind_of(rows)} is no frame", _EXAMPLE) from None
     if not frame.columns:
         raise ProgramError(f"{caller()}: constant: the frame has no columns", _EXAMPLE)
-    made: Collection = maker(frame)
+    made: Collection = maker.constant(frame)
     return made
 
 
+def now() -> Collection:
+    """A collection of one row with one column, ``now``: the instant of the version, a timestamp.
+
+    At a time of several dimensions it is the latest of the instants of its coordinates. A version without an instant
+    has that of the version before. In a warehouse instants come with ingests (docs/version-names.md); ``dd.replay`` and
+    ``Session.fold`` take them as ``instants=``. Raises ProgramError.
+    """
+    made: Collection = _maker("now").now()
+    return made
+
+
+def _maker(name: str) -> Maker:
+    maker = _MAKER.get()
+    if maker is None:
+        raise ProgramError(f"{caller()}: {name} is called outside of a program", "call it in the program's function")
+    return maker
+
+
+def told(program: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The program with one more input, whose rows are the one of :func:`now`."""
+
+    def with_input(**inputs: Any) -> Any:
+        instants = inputs.pop(name)
+        with making(_maker(name).constant, lambda: instants):
+            return program(**inputs)
+
+    signature, more = inspect.signature(program), inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+    parameters = [*signature.parameters.values()]
+    if all(each.kind is not each.VAR_KEYWORD for each in parameters):  # programs of SQL take any inputs
+        parameters.append(more)
+    with_input.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return with_input
+
+
 @contextmanager
-def making(maker: Callable[[pl.DataFrame], Any]) -> Iterator[None]:
-    """Constant collections of the program that is called meanwhile are made by ``maker``."""
-    token = _MAKER.set(maker)
+def making(constant: Callable[[pl.DataFrame], Any], now: Callable[[], Any]) -> Iterator[None]:
+    """Such collections of the program that is called meanwhile are made by these."""
+    token = _MAKER.set(Maker(constant, now))
     try:
         yield
     finally:

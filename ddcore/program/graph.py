@@ -277,7 +277,7 @@ class Graph:
     def _needs(self, operator: Operator, columns: frozenset[str] | None) -> Needs | None:
         """What of its inputs an operator's result depends on; None: on all of them."""
         if isinstance(operator, Input):
-            return operator.text, []
+            return operator.text_of(operator.schema if columns is None else columns), []
         return operator.needs(frozenset(operator.schema) if columns is None else columns)
 
     def _before(self, operator: Operator, inputs: tuple[int, ...], columns: frozenset[str] | None) -> list[_Part]:
@@ -287,8 +287,8 @@ class Graph:
         needs = self._needs(operator, columns)
         if needs is None:
             return [(number, None) for number in inputs]
-        each = [*needs[1]] * len(inputs) if len(needs[1]) == 1 else needs[1]
-        return list(zip(inputs, each, strict=True))
+        columns_needed = [*needs[1]] * len(inputs) if len(needs[1]) == 1 else needs[1]
+        return list(zip(inputs, columns_needed, strict=True))
 
     def _digest(self, operator: Operator, inputs: tuple[int, ...], scope: int, columns: frozenset[str] | None) -> str:
         """The digest of some columns of an operator's result, in no order; None: of the result.

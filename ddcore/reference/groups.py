@@ -128,7 +128,7 @@ class NaiveGroups(Generic[C]):
         order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
         ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]
         types, arguments = arguments_of(source, functions)
-        columns = source.columns | {name: type_of(each, types[name]) for name, each in functions.items()}
+        columns = source.columns | {name: type_of(function, types[name]) for name, function in functions.items()}
         by_row = dict(zip(source.rows, arguments, strict=True))
 
         rows = []
@@ -139,9 +139,9 @@ class NaiveGroups(Generic[C]):
             partition = Partition(in_order(copies, [*order, *ties]), order)
             for place, row in enumerate(partition.rows):
                 results = [
-                    result_of(each, partition, place, [by_row[*key, *other][name] for other in partition.rows],
+                    result_of(function, partition, place, [by_row[*key, *other][name] for other in partition.rows],
                               columns[name])
-                    for name, each in functions.items()
+                    for name, function in functions.items()
                 ]  # fmt: skip
                 rows.append(((*key, *row, *results), 1))
         return self.collection.of(columns, rows)

@@ -124,7 +124,7 @@ class Multiset:
             exploded = (
                 (rest(row) + elements, count)
                 for (row, count), of_row in zip(self.rows.items(), values, strict=True)
-                for elements in zip(*(each or [] for each in of_row), strict=True)
+                for elements in zip(*(column or [] for column in of_row), strict=True)
             )
             names = [name for name in self.columns if name not in lists] + list(types)
             return self.of({name: columns[name] for name in names}, exploded)
@@ -175,11 +175,11 @@ class Multiset:
     def spread(self, names: Iterable[Any]) -> list[pl.Expr]:
         """The expressions that these stand for, one by one: Polars computes them all, and each takes its own field."""
         spread: list[pl.Expr] = []
-        for each in names:
-            if isinstance(each, list | tuple):
-                spread += self.spread(each)
+        for given in names:
+            if isinstance(given, list | tuple):
+                spread += self.spread(given)
                 continue
-            expr = pl.col(each) if isinstance(each, str) else each
+            expr = pl.col(given) if isinstance(given, str) else given
             columns = pl.DataFrame(schema=self.columns).select(expr).columns
             named = expr.meta.output_name(raise_if_undetermined=False) is not None
             spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in columns]

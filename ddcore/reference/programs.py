@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -18,15 +19,18 @@ from ddcore.reference.types import columns_of, widened
 
 
 def evaluate(
-    program: Callable[..., Mapping[str, Any]], inputs: Mapping[str, Rows], schemas: Mapping[str, Mapping[str, Any]]
+    program: Callable[..., Mapping[str, Any]],
+    inputs: Mapping[str, Rows],
+    schemas: Mapping[str, Mapping[str, Any]],
+    now: datetime | None = None,
 ) -> dict[str, Rows]:
     """The program's outputs and its inspected collections on these inputs, from nothing.
 
-    ``schemas`` names and types the columns of each input.
+    ``schemas`` names and types the columns of each input. ``now``: the instant at which it is evaluated.
     """
     collections = {name: NaiveCollection(columns_of(schemas[name]), rows.items()) for name, rows in inputs.items()}
     inspected = recorders[-1].inspected = {}
-    with making(_constant):
+    with making(_constant, lambda: _now(now)):
         outputs = {name: output.rows for name, output in program(**collections).items()}
     return outputs | {name: by_round(points) for name, points in inspected.items()}
 
@@ -38,18 +42,35 @@ def _constant(frame: pl.DataFrame) -> NaiveCollection:
     return NaiveCollection(columns, ((row, 1) for row in rows_of(frame)))
 
 
+def _now(instant: datetime | None) -> NaiveCollection:
+    """The instant at which a program is evaluated; no row where there is none."""
+    recorders[-1].tells_time = True
+    rows = [] if instant is None else [((instant,), 1)]
+    return NaiveCollection({"now": pl.Datetime("us", "UTC")}, rows)
+
+
+def _instant(instants: Mapping[Any, Any], time: Time, dims: Sequence[str]) -> datetime | None:
+    """The instant of a time: the latest of its coordinates, each of which has its own or that of the last before it."""
+    latest = []
+    for dim, coordinate in zip(dims, time, strict=True):
+        of = instants if len(dims) == 1 else instants.get(dim, {})
+        latest += [of[max(known)] for known in [[each for each in of if each <= coordinate]] if known]
+    return max(latest, default=None)
+
+
 def outputs_of(
     program: Callable[..., Mapping[str, Any]],
     inputs: Mapping[str, pl.DataFrame],
     outputs: Mapping[str, Mapping[str, pl.DataType]],
+    now: datetime | None = None,
 ) -> dict[str, pl.DataFrame]:
     """The program's outputs on collections, from nothing: frames of the row's columns and ``diff``, its count.
 
-    ``outputs`` names and types the columns of each output.
+    ``outputs`` names and types the columns of each output. ``now``: as in :func:`evaluate`.
     """
     schemas = {name: {c: widened(t) for c, t in frame.schema.items() if c != "diff"} for name, frame in inputs.items()}
     with recording() as record:
-        found = evaluate(program, {name: accumulate(frame, (), ()) for name, frame in inputs.items()}, schemas)
+        found = evaluate(program, {name: accumulate(frame, (), ()) for name, frame in inputs.items()}, schemas, now)
     require_int64_differences({(): record})
     frames = {}
     for name, columns in outputs.items():
@@ -59,9 +80,15 @@ def outputs_of(
 
 
 def replay(
-    program: Callable[..., Mapping[str, Any]], dims: Sequence[str] = ("version",), **frames: pl.DataFrame
+    program: Callable[..., Mapping[str, Any]],
+    dims: Sequence[str] = ("version",),
+    instants: Any = None,
+    **frames: pl.DataFrame,
 ) -> dict[str, Log]:
-    """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``."""
+    """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``.
+
+    ``instants``: those of versions, or by the names of several dimensions.
+    """
     schemas = {
         name: {column: widened(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
         for name, frame in frames.items()
@@ -74,7 +101,7 @@ def replay(
         inputs = {name: accumulate(frame, time, dims) for name, frame in frames.items()}
         try:
             with recording() as records[time]:
-                return evaluate(program, inputs, schemas)
+                return evaluate(program, inputs, schemas, _instant(instants or {}, time, dims))
         except NegativeMultiplicity as error:
             raise NegativeMultiplicity(error.op, error.key, time, error.count) from None
         except Diverged as error:
@@ -82,7 +109,10 @@ def replay(
 
     with contextlib.suppress(DdError):
         outputs_at(least)
-    times = grid([least, *times]) if records.pop(least).spelled else times
+    first = records.pop(least)
+    times = grid([least, *times]) if first.spelled else times
+    if first.tells_time and instants:
+        times = grid([*times, *_beginnings(instants, dims)])
     outputs = {time: outputs_at(time) for time in times}
     require_int64_differences(records)
     names = outputs[times[0]] if times else []
@@ -91,3 +121,9 @@ def replay(
         for diff in log.values():
             require_int64(diff)
     return logs
+
+
+def _beginnings(instants: Mapping[Any, Any], dims: Sequence[str]) -> list[Time]:
+    """The times from which instants hold."""
+    by_dim = {dims[0]: instants} if len(dims) == 1 else instants
+    return [tuple(each if name == dim else 0 for name in dims) for dim, of in by_dim.items() for each in of]

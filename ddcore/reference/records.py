@@ -27,6 +27,7 @@ class Record:
         self.inspected: dict[str, dict[Any, Rows]] = {}
         self.blind = self.missed = False
         self.spelled = False  # whether the program spells out rows, which are there from the least time on
+        self.tells_time = False  # whether it uses the instants of versions
 
     def keep(self, rows: Rows) -> None:
         """Record the collection of the next call."""
@@ -58,7 +59,7 @@ def _settled(collections: Mapping[Any, Rows], rounds: tuple[Any, ...]) -> Rows:
     reached: tuple[Any, ...] = ()
     for number in rounds:
         numbers = {collection[len(reached)] for collection in collections if collection[: len(reached)] == reached}
-        reached += (max(each for each in numbers if each <= number),)
+        reached += (max(earlier for earlier in numbers if earlier <= number),)
     return collections[reached]
 
 

@@ -24,7 +24,7 @@ NAN = float("nan")
 def order_of(value: Any) -> tuple[bool, Any]:
     """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
     if isinstance(value, tuple):
-        return (False, tuple((each is not None, 0 if each is None else order_of(each)) for each in value))
+        return (False, tuple((element is not None, 0 if element is None else order_of(element)) for element in value))
     return (True, 0) if value is NAN else (False, value)
 
 
@@ -71,12 +71,14 @@ def _canonical_value(value: Any) -> Any:
 def python_value(value: Any, dtype: Any) -> Any:
     """A canonical value as Polars takes it: lists as lists, structs as dicts, maps as lists of their entries."""
     if isinstance(dtype, pl.List) and value is not None:
-        return [python_value(each, dtype.inner) for each in value]
+        return [python_value(element, dtype.inner) for element in value]
     if isinstance(dtype, pl.Map) and value is not None:
         kinds = (dtype.key, dtype.value)
         return [dict(zip(("key", "value"), map(python_value, entry, kinds), strict=True)) for entry in value]
     if isinstance(dtype, pl.Struct) and value is not None:
-        return {field.name: python_value(each, field.dtype) for field, each in zip(dtype.fields, value, strict=True)}
+        return {
+            field.name: python_value(element, field.dtype) for field, element in zip(dtype.fields, value, strict=True)
+        }
     return value
 
 

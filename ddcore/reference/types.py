@@ -74,7 +74,7 @@ def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
 
 def columns_of(schema: Mapping[str, Any]) -> Columns:
     """Names to Polars types, from names to our names of types (or to Polars types)."""
-    return {name: _dtype(each) for name, each in schema.items()}
+    return {name: _dtype(kind) for name, kind in schema.items()}
 
 
 def _dtype(name: Any) -> pl.DataType:

@@ -49,6 +49,7 @@ def _nulls(*, there: bool) -> Rule:
 
 
 _SAME = "a program must mean the same in every run"
+_INSTANTS = "now(), current_timestamp, localtimestamp and current_date, without arguments, are the version's instant"
 _CLOCKS = exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.Localtime
 
 RULES.update(
@@ -58,7 +59,7 @@ RULES.update(
         exp.TryCast: _refused("TRY_CAST is not supported", "use CAST: what does not fit is an error of its row"),
         exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
         exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
-        **dict.fromkeys(_CLOCKS, _refused("a program may not read the clock", f"{_SAME}: give times in columns")),
+        **dict.fromkeys(_CLOCKS, _refused("this form of the clock is not supported", _INSTANTS)),
         exp.Rand: _refused("a program may not draw random numbers", _SAME),
     }
 )

@@ -15,6 +15,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql import dialects
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
+from ddcore.sql.clock import with_instants
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
@@ -102,7 +103,7 @@ def _tree(source: Source, head: Head) -> exp.Create:
             )
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return dialects.read(source, with_tables(_with_every(trees[0])))
+                return with_instants(dialects.read(source, with_tables(_with_every(trees[0]))))
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.source_line import planning
 from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries, time_windows, windows
+from ddcore.sql.clock import CLOCK
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
@@ -44,7 +45,7 @@ class QueryPlanner(Queries):
                 for name in tables:
                     if is_named(node.this, name):
                         return tables[name]
-        names = [*env.bindings, *self.tables]
+        names = [name for name in (*env.bindings, *self.tables) if name != CLOCK]
         raise self.source.error(
             node, f"there is no table {shown(node)}; there are: {listed(names)}",
             meant(node.name, names) or "tables are the inputs of dd.toml and the views of this program",

@@ -121,7 +121,13 @@ def parts(nodes: Iterable[exp.Expr], inside: Callable[[exp.Expr], Iterable[exp.E
 
 def shown(node: exp.Expr) -> str:
     """A part as SQL, cut behind a word where it is long."""
-    return cut(node.sql(dialect=dialect_of(node)))
+    dialect = dialect_of(node)
+    return cut(node.transform(_as_written).sql(dialect=dialect))
+
+
+def _as_written(node: exp.Expr) -> exp.Expr:
+    """What a subquery stands for that was put in the place of a function."""
+    return node.meta["written"] if isinstance(node, exp.Subquery) and "written" in node.meta else node
 
 
 def dialect_of(node: exp.Expr) -> str:

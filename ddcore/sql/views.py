@@ -13,6 +13,7 @@ from sqlglot import exp
 import ddcore.sql.functions  # noqa: F401  (fills in the rules of values)
 from ddcore.base.errors import DdError
 from ddcore.base.source_line import planning
+from ddcore.sql.clock import CLOCK, clock, reads_clock
 from ddcore.sql.env import Env
 from ddcore.sql.mutual import Unknown, fixed_points, inferred, names_of
 from ddcore.sql.names import Column, Relation, is_named, types
@@ -44,6 +45,8 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
         if any(is_named(view.name, name) for name in (*inputs, *(each.name for each in views[:number]))):
             source.start = view.start
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
+    if any(reads_clock(view.query) for view in views):
+        queries.tables[CLOCK] = clock()
     for group in _in_order(views):
         queries.tables |= _planned(queries, group)
     results = Outputs()

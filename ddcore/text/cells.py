@@ -52,7 +52,7 @@ def _nested(value: Any) -> str:
     if isinstance(value, dict):
         if _is_interval(value):
             return interval_text(value)
-        return f"{{{', '.join(f'{_name(name)}: {_nested(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{_name(name)}: {_nested(field)}' for name, field in value.items())}}}"
     if isinstance(value, str):
         return printable(json.dumps(value, ensure_ascii=False))
     return cell(value)

@@ -6,10 +6,11 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from threading import Lock
+from typing import Protocol, TypeAlias
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
@@ -21,6 +22,9 @@ from ddcore.traces.sorted_batch import ColumnBatch, Searched, SortedBatch, Spans
 _SIX = 6  # batches that are searched together, at most
 _WORTH = 3  # and at least, beside others
 _SEVERAL = 2  # batches with rows of some keys, of which rows of one may cancel rows of another
+
+Stored: TypeAlias = Sequence[SortedBatch] | Callable[[], Sequence[SortedBatch]]
+"""The batches of earlier folds, or what opens them."""
 
 
 @dataclass(slots=True)
@@ -61,11 +65,16 @@ class Trace:
     the index has as they are, those that it has merged, in few bytes, and recent ones of few rows, of which many become
     one.
     ``apart``: readers tell the newest batch from those before it, which is then not merged yet.
+    ``stored``: the batches of earlier folds. They are opened when something is looked up: of the arrangements that a
+    small fold changes half are not, because nothing arrives at the other side of a join.
     """
 
-    def __init__(self, stored: Sequence[SortedBatch] = (), budget: Budget = ALONE, *, apart: bool = True) -> None:
+    def __init__(self, stored: Stored = (), budget: Budget = ALONE, *, apart: bool = True) -> None:
         self._budget = budget
-        self.stored = list(stored)  # of earlier folds; those in files are never merged here
+        self._opens = stored if callable(stored) else None
+        self._opening = Lock()
+        self._opened = [] if callable(stored) else list(stored)  # those in files are never merged here
+        self._settled: list[SortedBatch] = []  # by this process, after those
         self.apart = apart
         self._index: list[SortedBatch] = []
         self._indexed: dict[int, SortedBatch] = {}  # by identity
@@ -74,9 +83,26 @@ class Trace:
         self._recent_rows = 0
 
     @property
+    def opened(self) -> Sequence[SortedBatch]:
+        """The batches of earlier folds that were opened."""
+        return self._opened
+
+    @property
+    def stored(self) -> list[SortedBatch]:
+        """All batches of earlier folds, oldest first. Several threads may ask."""
+        if self._opens is not None:
+            with self._opening:
+                if self._opens is not None:
+                    self._opened = list(self._opens())
+                    self._opens = None
+        return self._opened + self._settled
+
+    @property
     def batches(self) -> list[SortedBatch]:
         """All batches, oldest first: those stored and the working index."""
-        return self.stored + self._index
+        if self._opens is not None:
+            return self.stored + self._index
+        return [*self._opened, *self._settled, *self._index]
 
     @property
     def has_new(self) -> bool:
@@ -128,15 +154,16 @@ class Trace:
         self._indexed.clear()
         if len(gained) == 0:
             return None
-        stored, merged = self.stored, gained
-        while stored and not stored[-1].is_stored and self._are_alike(stored[-1], merged):
-            merged = merge(stored.pop(), merged, None, self._budget)
-        stored.append(merged)
+        settled, merged = self._settled, gained
+        while settled and self._are_alike(settled[-1], merged):
+            merged = merge(settled.pop(), merged, None, self._budget)
+        settled.append(merged)
         return gained
 
     def memory(self) -> int:
         """The bytes that its batches take, with what was read of stored ones. O(batches)."""
-        batches = {id(batch): batch for batch in (*self.stored, *self._index, *self._recent)} | self._indexed
+        whole = [*self._opened, *self._settled, *self._index, *self._recent, *self._indexed.values()]
+        batches = {id(batch): batch for batch in whole}
         return sum(batch.memory() for batch in batches.values()) + sum(columns.memory() for columns in self._merged)
 
     def before(self, newest: SortedBatch | None) -> list[SortedBatch]:

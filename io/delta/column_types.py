@@ -62,6 +62,14 @@ def _row_type(kind: Any) -> Type:
     return parse_type(ours.get(kind.type, kind.type))
 
 
+def type_of_text(text: str) -> Type:
+    """The type that Delta's name for it says, of one that is not nested. Raises ProgramError."""
+    from ddcore.base.schema import parse_type
+
+    ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
+    return parse_type(ours.get(text, text))
+
+
 def delta_schema(schema: Mapping[str, Type | str]) -> Any:
     """A schema of the Delta library."""
     from deltalake import Field

@@ -13,8 +13,8 @@ from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import polars as pl

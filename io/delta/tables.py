@@ -26,8 +26,8 @@ from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_o
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -300,7 +300,7 @@ def check_files(folder: Place, table: DeltaTable, state: TableState) -> list[Liv
     now = state_of_table(table, files)
     if now == state or (now.version > state.version and now.rows == state.rows):
         return files
-    before, after = ((f"{each.files} files with {each.rows} rows") for each in (state, now))
+    before, after = ((f"{table_state.files} files with {table_state.rows} rows") for table_state in (state, now))
     what = f"it has {after}, the ledger says {before}" if before != after else "its files differ from the ledger's"
     raise StorageError(f"{folder} is damaged: at version {state.version} of the table {what}", mend_hint(folder))
 

@@ -120,10 +120,11 @@ class IngestIndex:
         """The names of all sources."""
         return {name for one in self._files for name in one["names"] if name is not None}
 
-    def former_columns(self, schema: Collection[str]) -> tuple[tuple[str, ...], ...]:
-        """The columns of rows that ingests had, if they were others than those of ``schema``, newest first."""
-        names = tuple(schema)
-        return tuple(columns for columns in self.columns if columns != names and set(names) >= set(columns))
+    def former_columns(self, present: tuple[str, ...], known: Collection[str]) -> tuple[tuple[str, ...], ...]:
+        """The columns of rows that ingests had, if they were others than the ``present`` ones and all are ``known``,
+        newest first. Columns are those of the input's table.
+        """
+        return tuple(columns for columns in self.columns if columns != present and {*known} >= {*columns})
 
     def last_named(self, names: Collection[str]) -> dict[str, int]:
         """By name the entry of the last ingest with a source of that name; names without one are left out."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, TypeVar
@@ -45,7 +45,8 @@ from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -170,11 +171,11 @@ class Ledger:
         """The index of an input's ingests: see :meth:`Entries.ingest_index`."""
         return self.entries.ingest_index(input)
 
-    def version_names(self, dims: Sequence[str]) -> VersionNames:
-        """The names of versions. They are read when they are needed: a footer of each file, and no file where no ingest
-        ever gave a label; all rows of files that have no index.
+    def version_names(self, dims: Sequence[str], inputs: Collection[str] | None = None) -> VersionNames:
+        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a
+        footer of each file, and no file where no ingest ever gave a label; all rows of files that have no index.
         """
-        return VersionNames(dims, self.labels)
+        return VersionNames(dims, self.labels, inputs)
 
     def labels(self) -> list[str]:
         """The labels of all ingests, as :func:`ddcore.io.ledger.labels.merged` reads them."""
@@ -411,10 +412,9 @@ class Ledger:
         What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
         input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
         """
-        begun = self.entries.exists
+        begun, known_tables = self.entries.exists, self.states()
         for place, folder in self.warehouse.tables():
-            part = place.partition("/")[0]
-            state = self.input_table(folder.name) if part == "inputs" else self.table(place)
+            part, state = place.partition("/")[0], known_tables.get(place)
             if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
                 continue
             known = self.entries.summary.runs if part != "inputs" else self.entries.summary.ingests + begun

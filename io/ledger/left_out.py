@@ -19,6 +19,8 @@ def left_out(ledger: Ledger, project: Project) -> dict[str, list[str]]:
         index = ledger.ingest_index(name)
         newest = ledger.ingests_at(index, [*index.numbers][-1:])
         known = {*schema, *project.ignored.get(name, ())}
+        if (stored := project.stored.get(name)) is not None:
+            known |= {*stored.dropped, *stored.former_names.values()}
         if columns := [column for record in newest for column in record.left_out if column not in known]:
             found[name] = columns
     return found

@@ -183,6 +183,7 @@ class RunRecord:
     ``large``: the key codes of the groups that have trees of partial results, by the fingerprint of the arrangement of
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
     each operator did. ``broken``: data tests by name.
+    ``instants``: what identifies the instants of all complete times, of a program that uses them.
     """
 
     run: int
@@ -211,6 +212,7 @@ class RunRecord:
     noted: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     profile: ProfileRecord = NO_PROFILE
     broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
+    instants: str = ""
 
     @property
     def folds_again(self) -> bool:
@@ -261,7 +263,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out",
+    "broken", "left_out", "instants",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -307,7 +309,7 @@ def to_json(record: Record) -> dict[str, Any]:
         if record.outdated is None:
             del body["outdated"]
         if record.broken:
-            body["broken"] = {name: (each.first.plain, each.times, each.rows) for name, each in record.broken.items()}
+            body["broken"] = {name: (test.first.plain, test.times, test.rows) for name, test in record.broken.items()}
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -320,7 +322,7 @@ def plain(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     return {
         name: value.plain if isinstance(value, Time) else value
         for name, value in fields.items()
-        if name not in names or value not in ((), {}, 0, False, None)
+        if name not in names or value not in ((), {}, "", 0, False, None)
     }
 
 
@@ -354,7 +356,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
         return CompactRecord(**body)
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
+    body |= {kind: {name: tuple(codes) for name, codes in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
     broken = body.get("broken", {}).items()

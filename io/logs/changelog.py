@@ -7,26 +7,29 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
+from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
+from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.project.times import Time, Window, span
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +50,7 @@ def _normalise(values: pl.Series, kind: Type) -> pl.Series:
     return one_nan_one_zero(values) if kind.name == "float64" else values
 
 
-@dataclass(frozen=True)
+@record
 class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
@@ -56,7 +59,7 @@ class ChangeLog:
     where the table or one of its files cannot be read or written, or differs from what the ledger says.
 
     ``writer``: of a command that holds the lock. Without it the table can be read, and files be written, but nothing is
-    committed.
+    committed. ``stored``: how the table has the columns of the row, where not simply as they are.
     """
 
     folder: Place
@@ -64,6 +67,7 @@ class ChangeLog:
     dims: tuple[str, ...] = ("version",)
     writer: Writer | None = field(default=None, compare=False, repr=False)
     tuning: Tuning = field(default=DEFAULT, compare=False, repr=False)
+    stored: StoredColumns | None = None
 
     @property
     def _owner(self) -> Writer:
@@ -73,34 +77,47 @@ class ChangeLog:
 
     @property
     def columns(self) -> Schema:
-        """The table's columns and their types."""
-        return {**self.schema, **dict.fromkeys((*self.dims, "diff"), _INT64)}
+        """The columns of an update and their types."""
+        return {**self.schema, **self._times}
+
+    @property
+    def table_columns(self) -> Schema:
+        """The table's columns and their types, without those that were dropped."""
+        return {**(self.schema if self.stored is None else self.stored.schema), **self._times}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """For each column of the row, in order, the column of the table to which new rows are written."""
+        return {name: name for name in self.schema} if self.stored is None else self.stored.names
+
+    def columns_of(self, stored: Iterable[str]) -> frozenset[str]:
+        """The columns of the row of which these columns of the table hold values."""
+        return frozenset(stored) if self.stored is None else self.stored.columns_of(stored)
+
+    def as_before(self, stored: Sequence[str], has: Iterable[str]) -> list[pl.Expr]:
+        """These columns of the table, as rows of before had them, in a frame of the row's columns and maybe of dropped
+        ones, which ``has`` these columns.
+        """
+        return [pl.col(name) for name in stored] if self.stored is None else self.stored.narrowed(stored, has)
+
+    @property
+    def _times(self) -> Schema:
+        return dict.fromkeys((*self.dims, "diff"), _INT64)
 
     def create(self, *, replace: bool = False) -> None:
         """Create the table if it does not exist; with ``replace``, an existing one may change its columns.
 
         A new table has Delta's change data feed. An existing one keeps its properties.
         """
-        tables.create(self._owner, self.folder, self.columns, replace=replace, configuration=_FEED)
+        tables.create(self._owner, self.folder, self.table_columns, replace=replace, configuration=_FEED)
 
     def check(self, state: TableState | None = None) -> None:
-        """Raise StorageError where the table was created with other columns than these.
+        """Raise StorageError where the table has other columns than these, with the line for dd.toml that tells of it.
 
         Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
         the ledger; without it, its newest version is compared.
         """
-        stored = dict(tables.stored_columns(self.folder, state, self.writer))
-        wanted = {name: column_types.delta_type(kind) for name, kind in self.columns.items()}
-        gone = [name for name in (*stored, *self.dims, "diff") if name not in wanted or name not in stored]
-        other = [name for name in stored if name not in gone and stored[name] != wanted[name]]
-        if not (gone or other):
-            return
-        what = f"{gone[0]} is in one of them only" if gone else f"{other[0]} has another type"
-        shown = [", ".join(f"{name} {kind}" for name, kind in side.items()) for side in (stored, wanted)]
-        raise StorageError(
-            f"inputs/{self.folder.name} has the columns ({shown[0]}), but dd.toml now says ({shown[1]}): {what}",
-            "restore the schema in dd.toml, to which columns may be added; or ingest the sources into a new warehouse",
-        )
+        check_columns(self, state)
 
     def write(self, stem: str, updates: pl.DataFrame, unsynced: Unsynced | None = None) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`.
@@ -117,13 +134,15 @@ class ChangeLog:
             updates = updates.sort(self.dims, maintain_order=True)
         updates = pl.DataFrame([to_stored(updates[name], kind) for name, kind in self.columns.items()])
         chunks = updates.to_arrow(compat_level=pl.CompatLevel.newest())  # texts as they are in Polars: views
-        return new_files.arrow_table({name: chunks[name] for name in self.columns}, self.columns)
+        columns, names = self.columns, self.names
+        written = {names.get(name, name): kind for name, kind in columns.items()}
+        return new_files.arrow_table({names.get(name, name): chunks[name] for name in columns}, written)
 
     def write_table(
         self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
     ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
-        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
+        bounded = [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
         return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
 
     def added_again(self, file: LiveFile) -> AddedFile:
@@ -144,7 +163,12 @@ class ChangeLog:
         adds: Schema | None = None,
         carries: Mapping[str, str] | None = None,
     ) -> TableState:
-        """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`."""
+        """Make files visible on top of ``base`` and return the table's new state: see :func:`tables.commit`.
+
+        ``adds``: the table gets those of its columns that it lacks; nothing of that for none, or an empty one.
+        """
+        if adds and self.stored is not None:
+            adds = self.stored.schema
         return commits.commit(
             self._owner, self.folder, files, txn, base=base, overwrite=overwrite, without=without, adds=adds,
             carries=carries,
@@ -173,8 +197,11 @@ class ChangeLog:
         return self.commit(files, txn, base=base)
 
     def files(self, state: TableState | None) -> list[LiveFile]:
-        """The table's data files, with their bounds."""
-        return tables.live_files(self.folder, state, self.writer)
+        """The table's data files, with the bounds of columns of the row."""
+        files = tables.live_files(self.folder, state, self.writer)
+        if (stored := self.stored) is None:
+            return files
+        return [replace(file, lower=stored.bounds(file.lower), upper=stored.bounds(file.upper)) for file in files]
 
     def scan(self, state: TableState | None) -> pl.LazyFrame:
         """All updates, unconsolidated, as a lazy frame. :meth:`collect` names the table in its errors."""
@@ -190,9 +217,25 @@ class ChangeLog:
         ``may_meet``, of row groups whose bounds may be those of such rows, and leaves the others out.
         """
         try:
-            return tables.scan(self.folder, files, self.columns, may_meet=may_meet)
+            updates = tables.scan(self.folder, files, self.read_columns, may_meet=self._meeting(may_meet))
         except StorageError as error:
             raise self._lost(files) or error from None
+        return self.seen(updates)
+
+    def seen(self, updates: pl.LazyFrame) -> pl.LazyFrame:
+        """Updates with the columns of the row, from those of the table: :attr:`read_columns`."""
+        return updates if self.stored is None else updates.select(*self.stored.values(), *self._times)
+
+    @property
+    def read_columns(self) -> Schema:
+        """The columns that files of the table may have, with those that were dropped."""
+        return {**self.table_columns, **({} if self.stored is None else self.stored.dropped)}
+
+    def _meeting(self, may_meet: MayMeet | None) -> MayMeet | None:
+        """The same for bounds of the table's columns."""
+        if may_meet is None or (stored := self.stored) is None:
+            return may_meet
+        return lambda lower, upper: may_meet(stored.bounds(lower), stored.bounds(upper))
 
     def _lost(self, files: Sequence[AddedFile | LiveFile]) -> StorageError | None:
         """The error for the first of these files that is missing, with the times that it held; None if none is."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
-from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources
+from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
 from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
-from ddcore.io.project.settings import overridable_settings
+from ddcore.io.project.settings import branch_setting, overridable_settings
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
+from ddcore.io.storage import branches
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
@@ -53,6 +55,10 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     keep_secret(sections["spark"].table)
     dims = _dims(sections["time"])
     settings, origin = overridable_settings(file, sections, env, flags)
+    branch, of_branch = branch_setting(env, flags)
+    if branch:
+        settings["warehouse"] = branches.place_of(settings["warehouse"], branch)
+        origin["branch"] = "flag" if of_branch.startswith("-") else of_branch
     _, *parameters = str(settings["spark_master"]).split(";")  # of a Spark Connect server, such as its token
     keep_secret((name, value) for name, _, value in (parameter.partition("=") for parameter in parameters))
     program = sections["project"].text("program")
@@ -67,20 +73,23 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
+    inputs = input_schemas(sections["inputs"], dims)
     return Project(
         root=file.parent,
         program=program,
         dialect=dialect,
         dims=dims,
-        inputs=input_schemas(sections["inputs"], dims),
+        inputs=inputs,
+        stored=inputs_stored(sections["inputs"], inputs, dims),
         keys=input_keys(sections["inputs"]),
         ignored=input_ignored(sections["inputs"]),
         sources=input_sources(sections["inputs"]),
-        outputs=_outputs(sections["outputs"]),
+        outputs=_outputs(sections["outputs"], branch),
         tests=declared_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
-        hook=_hook(sections["run"]),
+        hook=_hook(sections["run"], branch),
+        branch=branch,
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
@@ -100,11 +109,12 @@ def _dialect(section: Section, program: str) -> str:
     return dialect
 
 
-def _hook(section: Section) -> tuple[str, ...]:
+def _hook(section: Section, branch: str) -> tuple[str, ...]:
+    """The command that gets the JSON object of each run; none on a branch, whose runs concern nobody else."""
     words = section.table.get("hook", [])
     are_words = isinstance(words, list) and all(isinstance(word, str) and "\0" not in word for word in words)
     if are_words and (not words or words[0].strip()):
-        return tuple(words)
+        return () if branch else tuple(words)
     raise section.wrong("hook", f"must be a command as a list of words, not {quoted(words)}", 'say ["./notify.sh"]')
 
 
@@ -162,12 +172,16 @@ def _dims(section: Section) -> tuple[str, ...]:
     return dims
 
 
-def _outputs(section: Section) -> dict[str, OutputSettings]:
+def _outputs(section: Section, branch: str) -> dict[str, OutputSettings]:
+    """The settings of outputs. The tables of a branch are in its own folder, whatever place the file names."""
     outputs: dict[str, OutputSettings] = {}
     for name, one in section.named():
         section.check_name(name)
         one.only(("key", "table"))
-        outputs[name] = OutputSettings(one.names("key") or (), output_table(one, section.file.parent))
+        table = output_table(one, section.file.parent)
+        outputs[name] = OutputSettings(
+            one.names("key") or (), replace(table, place=None) if table and branch else table
+        )
     section.check_case(outputs)
     return outputs
 

@@ -1,15 +1,20 @@
-"""What ``[inputs.NAME]`` of ``dd.toml`` says: the schema of an input, its key, its source, the columns left out."""
+"""What ``[inputs.NAME]`` of ``dd.toml`` says: the schema of an input, its key, its source, the columns left out, and
+what columns were before they were renamed, widened or dropped.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from ddcore.base.errors import DdError
 from ddcore.base.schema import Schema, check_pattern, parse_type
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
 from ddcore.io.project.declared import DeclaredSource, declared_source
 from ddcore.io.project.section import Section, quoted
+from ddcore.io.project.stored_columns import KEYS, StoredColumns, stored_columns
 from ddcore.text.wording import meant
 
-__all__ = ["input_ignored", "input_keys", "input_schemas", "input_sources"]
+__all__ = ["input_ignored", "input_keys", "input_schemas", "input_sources", "inputs_stored"]
 
 
 def input_schemas(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
@@ -17,7 +22,7 @@ def input_schemas(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     inputs: dict[str, Schema] = {}
     for name, one in section.named():
         section.check_name(name)
-        one.only(("schema", "key", "ignore", "source"))
+        one.only(("schema", "key", "ignore", "source", *KEYS))
         inputs[name] = _schema(one, dims)
     section.check_case(inputs)
     return inputs
@@ -26,6 +31,12 @@ def input_schemas(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
 def input_ignored(section: Section) -> dict[str, tuple[str, ...]]:
     """The columns of sources that inputs leave out on purpose."""
     return {name: columns for name, one in section.named() if (columns := one.names("ignore"))}
+
+
+def inputs_stored(section: Section, inputs: Mapping[str, Schema], dims: tuple[str, ...]) -> dict[str, StoredColumns]:
+    """How the logs of inputs store their columns, where these were others before."""
+    stored = {name: stored_columns(one, inputs[name], dims) for name, one in section.named()}
+    return {name: columns for name, columns in stored.items() if columns is not None}
 
 
 def input_sources(section: Section) -> dict[str, DeclaredSource]:

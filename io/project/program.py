@@ -10,15 +10,16 @@ import hashlib
 import importlib.util
 import inspect
 import linecache
+import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
+from ddcore.base.record import record
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
 from ddcore.io.project.project import Project
 from ddcore.io.storage.foreign_files import kind_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "load", "load_plan", "load_program", "plan_of"]
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """A program and its data tests. ``function`` returns the collections of the tests, too, as hidden outputs."""
 
@@ -154,7 +155,17 @@ def plan_of(program: Program, project: Project) -> Plan:
     """
     from ddcore.planning.planner import build
 
-    plan = build(program.function, project.inputs, project.dims, nonnegative=True)  # ingest checks every row
+    try:
+        plan = build(
+            program.function,
+            project.inputs,
+            project.dims,
+            nonnegative=True,  # ingest checks every row
+            origins={name: stored.origins for name, stored in project.stored.items()},
+        )
+    except ProgramError as error:
+        error.hint = "; ".join(filter(None, [error.hint, *_became(project, error.message)]))
+        raise
     _check_columns(plan.outputs)
     ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:
@@ -168,6 +179,18 @@ def plan_of(program: Program, project: Project) -> Plan:
         if is_test(name) and name not in tests:  # the program's own outputs are checked before
             raise ProgramError(f"inspect: {name}: names that begin with tests. are those of data tests", "rename it")
     return plan
+
+
+def _became(project: Project, message: str) -> Iterator[str]:
+    """What became of columns that inputs had before, of those that an error of the program names."""
+    words = frozenset(re.findall(r"\w+", message))
+    for name, stored in project.stored.items():
+        for column, former in stored.former_names.items():
+            if former in words and former not in project.inputs[name]:
+                yield f"{former} is {column} now in the input {name}"
+        for column in stored.dropped:
+            if column in words:
+                yield f"{column} was dropped from the input {name}"
 
 
 def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:

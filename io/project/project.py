@@ -7,15 +7,17 @@ default; ``Project.origin`` says which. This module reads no file, runs no progr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.sql_inputs import files_of
+from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Place
 from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
@@ -27,7 +29,7 @@ FILE_NAME = "dd.toml"
 MANIFEST = "target/manifest.json"  # of a dbt project
 
 
-@dataclass(frozen=True)
+@record
 class OutputSettings:
     """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert;
     ``table`` says where its present contents are published.
@@ -37,7 +39,7 @@ class OutputSettings:
     table: TableSettings | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Retention:
     """What ``[compaction]`` and ``[retention]`` say: whether runs compact by themselves; from how many versions back a
     run can be continued (None: from the runs of a week); for how many days files of inputs and outputs stay after they
@@ -50,10 +52,11 @@ class Retention:
     history: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
+    ``stored``: for inputs whose columns were others before, how their logs store them.
     ``keys``: for inputs that have a key, the columns in which no two rows may be equal. ``ignored``: columns of sources
     that are left out on purpose, by input. ``tests``: those of the file;
     a program may have more. ``dialect``: that of a program of SQL.
@@ -61,6 +64,8 @@ class Project:
     verifies the versions it divides; 0 for none.
 
     ``hook``: the words of the command that gets the JSON object of each run.
+
+    ``branch``: the branch of the warehouse that commands work on, and ``warehouse`` is its folder then; empty for none.
 
     ``tuning``: what no setting changes; tests give others.
 
@@ -73,6 +78,7 @@ class Project:
     warehouse: Place
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
+    stored: Mapping[str, StoredColumns] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, DeclaredSource] = field(default_factory=dict)
@@ -87,6 +93,7 @@ class Project:
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     retention: Retention = Retention()
     hook: tuple[str, ...] = ()
+    branch: str = ""
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
@@ -94,6 +101,11 @@ class Project:
     def file(self) -> Path:
         """The project's ``dd.toml``."""
         return self.root / FILE_NAME
+
+    @property
+    def home(self) -> Place:
+        """The warehouse whose branches there are: the one that the project names, also where it works on a branch."""
+        return self.warehouse.parent.parent if self.branch else self.warehouse
 
     @property
     def program_file(self) -> Path:

@@ -12,11 +12,12 @@ from urllib.parse import unquote
 from ddcore.base.errors import UsageError
 from ddcore.io.project.project import FILE_NAME
 from ddcore.io.project.section import Section, quoted
+from ddcore.io.storage import branches
 from ddcore.io.storage.address import address_of, is_url
 from ddcore.text.sizes import memory_size
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["ENGINES", "overridable_settings", "path_of"]
+__all__ = ["ENGINES", "branch_setting", "overridable_settings", "path_of"]
 
 ENGINES = ("spark", "inline")
 
@@ -28,6 +29,7 @@ _VARIABLES = {
     "verify_every": "DDCORE_VERIFY_EVERY",
     "spark_master": "DDCORE_MASTER",
 }
+_BRANCH = "DDCORE_BRANCH"
 _REMOTE = "SPARK_REMOTE"  # PySpark's own variable, for an address of Spark Connect
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MOST_WORKERS = 2**31 - 1
@@ -68,6 +70,15 @@ def overridable_settings(
             name, value, setting, file.parent if where in (FILE_NAME, "default") else Path.cwd()
         )
     return settings, origin
+
+
+def branch_setting(env: Mapping[str, str], flags: Mapping[str, str | int | None]) -> tuple[str, str]:
+    """The branch that a command works on, empty for the warehouse itself, and what named it. Raises UsageError."""
+    layers = (("--branch", flags.get("branch")), (_BRANCH, env.get(_BRANCH) or None))
+    setting, name = next((layer for layer in layers if layer[1] is not None), ("default", branches.MAIN))
+    if name != branches.MAIN:
+        branches.check_name(str(name), setting)
+    return ("" if name == branches.MAIN else str(name)), setting
 
 
 def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:

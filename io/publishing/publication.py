@@ -42,7 +42,7 @@ from ddcore.io.publishing.commits import (
 from ddcore.io.publishing.published import Published
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.reading.folded import FoldedLog, output_log
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
@@ -177,7 +177,7 @@ class Publication:
                 touched = part.select(names)
                 olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
                 news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
-            feed = self._feed(olds, news)
+            feed = self._feed(due.run.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
         self._commit(due, since, before, _Files(added, removed, feed))
@@ -234,8 +234,8 @@ class Publication:
             return rows.rename({self.settings.count: "diff"})
         return rows.group_by(names).agg(diff=pl.len().cast(pl.Int64))
 
-    def _feed(self, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
-        """The files of the change feed: what became of the changed rows, given as they were and as they are."""
+    def _feed(self, run: int, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
+        """The files of the change feed of a run: what became of changed rows, given as they were and as they are."""
         if not olds:
             return []
         names, key = list(self.log.schema), self.project.outputs[self.output].key
@@ -261,13 +261,14 @@ class Publication:
             parts = [part for part in rows.partition_by(self.order.partition, maintain_order=True)]
         else:
             parts = [rows] if len(rows) else []
-        return [self._feed_file(part) for part in parts]
+        return [self._feed_file(run, part) for part in parts]
 
-    def _feed_file(self, rows: pl.DataFrame) -> AddedFile:
+    def _feed_file(self, run: int, rows: pl.DataFrame) -> AddedFile:
+        """A file of the change feed, which goes with its commit; so no two runs have one of the same name."""
         partition = {name: _partition_value(rows[name][0], name, self.output) for name in self.order.partition}
         schema = {**{name: kind for name, kind in self.schema.items() if name not in partition}, _KIND: Type("string")}
         table = arrow_table(stored_columns(rows, schema), schema)
-        file = write_file(self.folder / CHANGES, "cdc", table, unsynced=self.unsynced)
+        file = write_file(self.folder / CHANGES, f"cdc-{run:08x}", table, unsynced=self.unsynced)
         return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
 
     # --- the whole table ----------------------------------------------------------------------------------------------

@@ -33,12 +33,14 @@ __all__ = ["History", "Logs", "OpenedProject", "open"]
 _ENTRIES = 20  # of the history that a notebook shows
 
 
-def open(project: str | PathLike[str] | None = None, *, warehouse: str | None = None) -> OpenedProject:
+def open(
+    project: str | PathLike[str] | None = None, *, warehouse: str | None = None, branch: str | None = None
+) -> OpenedProject:
     """A project for reading: its inputs, outputs, plan and history.
 
     ``project`` is a folder or a ``dd.toml``; without it, the project is found as the commands find it. ``warehouse``
-    is one to read instead of the project's own. Takes no lock and starts no JVM. Raises UsageError where there is no
-    such project.
+    is one to read instead of the project's own, ``branch`` one of its branches. Takes no lock and starts no JVM. Raises
+    UsageError where there is no such project or branch.
     """
     if project is not None and not isinstance(project, str | PathLike):
         raise UsageError(
@@ -46,10 +48,13 @@ def open(project: str | PathLike[str] | None = None, *, warehouse: str | None = 
         )
     if warehouse is not None and not isinstance(warehouse, str | PathLike):
         raise UsageError(f"dd.open: warehouse is {brief(warehouse)}", 'name a folder: dd.open(warehouse="warehouse")')
+    if branch is not None and not isinstance(branch, str):
+        raise UsageError(f"dd.open: branch is {brief(branch)}", 'name a branch: dd.open(branch="try")')
     if isinstance(project, str) and not project.strip():
         raise UsageError("dd.open: the name of the project is empty", 'name its folder: dd.open("demo")')
     place = None if project is None else Path(project)
-    return OpenedProject(project_at(place, {"warehouse": None if warehouse is None else str(warehouse)}, IN_PYTHON))
+    flags = {"warehouse": None if warehouse is None else str(warehouse), "branch": branch}
+    return OpenedProject(project_at(place, flags, IN_PYTHON))
 
 
 class OpenedProject:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ddcore.base.errors import UsageError
 from ddcore.io.project.finding import IN_PYTHON, find_project
 from ddcore.io.project.project import Project
+from ddcore.io.storage import branches
 from ddcore.text.wording import advice, one_line
 
 __all__ = ["project_at"]
@@ -44,6 +45,10 @@ def project_at(
         option = 'dd.open(warehouse="DIR")' if in_python else "--warehouse DIR"
         raise UsageError(f"the warehouse {home} is not a folder", f"name another one: {option}")
     location(home)
+    if settings.branch:
+        named = f"{origin}: branch" if in_python else "--branch"
+        setting = named if settings.origin["branch"] == "flag" else settings.origin["branch"]
+        branches.require(settings.home, settings.branch, setting)
     return settings
 
 

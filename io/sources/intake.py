@@ -11,12 +11,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
-from ddcore.base.errors import LateUpdate
+from ddcore.base.errors import DataError, LateUpdate
 from ddcore.base.lattice import is_beyond
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.table_files import AddedFile
@@ -48,9 +49,9 @@ class Part:
     """The result of one writer.
 
     ``digests``: for each source, by name, the digest of its rows at each time, as they are in the source; rows that
-    the log holds already are included. ``former``: the same over each list of columns that the input had before.
-    ``beginnings``: of sources that may have grown, the digest of the rows up to :attr:`Intake.grown`; ``ends``: of
-    rows without times, the number of the last one in each source.
+    the log holds already are included. ``beginnings``: of sources that may have grown, the digest of the rows up to
+    :attr:`Intake.grown`. ``former``, ``former_beginnings``: the same over each list of columns that the input had
+    before. ``ends``: of rows without times, the number of the last one in each source.
     ``counts``: insertions and retractions at each time, after late rows were
     moved. ``late`` counts updates at closed times; ``first_late`` is the first of them. ``retracts``: whether any
     diff is negative. ``most`` is the largest diff. Both are of consolidated updates. ``distinct``: no (row, time) was
@@ -63,6 +64,7 @@ class Part:
     former: list[dict[str, Digests]] = field(default_factory=list)
     counts: Counts = field(default_factory=dict)
     beginnings: dict[str, Digest] = field(default_factory=dict)
+    former_beginnings: list[dict[str, Digest]] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
     late: int = 0
     first_late: tuple[Time, str, str] | None = None  # time, source, row
@@ -77,7 +79,8 @@ class Part:
         values["digests"] = _digests_to_json(self.digests)
         values["former"] = [_digests_to_json(each) for each in self.former]
         values["counts"] = {str(at): sides for at, sides in self.counts.items()}
-        values["beginnings"] = {name: str(one) for name, one in self.beginnings.items()}
+        values["beginnings"] = _texts_of(self.beginnings)
+        values["former_beginnings"] = [_texts_of(each) for each in self.former_beginnings]
         return json.dumps(values)
 
     @classmethod
@@ -88,7 +91,8 @@ class Part:
         values["digests"] = _digests_of_json(values["digests"])
         values["former"] = [_digests_of_json(each) for each in values["former"]]
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
-        values["beginnings"] = {name: Digest.parse(one) for name, one in values["beginnings"].items()}
+        values["beginnings"] = _of_texts(values["beginnings"])
+        values["former_beginnings"] = [_of_texts(each) for each in values["former_beginnings"]]
         if late := values["first_late"]:
             values["first_late"] = (Time(late[0]), *late[1:])
         return cls(**values)
@@ -103,10 +107,8 @@ def merge(parts: Sequence[Part]) -> Part:
         digests=_merge_digests(part.digests for part in parts),
         former=[_merge_digests(each) for each in zip(*(part.former for part in parts), strict=True)],
         counts=merge_counts(part.counts for part in parts),
-        beginnings={
-            name: sum((part.beginnings.get(name, Digest()) for part in parts), Digest())
-            for name in {name for part in parts for name in part.beginnings}
-        },
+        beginnings=_sums(part.beginnings for part in parts),
+        former_beginnings=[_sums(each) for each in zip(*(part.former_beginnings for part in parts), strict=True)],
         ends={
             name: max(part.ends.get(name, 0) for part in parts)
             for name in {name for part in parts for name in part.ends}
@@ -118,6 +120,22 @@ def merge(parts: Sequence[Part]) -> Part:
         distinct=len(parts) == 1 and parts[0].distinct,
         tallies=dict(sum((Counter(part.tallies) for part in parts), Counter())),
     )
+
+
+def _texts_of(digests: Mapping[str, Digest]) -> dict[str, str]:
+    return {name: str(one) for name, one in digests.items()}
+
+
+def _of_texts(texts: Mapping[str, str]) -> dict[str, Digest]:
+    return {name: Digest.parse(one) for name, one in texts.items()}
+
+
+def _sums(parts: Iterable[Mapping[str, Digest]]) -> dict[str, Digest]:
+    sums: dict[str, Digest] = {}
+    for part in parts:
+        for name, one in part.items():
+            sums[name] = sums.get(name, Digest()) + one
+    return sums
 
 
 def _digests_to_json(digests: Mapping[str, Digests]) -> dict[str, dict[str, str]]:
@@ -188,7 +206,7 @@ class Intake:
         so some 4M updates are in memory at a time. Raises DataError, LateUpdate and StorageError; files written before
         that stay, invisible, until the next ingest deletes them.
         """
-        part = Part(former=[{} for _ in self.former])
+        part = Part(former=[{} for _ in self.former], former_beginnings=[{} for _ in self.former])
         with Files(self.log, f"ingest-{self.number:08d}-{writer}") as files:
             for layout, first_row, frame in frames:
                 files.add(self._batch(part, layout, first_row, frame))
@@ -203,34 +221,47 @@ class Intake:
 
     def _batch(self, part: Part, layout: Layout, first_row: int | None, frame: pl.DataFrame) -> Batch:
         """A batch of a source as updates that go into the log; ``part`` notes what it has."""
-        updates = normalise(frame, layout, self.rules, first_row)
+        whole = self._whole(frame, layout, first_row)
+        updates = whole.select(self.rules.columns) if self.rules.dropped else whole
         part.rows += len(frame)
         for name in layout.tallies:
             part.tallies[name] = part.tallies.get(name, 0) + int(frame[name].sum())
         # Rows without a time of their own are the same rows at whatever version they come in.
         has_times = self.rules.fallback is None or not {*layout.source_columns, *layout.folders}.isdisjoint(self.dims)
-        own = updates if has_times else updates.with_columns(pl.lit(0).alias(dim) for dim in self.dims)
+        zeros = [] if has_times else [pl.lit(0).alias(dim) for dim in self.dims]
+        own = updates.with_columns(zeros)
         hashes = row_hashes(own, self.dims, self.key)
-        if not has_times:
-            self._note_rows(part, layout.where, own, hashes, first_row)
+        if not has_times and first_row is not None:
+            part.ends[layout.where] = max(part.ends.get(layout.where, 0), first_row + len(own) - 1)
+            self._note_begun(part.beginnings, layout.where, own, hashes, first_row)
         _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, hashes))
-        for columns, of in zip(self.former, part.former, strict=True):
-            narrow = own.select(*columns, *self.dims, DIFF)
-            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, row_hashes(narrow, self.dims, self.key)))
+        for columns, of, begun in zip(self.former, part.former, part.former_beginnings, strict=True):
+            rows = whole.with_columns(zeros)
+            narrow = rows.select(*self.log.as_before(columns, rows.columns), *self.dims, DIFF)
+            hashes_then = row_hashes(narrow, self.dims, self.key)
+            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, hashes_then))
+            if not has_times and first_row is not None:
+                self._note_begun(begun, layout.where, narrow, hashes_then, first_row)
         fresh = self._without_known(layout.where, updates, first_row)
         self._note_late(part, fresh, layout.where)
         moved = self._move_late(fresh)
         return Batch(moved, hashes[0].copy() if moved is updates else None)
 
-    def _note_rows(self, part: Part, where: str, rows: pl.DataFrame, hashes: np.ndarray, first_row: int | None) -> None:
-        """Note the last row of a batch, and the digest of those that may have been taken in before."""
-        if first_row is None:
-            return
-        part.ends[where] = max(part.ends.get(where, 0), first_row + len(rows) - 1)
+    def _whole(self, frame: pl.DataFrame, layout: Layout, first_row: int | None) -> pl.DataFrame:
+        """A batch of a source as updates, with the columns that the input had before, as far as they can be read."""
+        if self.rules.dropped:
+            with suppress(DataError):  # nobody needs a dropped column but to recognise the source
+                return normalise(frame, layout, self.rules.wide, first_row)
+        return normalise(frame, layout, self.rules, first_row)
+
+    def _note_begun(
+        self, begun: dict[str, Digest], where: str, rows: pl.DataFrame, hashes: np.ndarray, first_row: int
+    ) -> None:
+        """Note the digest of those rows of a batch that may have been taken in before."""
         if where in self.grown:
-            begun = rows.head(max(0, self.grown[where] + 1 - first_row))
-            digest = sum(digests(begun, self.dims, hashes[:, : len(begun)]).values(), Digest())
-            part.beginnings[where] = part.beginnings.get(where, Digest()) + digest
+            before = rows.head(max(0, self.grown[where] + 1 - first_row))
+            digest = sum(digests(before, self.dims, hashes[:, : len(before)]).values(), Digest())
+            begun[where] = begun.get(where, Digest()) + digest
 
     def _note_late(self, part: Part, updates: pl.DataFrame, where: str) -> None:
         if self.upper is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,7 @@ import polars as pl
 from ddcore.base.errors import DataError, DdError
 from ddcore.base.schema import INTERVAL_PARTS, Schema, Type, parse_type, type_of
 from ddcore.io.logs.updates import DIFF
+from ddcore.io.project.stored_columns import common
 from ddcore.io.project.times import Time, example
 from ddcore.io.sources.paths import fields_below, steps, type_at
 
@@ -31,6 +32,9 @@ class Rules:
     """The columns of an input, and the options for sources that lack some of them or name them otherwise.
 
     ``time`` and ``diff`` are values for columns that the sources lack; ``rename`` maps our name to the source's.
+    ``before``: the former names of renamed columns, which sources of before have. ``dropped``: columns that the input
+    had before; they are read for the digests of sources of then. ``narrower``: the types that columns had before they
+    became wider, which sources may still have.
     ``added``: the columns that the input got after its first ingest. Sources of before that lack them are recognised.
     ``fallback``: the time of rows in sources without time columns. ``rows_only``: the sources hold rows and no updates:
     they need neither times nor diffs, and those that they have are left out. ``events``: they need times, but no diffs.
@@ -42,6 +46,9 @@ class Rules:
     time: Time | None = None
     diff: int | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
+    dropped: Schema = field(default_factory=dict)
+    narrower: Mapping[str, tuple[Type, ...]] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     fallback: Time | None = None
     rows_only: bool = False
@@ -58,7 +65,20 @@ class Rules:
     def types(self) -> dict[str, Type]:
         """The types of these columns, by their names or paths in the sources."""
         whole = parse_type("int64")
-        return {self.rename.get(name, name): self.schema.get(name, whole) for name in self.columns}
+        types = {self.rename.get(name, name): self.schema.get(name, whole) for name in self.columns}
+        former = {old: self.schema[name] for name, old in self.before.items() if name not in self.rename}
+        return {**self.dropped, **former, **types}
+
+    @property
+    def wide(self) -> Rules:
+        """These rules, for rows with the dropped columns."""
+        return replace(self, schema={**self.schema, **self.dropped}) if self.dropped else self
+
+    def name_in(self, name: str, known: Callable[[str], bool]) -> str:
+        """What a column of ours is called in a source of which these names are ``known``."""
+        source_name = self.rename.get(name, name)
+        old = self.before.get(name)
+        return old if old and name not in self.rename and known(old) and not known(source_name) else source_name
 
 
 @dataclass(frozen=True)
@@ -68,7 +88,8 @@ class Layout:
     ``source_columns`` maps our name to the column that is read, or to the path of a field in it; ``folders`` our name
     to a value in a folder's name. With ``text``, text in ``source_columns`` is parsed if the input declares another
     type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. ``tallies`` are columns of
-    numbers that an intake only adds up. Sources of equal ``shape`` have the same columns of the same types, as far as
+    numbers that an intake only adds up. ``narrow``: the types as which columns are read that the input has of wider
+    ones. Sources of equal ``shape`` have the same columns of the same types, as far as
     they are read.
     """
 
@@ -80,6 +101,7 @@ class Layout:
     shape: str = ""
     absent: tuple[str, ...] = ()
     tallies: tuple[str, ...] = ()
+    narrow: Mapping[str, Type] = field(default_factory=dict)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -105,8 +127,9 @@ def fit(
     from_folders: dict[str, str | None] = {}
     absent: list[str] = []
     read: dict[str, pl.DataType] = {}
+    narrow: dict[str, Type] = {}
     for name in rules.columns:
-        source_name = rules.rename.get(name, name)
+        source_name = rules.name_in(name, lambda one: one in in_folders or type_at(types, one) is not None)
         by_option = rules.time is not None if name in rules.dims else name == DIFF and rules.diff is not None
         actual = type_at(types, source_name)
         if actual is not None and not by_option:
@@ -114,6 +137,8 @@ def fit(
             read[source_name] = actual
             if text and isinstance(actual, pl.String):
                 _check_text(where, name, rules.schema.get(name))
+            elif (older := _older(actual, name, rules, text=text)) is not None:
+                narrow[name] = older
             else:
                 _check_type(where, name, actual, rules.schema.get(name), text=text)
         elif source_name in in_folders and not by_option:
@@ -133,10 +158,13 @@ def fit(
             absent.append(name)
         elif not (by_option or (name in rules.dims and rules.fallback is not None)):
             raise _missing(where, name, source_name, [*fields_below(types, source_name), *in_folders], rules)
+    for name, kind in rules.dropped.items():
+        if name in types and not _misfit(types[name], kind, name, text=text):
+            source_columns[name], read[name] = name, types[name]
     used = {found[0] for path in read if (found := steps(types, path))}
     ignored = tuple(name for name in types if name not in used)
     shape = ", ".join(f"{path} {kind}" for path, kind in sorted(read.items()))
-    return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent))
+    return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent), narrow=narrow)
 
 
 def check_complete(layout: Layout) -> None:
@@ -182,7 +210,10 @@ def _instead(name: str, columns: list[str], rules: Rules) -> str:
         versions = f"--version {option}; --column {name}=COLUMN names the column that holds it"
         has_diffs = rules.diff is not None or rules.rename.get(DIFF, DIFF) in columns
         return versions if has_diffs or rules.events or rules.appends else f"{_WHOLE_OR_NEW}; else {versions}"
-    return f"if it has another name in the source, say: --column {name}=COLUMN"
+    return (
+        f"if it has another name in the source, say: --column {name}=COLUMN; if the input is to call it so too, write "
+        f'the new name into the schema of dd.toml, and below it: renamed = {{ NEW = "{name}" }}'
+    )
 
 
 def listed_names(names: Sequence[str]) -> str:
@@ -211,7 +242,19 @@ def _check_type(where: str, name: str, actual: pl.DataType, declared: Type | Non
         path, what = misfit
         kind = _type_or_none(actual)
         other = f", or write {name} = {str(kind)!r} in dd.toml" if kind else f" to {declared}, or leave it out"
+        if kind and (wide := common(declared, kind)) is not None:
+            other = (
+                f', or write {name} = "{wide}" into the schema of dd.toml, and widened = {{ {name} = "{declared}" }}'
+            )
         raise DataError(f"{where}: the column {path!r} {what}", f"cast it at the source{other}")
+
+
+def _older(actual: pl.DataType, name: str, rules: Rules, *, text: bool) -> Type | None:
+    """The type that a column had before it became wider, if the source's does not fit the present one but that."""
+    older = rules.narrower.get(name, ())
+    if not older or not _misfit(actual, rules.schema[name], name, text=text):
+        return None
+    return next((kind for kind in reversed(older) if not _misfit(actual, kind, name, text=text)), None)
 
 
 def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tuple[str, str] | None:

@@ -25,6 +25,7 @@ from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.forms import canonical_uuids, from_base, intervals_of, to_base
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import DIFF
+from ddcore.io.project.stored_columns import EXACT_FLOAT, widened
 from ddcore.io.project.times import LARGEST_TIME
 from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.text.wording import shown_value
@@ -78,11 +79,32 @@ def rows_of(frame: pl.DataFrame, layout: Layout, rules: Rules, first_row: int | 
             continue
         series, text = _source_values(frame, name, layout, rules)
         column = Column(layout.where, name, series.alias(name), first_row)
-        if name in rules.schema:
+        if name in layout.narrow:
+            columns.append(_widened(column, layout.narrow[name], rules.schema[name], text=text))
+        elif name in rules.schema:
+            if text and "date" in [kind.name for kind in rules.narrower.get(name, ())]:
+                column = replace(column, values=_with_midnight(column.values))
             columns.append(_convert_nested(column, rules.schema[name], text))
         else:
             columns.append(_time_or_diff(column, text))
     return pl.DataFrame(columns)
+
+
+def _widened(column: Column, narrow: Type, wide: Type, *, text: bool) -> pl.Series:
+    """Values of the type that a column had before it became wider, as those of the present one."""
+    values = _convert_nested(column, narrow, text)
+    if wide.name == "float64":
+        beyond = values.abs() > EXACT_FLOAT
+        column.refuse(beyond.fill_null(False), "is not exact as float64", "declare the column as decimal(38,2)")
+    return widened(values, narrow, wide)
+
+
+def _with_midnight(texts: pl.Series) -> pl.Series:
+    """Texts of timestamps, where a date alone is its midnight."""
+    if texts.dtype != pl.String:
+        return texts
+    is_date = texts.str.contains(_DATE).fill_null(False)
+    return (texts + "T00:00:00Z").zip_with(is_date, texts) if is_date.any() else texts
 
 
 def _source_values(frame: pl.DataFrame, name: str, layout: Layout, rules: Rules) -> tuple[pl.Series, bool]:

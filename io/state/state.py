@@ -37,14 +37,15 @@ Spans = Mapping[int, Span]
 def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE) -> Worker:
     """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
 
-    Rows are read when they are needed. Raises StorageError for files that are missing or damaged.
+    Files are opened, and rows read, when they are needed: steps raise StorageError for files that are missing or
+    damaged.
     """
     runs = {
-        arrangement.index: _open(
-            stored, f"state/{arrangement.fingerprint}", layout_of(arrangement), _span(spans, arrangement.index), budget
+        arrangement.index: partial(
+            _open, stored, table, layout_of(arrangement), _span(spans, arrangement.index), budget
         )
         for arrangement in plan.arrangements
-        if not arrangement.transient
+        if not arrangement.transient and (table := f"state/{arrangement.fingerprint}") in stored.files
     }
     left = _waiting(plan, stored, spans, budget)
     return Worker(plan, runs, *left, budget=budget, groups=stored.groups.copy())
@@ -152,7 +153,7 @@ def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> di
     start = perf_counter_ns()
     files = write()
     cost.nanoseconds += perf_counter_ns() - start
-    for file in (file for each in files.values() for file in each):
+    for file in (file for several in files.values() for file in several):
         cost.rows_written += file.rows
         cost.bytes_written += file.size
     return files

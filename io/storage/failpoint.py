@@ -58,6 +58,9 @@ PLACES = {
     "after-delete": "a data file that nothing needs was removed",
     "after-trim": "an old entry of a table's Delta log was removed",
     "after-drop": "a table of state that nothing needs was renamed, to be removed",
+    "after-shared": "a table was shared with a branch that is being made",
+    "after-branch": "a branch was made",
+    "after-unbranch": "a branch was renamed, to be removed; in an object store, its note was deleted",
 }
 
 _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT, "halt": signal.SIGSTOP}

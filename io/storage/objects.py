@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 __all__ = [
-    "Object", "Parts", "Whole", "complete", "create", "delete", "denial", "entries", "fetch", "forget_clients", "head",
-    "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
+    "Object", "Parts", "Whole", "complete", "copy", "create", "delete", "denial", "entries", "fetch", "forget_clients",
+    "head", "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -414,6 +414,14 @@ def create(place: Address, content: bytes) -> bool:
         except AlreadyExistsError:
             return False
     return True
+
+
+def copy(source: Address, target: Address) -> None:
+    """Have the store copy an object to another address of the same bucket, in place of one that is there."""
+    import obstore
+
+    with _errors(source, "copy"):
+        complete(lambda: obstore.copy(_client(source), source.key, target.key))
 
 
 def delete(places: Iterable[Address]) -> None:

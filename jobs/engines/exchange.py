@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.partitioning import division_of
@@ -99,7 +99,7 @@ def _splits(fold: Fold) -> Iterator[Split]:
     """The files of the window in parts."""
     most = fold.settings.tuning.fed_rows
     for name, schema in fold.inputs_read.items():
-        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        log = input_log(fold.stored.warehouse, fold.settings, name, schema)
         for file in log.files(fold.inputs[name]):
             if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
                 for start in range(0, file.rows, most):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.threads import available
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.io.state.state import open_rebuild, open_worker, replay, write_result
 from ddcore.io.storage import scratch
@@ -37,6 +38,7 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
         worker = _open(fold, budget)
         if fold.begin is not None:
             worker.feed_constants(fold.begin)
+        worker.feed_instants(fold.instants)
         fed = 0
         for name, batch in worker.meter.reading(updates(fold, budget)):
             fed += len(batch)
@@ -67,7 +69,7 @@ def _open(fold: Fold, budget: Budget) -> Worker:
 def updates(fold: Fold, budget: Budget) -> Iterator[tuple[str, Batch]]:
     """Each input's updates in the window; many in portions. Files that cannot have any are not opened."""
     for name, schema in fold.inputs_read.items():
-        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        log = input_log(fold.stored.warehouse, fold.settings, name, schema)
         read = [column for column in schema if column in fold.plan.read[name]]
         for rows in _frames(fold, budget, log, fold.inputs[name], [*read, *fold.plan.dims, "diff"]):
             yield name, batch_of(rows, schema, fold.plan.dims, name, read)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import is_direct
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.codes import spread
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
@@ -105,7 +106,7 @@ def _sampled(fold: Fold) -> np.ndarray:
     samples = [np.empty(0, dtype=np.int64)]
     for name, schema in fold.plan.inputs.items():
         columns = [column for column, kind in schema.items() if kind.name == "int64"]
-        log = ChangeLog(fold.stored.warehouse.input(name), schema, fold.plan.dims)
+        log = input_log(fold.stored.warehouse, fold.settings, name, schema)
         if columns:
             for frame in _slices(log, fold, name):
                 samples += [frame[column].drop_nulls().to_numpy() for column in columns]

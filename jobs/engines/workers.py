@@ -18,7 +18,7 @@ from typing import Any
 from ddcore.base.errors import DdError
 from ddcore.base.lazy import numpy as np
 from ddcore.engine.worker import Worker
-from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.io.storage import scratch
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
@@ -129,8 +129,10 @@ class _Member:
             self.worker = open_worker(self.plan, fold.stored, spans, self.budget)
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             self.worker.begin(fold.upper)
-        if fold.begin is not None and self.number == 0:
-            self.worker.feed_constants(fold.begin)
+        if self.number == 0:
+            if fold.begin is not None:
+                self.worker.feed_constants(fold.begin)
+            self.worker.feed_instants(fold.instants)
         for name, batch in self.worker.meter.reading(self._updates()):
             if self._peers.done():
                 self._peers.result()  # raises Unreachable now, not after hours of reading
@@ -142,7 +144,7 @@ class _Member:
         for split in self.shared.splits[self.number :: self.shared.parallelism]:
             schema = self.plan.inputs[split.input]
             read = [column for column in schema if column in self.plan.read[split.input]]
-            log = ChangeLog(self.fold_.stored.warehouse.input(split.input), schema, dims)
+            log = input_log(self.fold_.stored.warehouse, self.fold_.settings, split.input, schema)
             rows = log.scan_files([split.file]).slice(split.start, split.rows).filter(window)
             frame = log.collect(rows.select(*read, *dims, "diff"))
             yield split.input, batch_of(frame, schema, dims, split.input, read)

@@ -12,6 +12,7 @@ from ddcore.base.errors import DataError
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import Source as IngestedSource
+from ddcore.io.logs.inputs import input_log
 from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
@@ -19,6 +20,7 @@ from ddcore.io.sources.layouts import Rules, check_complete
 from ddcore.io.sources.positions import last_positions
 from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part
 from ddcore.jobs.ingesting.snapshots import next_version
@@ -63,10 +65,13 @@ class UpdateReader(Reader):
         try:
             self.layouts = fitted(fresh, self.rules)
         except DataError:
-            former = ledger().ingest_index(self.name).former_columns(self.rules.schema)
+            log = input_log(Warehouse(self.project.warehouse), self.project, self.name)
+            former = ledger().ingest_index(self.name).former_columns(tuple(log.names.values()), log.read_columns)
             if not former:
                 raise
-            self.rules = replace(self.rules, added=frozenset(self.rules.schema).difference(*former))
+            self.rules = replace(
+                self.rules, added=frozenset(self.rules.schema).difference(*map(log.columns_of, former))
+            )
             self.layouts = fitted(fresh, self.rules)
         self.is_new, self.ingest = bool(fresh), max((one.number for one in known.values()), default=0)
         if fresh and all(source.row_count() == 0 for source, _ in self.layouts):
@@ -160,14 +165,14 @@ class UpdateReader(Reader):
         ``former``: with digests over columns that the input had before, by their place in the intake.
         """
         digests = part.digests if former is None else part.former[former]
-        grown, begun = work.intake.grown, part.beginnings
+        grown, begun = work.intake.grown, part.beginnings if former is None else part.former_beginnings[former]
         return [
             SourceIdentity(
                 source.name,
                 identity(source, self.project.root),
                 source.member,
                 digests.get(source.name, {}),
-                (Rows(grown[source.name]), begun[source.name]) if begun.get(source.name) and former is None else None,
+                (Rows(grown[source.name]), begun[source.name]) if begun.get(source.name) else None,
             )
             for source, _ in self.layouts
         ]
@@ -178,7 +183,7 @@ class UpdateReader(Reader):
         """
         number, root = work.intake.number, self.project.root
         sources = self._identities(work, part)
-        earlier = find_earlier(work.ledger, work.index, sources, root, tuple(self.rules.schema))
+        earlier = find_earlier(work.ledger, work.index, sources, root, work.columns)
         known = earlier.recognise(sources, number)
         for place, columns in enumerate(work.former):
             rest = [one for one in self._identities(work, part, place) if one.name not in known]

@@ -17,8 +17,8 @@ from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.records import Source as IngestedSource
-from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest
+from ddcore.io.logs.inputs import check_input, input_log
 from ddcore.io.project.ingest_settings import IngestSettings
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, greatest, least
@@ -127,9 +127,8 @@ class Work:
         project, settings, self.name = reader.project, reader.settings, reader.name
         self.settings, self._asked, self._given, self._committing = settings, asked, labels, False
         self._ignored, self.rules = tuple(project.ignored.get(self.name, ())), reader.update_rules(ledger)
-        self.log = ChangeLog(
-            ledger.warehouse.input(self.name), self.rules.schema, self.rules.dims, ledger.writer, project.tuning
-        )
+        self.log = input_log(ledger.warehouse, project, self.name, self.rules.schema, ledger.writer)
+        self.columns = tuple(self.log.names.values())
         self.base = ledger.input_table(self.name)
         index = ledger.ingest_index(self.name)
         # An ingest after one whose rows repeat says that they do; and all digests have one key.
@@ -139,7 +138,7 @@ class Work:
         self.judgement = SourceChecks(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
         # A restatement says itself which rows the log holds already.
         self.index = IngestIndex() if reader.again else index
-        self.former = self.index.former_columns(self.rules.schema)
+        self.former = self.index.former_columns(self.columns, self.log.read_columns)
         upper = None if reader.again else self.judgement.upper
         written = replace(self.log, writer=None)  # tasks write files, and commit nothing
         self.intake = Intake(
@@ -249,7 +248,7 @@ class Work:
             rests_on=self.reader.rests_on,
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
             restates=self.judgement.restates,
-            columns=tuple(self.rules.schema),
+            columns=self.columns,
             replaces=Time(replaced.start) if replaced else None,
             removed=replaced.rows if replaced else 0,
             before=self.base if replaced else None,
@@ -271,7 +270,7 @@ class Work:
             opened(
                 self.log.folder, self.base, self.ledger.writer
             )  # a table whose log was lost must not be created again
-            self.log.check(self.base)
+            check_input(self.ledger, self.reader.project, self.name)
         else:
             self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
         transaction = last_transaction(self.log.folder, APP)

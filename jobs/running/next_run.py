@@ -10,12 +10,13 @@ one, a *kept point*, whose table versions are still on the disk; without one a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.record import record
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
@@ -34,6 +35,7 @@ from ddcore.io.project.times import (
     shown_frontier,
     versions,
 )
+from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
@@ -75,8 +77,12 @@ class Known(Protocol):
     def dims(self) -> tuple[str, ...]:
         """The time dimensions."""
 
+    @property
+    def uses_now(self) -> bool:
+        """Whether the program uses the instants of versions."""
 
-@dataclass(frozen=True)
+
+@record
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
@@ -91,7 +97,7 @@ class Request:
     value_bytes: int = DEFAULT.value_bytes
 
 
-@dataclass(frozen=True)
+@record
 class NextRun:
     """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
 
@@ -183,7 +189,7 @@ class Runs:
     def _again(self) -> NextRun | None:
         """What has to be folded again: from the version that was asked for, or at which an input changed."""
         upper, current = self.ledger.upper(), self.ledger.current_run()
-        changed = [*map(Time, self.ledger.restated())]
+        changed = [*map(Time, self.ledger.restated()), *instants.changed(self.ledger, self.plan)]
         if self.request.first is not None:
             changed.append(self.request.first)
         changed = [time for time in changed if upper is not None and not is_open(time, upper)]

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from notation import dims_of
 
 import ddcore as dd
 from ddcore import reference
 from ddcore.base import lattice
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.engine import session
+from ddcore.planning.plan import Plan
+from ddcore.planning.planner import build
 from ddcore.traces.consolidation import arrange
+from ddcore.traces.trace import Trace
 
 __all__ = [
-    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "one_time_each",
-    "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
+    "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of",
+    "one_time_each", "planned_once", "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
@@ -26,23 +33,42 @@ Logs = dict[str, dict[tuple[Any, Time], int]]
 Fold = Callable[..., Logs]
 
 
+@contextmanager
+def planned_once() -> Iterator[None]:
+    """Sessions on the same program share its plan: planning takes longer than folding a small history."""
+    plans: dict[Any, Plan] = {}
+
+    def plan(program: Any, schemas: Any, dims: tuple[str, ...], *, nonnegative: bool = False) -> Plan:
+        key = program, str(schemas), dims, nonnegative
+        if key not in plans:
+            plans[key] = build(program, schemas, dims, nonnegative=nonnegative)
+        return plans[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "build", plan)
+        yield
+
+
 def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
-    return reference.replay(program, dims_of(frames), **frames)
+    return reference.replay(program, dims_of(frames), instants_of(frames), **frames)
 
 
 def whole(program: Any, *, tuning: Any = None, **frames: pl.DataFrame) -> Logs:
     dims = dims_of(frames)
     if tuning is not None:
         session = dd.Session(program, _schemas(frames), dims, tuning=tuning)
-        return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
-    return {name: reference.log_of(log, dims) for name, log in dd.replay(program, dims=dims, **frames).items()}
+        logs = session.fold(frames, instants=instants_of(frames))
+    else:
+        logs = dd.replay(program, dims=dims, instants=instants_of(frames), **frames)
+    return {name: reference.log_of(log, dims) for name, log in logs.items()}
 
 
 def in_threads(program: Any, *, nonnegative: Any = False, tuning: Any = DEFAULT, **frames: pl.DataFrame) -> Logs:
     """Whole, in three threads. Tests make the parts small, so that there is more than one."""
     dims = dims_of(frames)
     session = dd.Session(program, _schemas(frames), dims, threads=3, nonnegative=nonnegative, tuning=tuning)
-    return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
+    logs = session.fold(frames, instants=instants_of(frames))
+    return {name: reference.log_of(log, dims) for name, log in logs.items()}
 
 
 def one_time_each(program: Any, *, tuning: Any = DEFAULT, **frames: pl.DataFrame) -> Logs:
@@ -82,6 +108,20 @@ def _schemas(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, str]]:
         name: {column: type_name(dtype) for column, dtype in frame.schema.items() if column not in (*dims, "diff")}
         for name, frame in frames.items()
     }
+
+
+def instants_of(frames: Mapping[str, pl.DataFrame]) -> Any:
+    """Instants of the coordinates of histories, around the times of random programs: some go back, some are missing."""
+    dims = dims_of(frames)
+    by_dim: dict[str, dict[int, datetime]] = {}
+    for dim in dims:
+        axis = sorted({each for frame in frames.values() for each in frame[dim]})
+        by_dim[dim] = {
+            each: datetime(2024, 2, 28, 20, tzinfo=UTC) + timedelta(hours=(11 * number + each) % 17)
+            for number, each in enumerate(axis)
+            if number % 3 != 1
+        }
+    return by_dim[dims[0]] if len(dims) == 1 else by_dim
 
 
 def grid(frames: Mapping[str, pl.DataFrame]) -> list[Time]:
@@ -132,7 +172,10 @@ def in_runs(
     for i in range(len(cuts) + 1):
         upper = upper_of(cuts[i], times) if i < len(cuts) else None
         new = {name: frame.filter([run == i for run in runs[name]]) for name, frame in frames.items()}
-        parts.append(session.fold({name: frame for name, frame in new.items() if len(frame)}, upper=upper))
+        instants = None if i else instants_of(frames)
+        parts.append(
+            session.fold({name: frame for name, frame in new.items() if len(frame)}, upper=upper, instants=instants)
+        )
         if compact and upper is not None:
             advance(session, upper)
     return {name: reference.log_of(pl.concat([part[name] for part in parts]), dims) for name in parts[0]}
@@ -144,12 +187,13 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     Rounds stay as they are: a frontier of input times has the round 0.
     """
     inputs, frontier = len(session.plan.dims), np.array(since, dtype=np.int64).T
-    for trace in session._worker.state.traces:
+    traces = session._worker.state.traces
+    for number, trace in enumerate(traces):
         advanced = []
         for batch in (each.decompress() for each in trace.stored):
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
             advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
-        trace.stored = [batch for batch in advanced if len(batch)]
+        traces[number] = Trace([batch for batch in advanced if len(batch)], session._worker.budget, apart=trace.apart)
 
 
 def type_name(dtype: pl.DataType) -> str:

@@ -17,8 +17,7 @@ import json
 import linecache
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -26,11 +25,12 @@ from typing import Any
 import polars as pl
 import registry
 from choices import Choices
-from folding import grid, type_name
+from folding import type_name
 from notation import DIMS
 
 from ddcore import reference
 from ddcore.operators.gathering import GATHERED
+from ddcore.reference.rows import canonical
 
 MODULUS = 4
 MAX_ROUNDS = 20
@@ -240,11 +240,14 @@ def history(rng: Choices, inputs: dict[str, dict[str, str]]) -> dict[str, pl.Dat
     for name, columns in inputs.items():
         updates: list[tuple[Any, ...]] = []
         rows = [tuple(rng.choice(VALUES[kind]) for kind in columns.values()) for _ in range(rng.randint(2, 9))]
+        histories: dict[Any, list[tuple[tuple[int, ...], int]]] = {}
         for _ in range(rng.choice([1, 2, 4, 8, 16, 32, 8, 16, 32])):
             time = tuple(rng.choice(axis) for axis in axes)
-            update = (*rng.choice(rows), *time, rng.choice([1, 1, 1, 2, -1, -1, -1, -2]))
-            if never_negative(framed(columns, dims, [*updates, update])):
-                updates.append(update)
+            row, diff = rng.choice(rows), rng.choice([1, 1, 1, 2, -1, -1, -1, -2])
+            past = histories.setdefault(canonical(row), [])
+            if never_negative([*past, (time, diff)]):
+                past.append((time, diff))
+                updates.append((*row, *time, diff))
         if not updates:
             updates.append((*rows[0], *(axis[0] for axis in axes), 1))
         frames[name] = framed(columns, dims, updates)
@@ -256,17 +259,12 @@ def framed(columns: dict[str, str], dims: tuple[str, ...], updates: list[tuple[A
     return pl.DataFrame(updates, schema=schema, orient="row")
 
 
-def never_negative(frame: pl.DataFrame) -> bool:
-    times = grid({"it": frame})
-    dims = next(dims for dims in reversed(DIMS.values()) if set(dims) <= set(frame.columns))
-    updates = reference.log_of(frame, dims)
-    for time in times:
-        total: Counter[Any] = Counter()
-        for (row, when), diff in updates.items():
-            total[row] += diff if reference.precedes(when, time) else 0
-        if min(total.values(), default=0) < 0:
-            return False
-    return True
+def never_negative(diffs: Sequence[tuple[tuple[int, ...], int]]) -> bool:
+    """Whether the diffs of one row, with their times, add up to no negative count at any time."""
+    return all(
+        sum(diff for when, diff in diffs if reference.precedes(when, time)) >= 0
+        for time in reference.grid(when for when, _ in diffs)
+    )
 
 
 # Programs
@@ -542,6 +540,19 @@ class Writer:
         if self.rng.chance(30):
             return f"{beside}.concat({text}.negate())", columns, False
         return f"{text}.concat({beside})", columns, of.positive
+
+    @writes("dd.now")
+    def now(self, of: Named, env: list[Named]) -> Any:
+        """Rows on one side of the instant of the version, or beside it."""
+        times = of.having("time")
+        if not times:
+            columns = self.fresh(["time"], Named("", {}))
+            return f"dd.now().select({kw(dict.fromkeys(columns, 'col(' + q('now') + ')'))})", columns, True
+        moved = f'col("now") + datetime.timedelta(hours={self.rng.randint(-30, 30)})'
+        arguments = [q(self.rng.choice(times)), f"{self.rng.choice(['lower', 'upper'])}={q('limit')}"]
+        closed = self.rng.choice(["both", "left", "right", "none"])
+        text = f"{of.name}.join_between(dd.now().select(limit={moved}), {', '.join(arguments)}, closed={q(closed)})"
+        return text, of.columns, of.positive
 
     @writes("concat", "negate")
     def less(self, of: Named, env: list[Named]) -> Any:

@@ -137,7 +137,7 @@ def contents(project: Project) -> dict[str, pl.DataFrame]:
         places = tables.sources([warehouse.table(name) / file.path for file in files], "")
         frames = [pl.read_parquet(place, hive_partitioning=False) for place in places]
         if frames:
-            rows[name] = pl.concat(frames).sort(frames[0].columns)
+            rows[name] = pl.concat(frames, how="diagonal").sort(frames[0].columns)
     return rows
 
 
@@ -335,6 +335,14 @@ def _changed(_: Workshop, folder: Path) -> None:
     (folder / "program.py").write_text(OTHER_PROGRAM)
 
 
+def _evolved(_: Workshop, folder: Path) -> None:
+    """The schema has another name and a wider type for a column, and the program reads it so."""
+    evolved = 'length = "float64" }\nrenamed = { length = "km" }\nwidened = { length = "int64" }'
+    (folder / "dd.toml").write_text(PROJECT.replace('km = "int64" }', evolved))
+    (folder / "program.py").write_text(PROGRAM.replace("km_right", "length").replace("km=0", "km=0.0"))
+    (folder / "wider.csv").write_text("src,dst,length,version,diff\nC,D,2,5,-1\nD,A,2.5,5,1\n")
+
+
 def _killed(place: str, *arguments: str) -> Build:
     def build(shop: Workshop, folder: Path) -> None:
         ended = shop.command(folder, *shop.placed(folder, arguments), DDCORE_FAILPOINT=place)
@@ -418,6 +426,7 @@ BASES: dict[str, tuple[str, Build]] = {
     "ingested": ("new", _ingested),
     "folded": ("ingested", _folded),
     "changed": ("folded", _changed),
+    "evolved": ("folded", _evolved),
     "half written": ("folded", _killed("after-file", "ingest", "roads", "most.csv")),
     "half ingested": ("folded", _killed("after-table", "ingest", "roads", "most.csv")),
     "half refreshed": ("changed", _refreshed),
@@ -475,6 +484,9 @@ COMMANDS = {  # the project's state, and the command
         "--restate",
         "2",
     ),
+    "ingest after columns evolved": ("evolved", "ingest", "roads", "wider.csv"),
+    "run after columns evolved": ("evolved", "run"),
+    "sync after columns evolved": ("evolved", "sync"),
     "undo": ("folded", "ingest", "--undo", "3"),
     "first run": ("ingested", "run"),
     "later run": ("folded", "run"),
