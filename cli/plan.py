@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import Call, command, option
+from ddcore.cli.options import SELECT, Call, command, option
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
@@ -42,6 +42,7 @@ def plan(
         names=["--format"],
         complete=one_of(*FORMATS),
     ),
+    select: list[str] | None = SELECT,
     file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
 ) -> int:
     """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
@@ -54,11 +55,13 @@ def plan(
     out = Output(json=form == "json")
     settings = call.opened()
     from ddcore.drawing.diagram import diagram
-    from ddcore.io.project.program import load, plan_of
+    from ddcore.io.project.program import load, outputs_named, plan_of
 
     with out.claimed():
         program = load(settings)
         built = plan_of(program, settings)
+        if select:
+            built = plan_of(program, settings, outputs_named(program, settings, built, select))
     for note in program.notes:
         out.say(f"note: {note}")
     sheet = _Sheet(settings, built, diagram(built), program.comments)

@@ -28,16 +28,16 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
-    ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run rewrites
-    what was published, or lets it stay and appends the difference; None where it only goes on. ``changed``: what a
-    change of the program did to each output that it concerns. ``notes`` are sentences for the user,
-    ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
-    without releasing it, and what became of its work.
-    ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
-    after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``published``: what became of the tables of outputs.
-    ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
-    input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
+    ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run
+    rewrites what was published, or lets it stay and appends the difference; None where it only goes on.
+    ``changed``: what a change of the program did to each output that it concerns. ``notes`` are sentences for the
+    user, ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock
+    and ended without releasing it, and what became of its work. ``windows``: number, first and last time of each
+    run. ``verified``: one object per output and time that was verified after it, as ``dd verify --json`` has it.
+    ``broken``: one object per data test that is broken and only warns. ``published``: what became of the tables of
+    outputs. ``selected``: the outputs that it folded; empty where it folds all. ``without_rows``: the inputs of
+    which no rows were ever taken in. ``left_out``: by input, the columns that its sources have and it does not.
+    ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -56,6 +56,7 @@ class RunReport:
     changed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    selected: tuple[str, ...] = ()
     without_rows: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     stale_lock: dict[str, Any] | None = None
@@ -85,6 +86,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "corrections": report.corrections,
         "publishes": report.publishes,
         "changed_outputs": report.changed,
+        "selected": list(report.selected),
         "notes": report.notes,
         "without_rows": report.without_rows,
         "left_out": report.left_out,

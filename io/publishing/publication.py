@@ -62,9 +62,9 @@ class _Differs(Exception):
 
 
 class _Due(NamedTuple):
-    """What a table should hold: the contents that a run gave at a time."""
+    """What a table should hold: the contents that a run of this number gave at a time."""
 
-    run: RunRecord
+    run: int
     at: Time
 
 
@@ -108,13 +108,15 @@ class Publication:
         run = self.ledger.current_run()
         if run is None:
             return None
+        ahead = self.ledger.ahead()
+        number = ahead.run if ahead is not None and self.output in ahead.tables else run.run
         there = position(self.folder)
-        if there is not None and there.is_newest and there.run == run.run:
+        if there is not None and there.is_newest and there.run == number:
             return None
         tops = self.log.readable.tops
         if len(tops) != 1:
             return None  # no time is after all others: there are no present contents
-        due = _Due(run, tops[0])
+        due = _Due(number, tops[0])
         remove_temporary(self.folder)
         try:
             return self._brought_up(due, there)
@@ -182,7 +184,7 @@ class Publication:
         self._commit(due, since, before, _Files(added, removed, feed))
         plus, minus = (int(changes.filter(pl.col("diff") * sign > 0)["diff"].sum()) * sign for sign in (1, -1))
         total = len(files) - len(removed) + len(added)
-        return Published(self.output, str(self.folder), due.run.run, plus, minus, len(added), total)
+        return Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
 
     def _written(self, rows: pl.DataFrame) -> list[AddedFile]:
         """New files of some rows and their counts, each of one range."""
@@ -281,7 +283,7 @@ class Publication:
                 added.append(self._file(part))
         removed = [] if before is None else [path for path in before.paths if path not in {file.path for file in added}]
         self._commit(due, None, before, _Files(added, removed))
-        return Published(self.output, str(self.folder), due.run.run, rows, 0, len(added), len(added), why)
+        return Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
@@ -299,7 +301,7 @@ class Publication:
     def _commit(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> None:
         dims, label = self.project.dims, self.log.names.fields(due.at).get("label")
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
-        note = note_of(self.output, due.run.run, due.at, label if isinstance(label, str) else "", versions)
+        note = note_of(self.output, due.run, due.at, label if isinstance(label, str) else "", versions)
         change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
         number = commit(self.folder, before, change)
         upkeep(self.folder, number, self.project.retention.days)
