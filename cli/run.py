@@ -133,6 +133,10 @@ def _tell_versions(out: Output, report: RunReport, dry_run: bool) -> None:
         out.say(f"nothing new: {_folded(report)}")
     for note in report.notes:
         out.say(note)
+    if report.comparison is not None:
+        from ddcore.cli.comparison import tell_comparison
+
+        tell_comparison(out, report.comparison, out.say)
     if report.nothing_new or not (report.versions or dry_run):
         return
     alone = len(report.versions) == 1 and not dry_run

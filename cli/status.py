@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
+from ddcore.base.record import record
 from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 
-@dataclass(frozen=True)
+@record
 class _Table:
     """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row.
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
@@ -29,7 +30,8 @@ from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, pl
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, Window, close, is_open, nothing_closed, shown
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
@@ -108,7 +110,7 @@ def run(
         return report
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """The arguments of :func:`run`."""
 
@@ -196,7 +198,12 @@ class _Replay:
             from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
-            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            commits = Commits(self.ledger, self.plan, upcoming)
+            self._note_changes(commits, dry=True)
+            if commits.changed and (current := self.ledger.current_run()) is not None:
+                from ddcore.jobs.comparison import compared, of_run
+
+                self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})
@@ -259,8 +266,8 @@ class _Replay:
         ahead, last = self.ledger.ahead(), self.options.request.last
         if not self.options.select or ahead is None or not self.ledger.is_ahead_of_changes():
             return False
-        last = self.ledger.latest_ingested(self.plan.inputs) if last is None else last
-        return all(name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs)
+        last = last or self.ledger.latest_ingested(self.plan.inputs)
+        return last is not None and all(name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs)
 
     def _note(self, upcoming: NextRun) -> None:
         report = self.report

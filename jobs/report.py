@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
 from ddcore.io.publishing.published import Published
+
+if TYPE_CHECKING:
+    from ddcore.jobs.comparison import Comparison
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
@@ -28,16 +31,16 @@ class RunReport:
 
     ``run`` is the last run's number (0: no run), ``took`` is in seconds. A dry run has no outputs. Every time at or
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
-    ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run
-    rewrites what was published, or lets it stay and appends the difference; None where it only goes on.
-    ``changed``: what a change of the program did to each output that it concerns. ``notes`` are sentences for the
-    user, ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock
-    and ended without releasing it, and what became of its work. ``windows``: number, first and last time of each
-    run. ``verified``: one object per output and time that was verified after it, as ``dd verify --json`` has it.
-    ``broken``: one object per data test that is broken and only warns. ``published``: what became of the tables of
-    outputs. ``selected``: the outputs that it folded; empty where it folds all. ``without_rows``: the inputs of
-    which no rows were ever taken in. ``left_out``: by input, the columns that its sources have and it does not.
-    ``names``: the labels and instants of versions.
+    ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run rewrites
+    what was published, or lets it stay and appends the difference; None where it only goes on. ``changed``: what a
+    change of the program did to each output that it concerns. ``notes`` are sentences for the user, ``warnings``
+    those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended without
+    releasing it, and what became of its work. ``windows``: number, first and last time of each run. ``verified``: one
+    object per output and time that was verified after it, as ``dd verify --json`` has it. ``broken``: one object per
+    data test that is broken and only warns. ``published``: what became of the tables of outputs. ``comparison``: of a
+    dry run after a change of the program, that beside the one of before. ``selected``: the outputs that it folded;
+    empty where it folds all. ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
+    input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
 
     run: int = 0
@@ -64,6 +67,7 @@ class RunReport:
     verified: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
+    comparison: Comparison | None = None
     names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
@@ -99,6 +103,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
         "published": [vars(table) for table in report.published],
+        **({} if report.comparison is None else {"comparison": report.comparison.fields()}),
         "stale_lock": report.stale_lock,
         "verified": report.verified,
     }

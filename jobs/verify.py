@@ -33,7 +33,8 @@ from ddcore.io.reading.published import Claims, check_output, finished_run, veri
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored
 from ddcore.io.storage import scratch
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, Listener
@@ -261,19 +262,23 @@ class Verification:
                 start = clock.perf_counter()
                 if self.listener:
                     self.listener("verify", number, len(times), named(time, self.plan.dims))
-                inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
-                by = self.by or ("reference" if sum(map(len, inputs.values())) <= SMALL else "scratch")
-                with self._naming(time, by):
-                    now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
-                    expected = (
-                        self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
-                    )
+                expected, _, by = self._evaluated(time, stack)
                 took = clock.perf_counter() - start
                 names = self.names.fields(time)
                 for output in self.claimed(time, outputs):
                     log, state = self.output_log(output)
                     differing = _differing(expected[output], log.between(None, time, state))
                     yield Verdict(output, time, by, len(expected[output]), differing, took, names)
+
+    def _evaluated(self, time: Time, stack: ExitStack) -> tuple[dict[str, pl.DataFrame], int, Way]:
+        """What the program gives for the inputs at a time, how many rows these have, and the way it was found."""
+        inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
+        rows = sum(map(len, inputs.values()))
+        by = self.by or ("reference" if rows <= SMALL else "scratch")
+        with self._naming(time, by):
+            now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
+            expected = self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
+        return expected, rows, by
 
     @contextmanager
     def _naming(self, time: Time, by: Way) -> Iterator[None]:

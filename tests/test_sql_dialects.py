@@ -100,6 +100,17 @@ MEANINGS = [
     # texts: double quotes, backslashes, semicolons
     ("databricks", 'CREATE VIEW o AS SELECT id, "it\'s; \\"so\\"" AS v FROM t WHERE id = 1', ['it\'s; "so"']),
     ("spark", "CREATE VIEW o AS SELECT id, 'it\\'s;' AS v FROM t WHERE id = 1", ["it's;"]),
+    # Spark has no row of all rows where there are none, unless nothing else is grouped by
+    ("postgres", "CREATE VIEW o AS SELECT a AS id, count(*) AS v FROM t WHERE n = 99 GROUP BY CUBE (a)", [0]),
+    ("spark", "CREATE VIEW o AS SELECT a AS id, count(*) AS v FROM t WHERE n = 99 GROUP BY CUBE (a)", []),
+    ("spark", "CREATE VIEW o AS SELECT 1 AS id, count(*) AS v FROM t WHERE n = 99 GROUP BY GROUPING SETS ((), ())", []),
+    ("spark", "CREATE VIEW o AS SELECT 1 AS id, count(*) AS v FROM t WHERE n = 99 GROUP BY GROUPING SETS (())", [0]),
+    # a list that is null has no elements in DuckDB
+    ("postgres", "CREATE VIEW o AS SELECT id, 1 = ANY(k) AS v FROM t WHERE id IN (1, 3)", [True, None]),
+    ("duckdb", "CREATE VIEW o AS SELECT id, 1 = ANY(k) AS v FROM t WHERE id IN (1, 3)", [True, False]),
+    ("duckdb", "CREATE VIEW o AS SELECT id, 1 <> ALL(k) AS v FROM t WHERE id IN (1, 3)", [False, True]),
+    ("duckdb", "CREATE VIEW o AS SELECT id, 2 > ANY(k) AS v FROM t WHERE id IN (1, 3)", [True, False]),
+    ("duckdb", "CREATE VIEW o AS SELECT id, n > ALL(k) AS v FROM t WHERE id IN (1, 3)", [True, True]),
     # a branch that is not taken does not divide
     ("spark", "CREATE VIEW o AS SELECT id, CASE WHEN m <> 0 THEN n / m END AS v FROM t WHERE id > 6", [None, 2.0]),
 ]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
-from ddcore.operators.join_between import rows_of_keys
 from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-__all__ = ["Near", "found_near", "gathered_between"]
+__all__ = ["Near", "found_near", "gathered_between", "rows_between", "rows_of_keys", "spans_of"]
 
 _LARGE = 512  # rows of a group from which on a search pays
 _FIRST = 64  # rows on either side of the changes that are read first
@@ -39,17 +39,40 @@ class Near:
         return result
 
 
-def _spans(batch: SortedBatch, keys: Keys, budget: Budget) -> Spans:
+def rows_of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each key (K, m) among those of its code, from lo[k] up to hi[k]. Mostly these are the same, as the
+    first and the last of them tell: a row of another key has the same code by chance.
+    """
+    some = np.flatnonzero(lo < hi)
+    if len(some) == 0:
+        return lo, hi
+    rows, places = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
+    words = np.take(batch.take(rows).words[: len(keys)], places, axis=1)
+    wanted = np.take(keys, some, axis=1)
+    if (words == np.concatenate([wanted, wanted], axis=1)).all():
+        return lo, hi
+    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.decompress().words)
+    return narrowed
+
+
+def spans_of(batch: SortedBatch, keys: Keys, budget: Budget) -> Spans:
     """The rows of each key."""
     lo, hi = batch.locate(keys.codes, budget)
     return rows_of_keys(batch, keys.words, lo, hi) if len(keys.words) else (lo, hi)
+
+
+def rows_between(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from ``lo[k]`` up to ``hi[k]``, for one k after the other, and the k of each."""
+    sizes = hi - lo
+    which = np.repeat(np.arange(len(lo)), sizes)
+    return np.arange(len(which)) + (lo - (np.cumsum(sizes) - sizes))[which], which
 
 
 def gathered_between(batches: Sequence[SortedBatch], keys: Keys, values: int, near: Near, budget: Budget) -> Rows:
     """The rows of keys, of those that ``near`` bounds the rows between their bounds. Times have one coordinate."""
     found, counts, word = [], np.zeros(len(keys), np.int64), len(keys.words)
     for batch in batches:
-        lo, hi = _spans(batch, keys, budget)
+        lo, hi = spans_of(batch, keys, budget)
         if near.some.any():
             after = np.where(near.low[near.some] > NULL, near.low[near.some] - 1, NULL)
             lo[near.some], hi[near.some] = batch.between(
@@ -74,7 +97,7 @@ def found_near(
     Such a result is that of a row with fewer than ``reach`` rows, or just as many, between it and a change. Only rows
     that are there at all times from ``since[k]`` on are counted, so that it holds at each of them.
     """
-    everything = [_spans(batch, keys, budget) for batch in batches]
+    everything = [spans_of(batch, keys, budget) for batch in batches]
     sizes = sum((hi - lo for lo, hi in everything), np.zeros(len(keys), np.int64))
     some = (sizes >= _LARGE) & (around[0] > NULL)
     for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order

@@ -74,14 +74,14 @@ def build(
 
     def now() -> Collection:
         instants = Collection(graph, graph.add(Clock.of()))
-        return instants if len(dims) == 1 else instants.group_by().agg(**{NOW: aggregates.max(NOW)})
+        return instants if len(dims) == 1 else instants.group_by().agg(now=aggregates.max(NOW))
 
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows))), now):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
     left = pruned(graph, outputs.values())
     read = {name: left.read[node] for name, node in sources.items()}
-    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs, sources = ({name: left.numbers[node] for name, node in nodes.items()} for nodes in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
     if only is not None:
         outputs = {name: node for name, node in outputs.items() if name in only}
@@ -196,8 +196,8 @@ class _Planner:
         ends = []
         for chain in totals.chains:
             before = rows
-            for each in chain:
-                before = self._part(each, (before,), node)
+            for step in chain:
+                before = self._part(step, (before,), node)
             ends.append(before)
         return (self._part(totals.sums, tuple(ends), node),)
 

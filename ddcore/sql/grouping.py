@@ -421,7 +421,7 @@ def _sets(
     values: Values,
 ) -> tuple[Any, Computed]:
     """The groups of each set of keys, with nulls for the keys that it leaves out, and a column for each key that says
-    whether it does. A set without keys has one row, also of no rows.
+    whether it does. A set without keys has one row, also of no rows, but in Spark only if it is the only one.
     """
     needed = {name: expr for name, expr in exprs.items() if is_plain(expr) != name}
     rows = relation.rows.with_columns(**needed) if needed else relation.rows
@@ -432,7 +432,8 @@ def _sets(
         kept = {*relation.carried, *(names[number] for number in chosen)}
         keys = {name: pl.col(name) for name in exprs if name in kept}
         result = computed(queries, with_keys, nodes, keys, values=values)
-        side = result.rows if chosen else _one_row(queries, relation, result, env)
+        has_none = chosen or (len(sets) > 1 and queries.source.dialect in SPARKS)
+        side = result.rows if has_none else _one_row(queries, relation, result, env)
         others = {name: pl.col(name) for name in types(side) if name not in exprs and name != "rows"}
         whole = {name: pl.col(name) if name in kept else null(kinds[name]) for name in exprs}
         marks = {f"{_LEFT_OUT}{name}": pl.lit(int(name not in kept), dtype=pl.Int64) for name in names}

@@ -71,7 +71,7 @@ def spelled(record: dict[str, Any], names: VersionNames) -> dict[str, Any]:
             spelled[name] = frontier_json(record[name], dims)
     if record.get("broken_tests"):
         broken = record["broken_tests"].items()
-        spelled["broken_tests"] = {name: {**each, "first": json_time(each["first"], dims)} for name, each in broken}
+        spelled["broken_tests"] = {name: {**test, "first": json_time(test["first"], dims)} for name, test in broken}
     if "labels" in record:
         spelled["labels"] = [
             {dim: coordinate, "label": label.text or None, "instant": json_instant(label.instant)}
@@ -141,7 +141,7 @@ def run_entry(run: RunRecord) -> dict[str, Any]:
         "program": run.fingerprint,
         "refresh": run.refresh,
         "broken_tests": {
-            name: {"first": each.first, "versions": each.times, "rows": each.rows} for name, each in run.broken.items()
+            name: {"first": test.first, "versions": test.times, "rows": test.rows} for name, test in run.broken.items()
         },
     }
 
@@ -349,7 +349,7 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
         what += f", on run {record['base']}"
     if record["appends"]:
         what += f", corrections for {record['last'].version + 1}"
-    broken = [f"{name} at {shown(each['first'], dims)}" for name, each in record["broken_tests"].items()]
+    broken = [f"{name} at {shown(test['first'], dims)}" for name, test in record["broken_tests"].items()]
     if broken:
         what += f", broken tests: {', '.join(broken)}"
     return [f"run {record['run']}", when, times, inputs, outputs, what]

@@ -47,7 +47,8 @@ from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -173,8 +174,8 @@ class Ledger:
         return self.entries.ingest_index(input)
 
     def version_names(self, dims: Sequence[str], inputs: Collection[str] | None = None) -> VersionNames:
-        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a footer of each file, and no file where no ingest
-        ever gave a label; all rows of files that have no index.
+        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a
+        footer of each file, and no file where no ingest ever gave a label; all rows of files that have no index.
         """
         return VersionNames(dims, self.labels, inputs)
 
@@ -435,10 +436,9 @@ class Ledger:
         What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
         input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
         """
-        begun = self.entries.exists
+        begun, known_tables = self.entries.exists, self.states()
         for place, folder in self.warehouse.tables():
-            part = place.partition("/")[0]
-            state = self.input_table(folder.name) if part == "inputs" else self.table(place)
+            part, state = place.partition("/")[0], known_tables.get(place)
             if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
                 continue
             known = self.entries.summary.runs if part != "inputs" else self.entries.summary.ingests + begun

@@ -334,7 +334,7 @@ def to_json(record: Record) -> dict[str, Any]:
         if record.outdated is None:
             del body["outdated"]
         if record.broken:
-            body["broken"] = {name: (each.first.plain, each.times, each.rows) for name, each in record.broken.items()}
+            body["broken"] = {name: (test.first.plain, test.times, test.rows) for name, test in record.broken.items()}
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -385,7 +385,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
         return PartRecord(**body)
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
+    body |= {kind: {name: tuple(codes) for name, codes in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
     broken = body.get("broken", {}).items()

@@ -14,12 +14,12 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
+from ddcore.base.record import record
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
 from ddcore.io.project.project import Project
 from ddcore.io.storage.foreign_files import kind_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "load", "load_plan", "load_program", "outputs_named", "plan_of"]
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """A program and its data tests. ``function`` returns the collections of the tests, too, as hidden outputs."""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
     from ddcore.program.condition import Condition
 
-__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log"]
+__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log", "row_schema"]
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def output_log(project: Project, name: str, ledger: Ledger | None = None) -> Fol
     table = ledger.output_table(name)
     assert table is not None  # of every output that the run has
     folder = ledger.warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
+    log = ChangeLog(folder, row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
     return _folded(project, ledger, log, table, ledger.upper_of(name))
 
 
@@ -178,7 +178,7 @@ def input_log(project: Project, name: str, ledger: Ledger | None = None) -> Fold
     table, folder = ledger.input_table(name), ledger.warehouse.input(name)
     stored = project.stored.get(name)
     if table is not None:  # dd.toml may have columns that no ingest has added yet
-        there = _row_schema(folder, table, project.dims)
+        there = row_schema(folder, table, project.dims)
         known = there if stored is None else stored.columns_of(there)
         schema = there if stored is None else {column: kind for column, kind in schema.items() if column in known}
     log = ChangeLog(folder, schema, project.dims, tuning=project.tuning, stored=stored and stored.of(schema))
@@ -194,8 +194,8 @@ def _folded(
     return FoldedLog(log.folder.name, log, table, readable, ledger.first_ingested())
 
 
-def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
+def row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
     with reading(folder, state=state):
         fields = opened(folder, state).schema().fields
-    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}
+    return {field.name: row_type(field) for field in fields if field.name not in (*dims, "diff")}

@@ -170,7 +170,8 @@ class Commits:
         names = {arrangement.fingerprint for arrangement in self.plan.arrangements} & {*base.arrangements}
         names = names & without if treeless else names - without
         grown, noted = (
-            {name: codes for name, codes in each.items() if name in names} for each in (base.large, base.noted)
+            {name: codes for name, codes in codes_by_name.items() if name in names}
+            for codes_by_name in (base.large, base.noted)
         )
         return LargeGroups.of(grown, noted)
 

@@ -10,12 +10,13 @@ one, a *kept point*, whose table versions are still on the disk; without one a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.record import record
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
@@ -81,7 +82,7 @@ class Known(Protocol):
         """Whether the program uses the instants of versions."""
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
@@ -98,7 +99,7 @@ class Request:
     whole: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class NextRun:
     """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
 
