@@ -267,7 +267,9 @@ class _Replay:
         if not self.options.select or ahead is None or not self.ledger.is_ahead_of_changes():
             return False
         last = last or self.ledger.latest_ingested(self.plan.inputs)
-        return last is not None and all(name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs)
+        return last is not None and all(
+            name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs
+        )
 
     def _note(self, upcoming: NextRun) -> None:
         report = self.report

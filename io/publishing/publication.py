@@ -179,7 +179,7 @@ class Publication:
                 touched = part.select(names)
                 olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
                 news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
-            feed = self._feed(due.run.run, olds, news)
+            feed = self._feed(due.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
         self._commit(due, since, before, _Files(added, removed, feed))
