@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
     from ddcore.io.ledger.freshness import Freshness
     from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.ledger.records import PartRecord
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
     from ddcore.io.state.layout import Use
@@ -168,7 +169,7 @@ def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
 
 
 def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
-    run = ledger.current_run()
+    run, ahead = ledger.current_run(), ledger.ahead()
     if run is None:
         return []
     from ddcore.io.reading.published import output_names
@@ -178,15 +179,19 @@ def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
         _Table(
             kinds[folder],
             name,
-            run.last,
+            ahead.last if folder == "outputs" and ahead is not None and name in ahead.tables else run.last,
             0,
             *_extent(ledger.warehouse.table(table), state, project.dims),
             *(vars(uses[table]).values() if table in uses else ()),
         )
-        for table, state in sorted(ledger.tables().items())
+        for table, state in sorted((ledger.tables() | _tables_ahead(ahead)).items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds and (folder == "state" or name in outputs)
     ]
+
+
+def _tables_ahead(ahead: PartRecord | None) -> dict[str, TableState]:
+    return {} if ahead is None else {f"outputs/{name}": state for name, state in ahead.tables.items()}
 
 
 def _uses(project: Project) -> dict[str, Use]:
@@ -297,10 +302,10 @@ def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) ->
 
 def _published(ledger: Ledger, project: Project) -> list[str]:
     """Where each published table is, and of which run."""
-    run = ledger.current_run()
     lines = []
     for name, place, there in tables_of(project, ledger):
-        waits = run is not None and (there is None or there.run != run.run or not there.is_newest)
+        run = ledger.run_of(name)
+        waits = run is not None and (there is None or there.run != run or not there.is_newest)
         what = "not written yet" if there is None else f"of run {there.run}"
         lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
     return lines

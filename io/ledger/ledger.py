@@ -414,6 +414,13 @@ class Ledger:
         ahead, name = self.ahead(), f"outputs/{output}"
         return (None if ahead is None else ahead.tables.get(output)) or self.table(name)
 
+    def run_of(self, output: str) -> int | None:
+        """The number of the run that completed an output as far as it is; None where nothing is folded."""
+        ahead, run = self.ahead(), self.current_run()
+        if ahead is not None and output in ahead.tables:
+            return ahead.run
+        return None if run is None else run.run
+
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
         return self.tables().get(relative)

@@ -106,11 +106,9 @@ class Publication:
 
         Cost: that of the files with a changed row; of all rows where the table is made again.
         """
-        run = self.ledger.current_run()
-        if run is None:
+        number = self.ledger.run_of(self.output)
+        if number is None:
             return None
-        ahead = self.ledger.ahead()
-        number = ahead.run if ahead is not None and self.output in ahead.tables else run.run
         there = position(self.folder)
         if there is not None and there.is_newest and there.run == number:
             return None
