@@ -19,7 +19,7 @@ from typing import Any
 import pages
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from seeds import nightly, seeds
 from warehouses import log_of
 
@@ -479,3 +479,40 @@ def test_a_common_wider_type() -> None:
 
 def test_the_page_is_what_happens(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pages.follow("columns.md", tmp_path, dd, monkeypatch, steps=18)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "delta"])
+@pytest.mark.parametrize("is_former", [True, False])
+def test_sources_have_columns_of_now_or_of_before(form: str, is_former: bool, before: Project) -> None:
+    project = shop(before.root, EVOLVED, PAST, "amount")
+    values = [5] if is_former else [Decimal("2.50")]
+    frame = pl.DataFrame({"id": [9], "total" if is_former else "amount": values})
+    path = before.root / f"source.{form}"
+    if form == "csv":
+        frame.write_csv(path)
+    elif form == "jsonl":
+        path.write_text(f'{{"id": 9, "{frame.columns[1]}": {values[0]}}}\n')
+    elif form == "parquet":
+        frame.write_parquet(path)
+    else:
+        write_deltalake(str(path), frame.to_arrow())
+    report = ingest(project, "orders", [str(path)], IngestSettings(form="append"), engine="inline")
+    assert report.plus == 1 and not report.left_out
+    replay.run(project, engine="inline")
+    assert rows(project, "sums")[-1] == (9, Decimal(values[0]))
+
+
+def test_events_by_a_key_that_was_renamed_and_widened(tmp_path: Path) -> None:
+    project = shop(tmp_path / "project")
+    taken(project, "a.csv", "op,id,total,note\nc,1,5,x\nc,2,7,y\n", form="op", op="op", key=("id",))
+    (project.root / "dd.toml").write_text(
+        '[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n[inputs.orders]\n'
+        'schema = { number = "decimal(20,0)", total = "int64", note = "string" }\n'
+        'renamed = { number = "id" }\nwidened = { number = "int64" }\n'
+    )
+    (project.root / "program.py").write_text("def program(orders):\n    return {'all': orders}\n")
+    project = find_project(project.root, {})
+    report = taken(project, "b.csv", "op,number,total,note\nu,1,6,z\nd,2,,\n", form="op", op="op", key=("number",))
+    assert (report.plus, report.minus) == (1, 2)
+    replay.run(project, engine="inline")
+    assert rows(project, "all") == [(Decimal(1), 6, "z")]

@@ -114,8 +114,8 @@ def _has_steady(
         if len(places):
             some = batch.take(places)
             kept = is_some(some)[back]
-            taken = [column[back] for column in (*some.words, some.times[0], some.diffs)]
-            columns.append(np.stack([which, *taken])[:, kept])
+            parts = [which, *(each[back] for each in some.words), some.times[0][back], some.diffs[back]]
+            columns.append(np.stack(parts)[:, kept])
     steady = np.zeros(len(since), np.bool_)
     all_of_them = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0), np.int64)
     if all_of_them.shape[1] == 0:
