@@ -12,7 +12,7 @@ from ddcore.base.errors import UsageError
 from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import Call, command, flag, limit_option, option
+from ddcore.cli.options import SELECT, Call, command, flag, limit_option, option
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
@@ -45,6 +45,7 @@ def plan(
         names=["--format"],
         complete=one_of(*FORMATS),
     ),
+    select: list[str] | None = SELECT,
     file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
     against: str | None = option(
         "last|RUN|VERSION|PATH",
@@ -80,11 +81,13 @@ def plan(
         raise UsageError("--rows, --limit and --exit-code: only with --against", "say --against last")
     settings = call.opened()
     from ddcore.drawing.diagram import diagram
-    from ddcore.io.project.program import load, plan_of
+    from ddcore.io.project.program import load, outputs_named, plan_of
 
     with out.claimed():
         program = load(settings)
         built = plan_of(program, settings)
+        if select:
+            built = plan_of(program, settings, outputs_named(program, settings, built, select))
     for note in program.notes:
         out.say(f"note: {note}")
     sheet = _Sheet(settings, built, diagram(built), program.comments)

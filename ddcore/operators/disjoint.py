@@ -114,8 +114,8 @@ def _has_steady(
         if len(places):
             some = batch.take(places)
             kept = is_some(some)[back]
-            words = [word[back] for word in some.words]
-            columns.append(np.stack([which, *words, some.times[0][back], some.diffs[back]])[:, kept])
+            parts = [which, *(each[back] for each in some.words), some.times[0][back], some.diffs[back]]
+            columns.append(np.stack(parts)[:, kept])
     steady = np.zeros(len(since), np.bool_)
     all_of_them = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0), np.int64)
     if all_of_them.shape[1] == 0:
