@@ -190,3 +190,46 @@ def test_mistakes_name_their_place(query: str) -> None:
         ddcore.replay(program(f"CREATE VIEW v AS\n{query}"), ("version",), **random_logs(random.Random(0)))
     assert str(caught.value).startswith(MISTAKES[query]), caught.value
     assert caught.value.hint
+
+
+BEFORE = {
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a WHERE r.b > 1 AND q.c = 2": ["r.b > 1 on r"],
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a WHERE b > 1": [],
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a RIGHT JOIN q AS p ON p.c = q.c WHERE r.b > 1": [],
+    "SELECT r.a, q.c FROM r FULL JOIN q ON r.a = q.a WHERE r.b > 1": [],
+    "SELECT r.a, q.c FROM r, q WHERE r.a = q.a AND b > 1 AND c < 2 AND r.b < q.c": ["b > 1 on r", "c < 2 on q"],
+    "SELECT p.a FROM q AS p CROSS JOIN (r LEFT JOIN q ON r.a = q.a) WHERE r.b > 1": [],
+    "SELECT r.a FROM r WHERE EXISTS (SELECT 1 FROM q LEFT JOIN q AS p ON p.a = q.a WHERE q.c > 1 AND p.c = r.b)": [
+        "q.c > 1 on q",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", BEFORE)
+def test_conditions_on_a_table_are_met_before_it_is_joined_where_that_changes_nothing(query: str) -> None:
+    views = program(f"CREATE VIEW v AS {query}")
+    logs = random_logs(random.Random("before"))
+    ddcore.replay(views, ("version",), **logs)
+    decisions = views.decisions  # type: ignore[attr-defined]
+    assert [each.text for each in decisions if each.what == "before the joins"] == BEFORE[query]
+    for seed in range(3):
+        assert not differences(query, random_logs(random.Random(f"before {seed}"))), seed
+
+
+ORDERS_OF_JOINS = {
+    "SELECT x.a FROM r AS x, q AS y, r AS z WHERE x.a = z.b AND z.a = y.c": (
+        "x JOIN z ON x.a = z.b JOIN y ON z.a = y.c"
+    ),
+    "SELECT x.a FROM r AS x JOIN q AS y USING (a) LEFT JOIN (r AS z JOIN q AS w ON z.a = w.c) ON z.b < x.b": (
+        "y JOIN (x LEFT JOIN (z JOIN w ON z.a = w.c) ON z.b < x.b) ON x.a = y.a"
+    ),
+    "SELECT x.a, y.c FROM r AS x, q AS y": "x CROSS JOIN y",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ORDERS_OF_JOINS)
+def test_the_order_of_joins_is_told(query: str) -> None:
+    views = program(f"CREATE VIEW v AS {query}")
+    ddcore.replay(views, ("version",), **random_logs(random.Random("told")))
+    told = [each.text for each in views.decisions if each.what == "joined"]  # type: ignore[attr-defined]
+    assert told == [ORDERS_OF_JOINS[query]]
