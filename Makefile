@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: help setup demo test test-all coverage test-airflow test-dbt test-tpch test-tpcds test-slt test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
+.PHONY: help setup demo test test-all coverage test-airflow test-dbt test-tpch test-tpcds test-slt test-sql test-browser test-notebook notebook pictures check format docs bench promises soak wheel clean
 
 help: ## list the targets
 	@printf 'make TARGET, where TARGET is one of\n\n'
@@ -39,6 +39,9 @@ test-tpcds: $(READY) ## TPC-DS's 99 queries in SQL equal DuckDB at every version
 
 test-slt: $(READY) ## SQLite's sqllogictest: 20,000 of its queries, and statements after them; Maven fetches it once
 	@$(PY) tests/support/slt.py $(ARGS)
+
+test-sql: $(READY) ## random programs of SQL equal DuckDB, and PostgreSQL where it is installed, at every version
+	@$(PY) tests/support/random_sql.py $(ARGS)
 
 test-airflow: $(READY) ## the DAGs of examples/airflow under Airflow, in an environment of its own; needs the network once
 	@$(PY) -m pytest -m "" tests/test_airflow.py $(ARGS)

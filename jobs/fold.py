@@ -33,7 +33,8 @@ class Fold:
     """One window of times to be folded, and all that its workers need.
 
     ``begin``: the time at which the rows that the program spells out are there, None where an earlier run has folded
-    them. ``instants``: the updates of the instants of versions, if the program uses them. ``rebuilding``: only this part of the plan is folded, and ``stored`` has what the rest of it holds already.
+    them. ``instants``: the updates of the instants of versions, if the program uses them. ``rebuilding``: only this
+    part of the plan is folded, and ``stored`` has what the rest of it holds already.
     """
 
     plan: Plan

@@ -68,7 +68,8 @@ def test_a_record_is_as_a_frozen_dataclass() -> None:
         assert replace(one, name="b") == other and copy(one) == one
         assert [part.name for part in fields(kind)] == ["name", "links"]
         assert pickle.loads(pickle.dumps(one)).links == {"b": 1}
-    assert Place("a") != Plain("a")
+    other_kind: object = Plain("a")
+    assert Place("a") != other_kind
     assert Place("abc").size == 3
 
 

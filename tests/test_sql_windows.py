@@ -7,96 +7,13 @@ import random
 import polars as pl
 import pytest
 from sql_queries import random_logs
+from sql_windows import RandomWindows
 from test_sql import differences, rows_of
 
 import ddcore
 from ddcore.base.errors import ProgramError
+from ddcore.planning.planner import build
 from ddcore.sql import program
-
-COLUMNS = {
-    "r": {"a": "int", "b": "int", "s": "text", "m": "decimal"},
-    "q": {"a": "int", "c": "int", "u": "text", "d": "date"},
-}
-DISTANCES = {"int": ("0", "1", "2"), "decimal": ("0.25", "0.5", "1"), "date": ("INTERVAL '1 day'", "INTERVAL '2 days'")}
-
-
-class RandomWindows:
-    """A query with windows. Where ties would leave a result open, as in frames of rows, all columns are in the order.
-
-    Which copy of a row has which of two results is open too, so that queries of several windows are over distinct rows.
-    """
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.table = rng.choice(tuple(COLUMNS))
-        self.columns = COLUMNS[self.table]
-
-    def text(self) -> str:
-        named, results = "", [self.result() for _ in range(self.rng.randint(1, 3))]
-        if self.rng.random() < 0.3:
-            named = f" WINDOW w AS (PARTITION BY {self.column()}), v AS (w ORDER BY {self.order()})"
-            results.append("lag(a) OVER v")
-            results.append(f"count(*) OVER (v {self.frame('ROWS', ('0', '1'))})")
-        where = self.rng.choice(("", f" WHERE {self.column()} IS NOT NULL"))
-        columns = [*self.columns, *(f"{text} AS c{number}" for number, text in enumerate(results))]
-        distinct = f"(SELECT DISTINCT * FROM {self.table}) AS {self.table}"
-        table = distinct if len(results) > 1 else self.table
-        return f"SELECT {', '.join(columns)} FROM {table}{where}{named}"
-
-    def column(self, *kinds: str) -> str:
-        return self.rng.choice([name for name, kind in self.columns.items() if not kinds or kind in kinds])
-
-    def order(self) -> str:
-        """An order that decides between all rows that are not equal."""
-        names = self.rng.sample([*self.columns], len(self.columns))
-        return ", ".join(name + self.rng.choice(("", " DESC", " NULLS FIRST", " DESC NULLS LAST")) for name in names)
-
-    def frame(self, unit: str, distances: tuple[str, ...]) -> str:
-        ends = [
-            "UNBOUNDED PRECEDING",
-            *(f"{distance} PRECEDING" for distance in reversed(distances)),
-            "CURRENT ROW",
-            *(f"{distance} FOLLOWING" for distance in distances),
-            "UNBOUNDED FOLLOWING",
-        ]
-        first, last = sorted(self.rng.sample(range(len(ends)), 2))
-        exclude = self.rng.choice(
-            ("", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS")
-        )
-        return f"{unit} BETWEEN {ends[first]} AND {ends[last]}{exclude}"
-
-    def result(self) -> str:
-        parts = [f"PARTITION BY {self.column()}"] * (self.rng.random() < 0.7)
-        name, draw = self.column(), self.rng.random()
-        nulls = " IGNORE NULLS" if self.rng.random() < 0.4 else ""
-        if draw < 0.2:
-            function = f"{self.rng.choice(('lag', 'lead'))}({name}, {self.rng.randrange(1, 3)}, {name}{nulls})"
-            return f"{function} OVER ({' '.join([*parts, f'ORDER BY {self.order()}'])})"
-        if draw < 0.4:
-            function = self.rng.choice(
-                (f"first_value({name}{nulls})", f"last_value({name}{nulls})", f"nth_value({name}, 2{nulls})")
-            )
-            frame = self.frame("ROWS", ("0", "1", "2"))
-            return f"{function} OVER ({' '.join([*parts, f'ORDER BY {self.order()}', frame])})"
-        if draw < 0.55:
-            function = self.rng.choice(("percent_rank()", "cume_dist()", "rank()", "dense_rank()"))
-            return f"{function} OVER ({' '.join([*parts, f'ORDER BY {name}'])})"
-        if draw < 0.65:
-            function = self.rng.choice(("ntile(2)", "ntile(3)", "row_number()"))
-            return f"{function} OVER ({' '.join([*parts, f'ORDER BY {self.order()}'])})"
-        number, where = self.column("int", "decimal"), self.rng.choice(("", "", f" FILTER (WHERE {name} IS NOT NULL)"))
-        function = self.rng.choice(
-            ("count(*)", f"count({name})", f"sum({number})", f"min({name})", f"max({name})", f"avg({number})")
-        )
-        unit = self.rng.choice(("", "ROWS", "GROUPS", "RANGE"))
-        if unit == "RANGE":
-            name = self.column("int", "decimal", "date")
-            frame = self.frame("RANGE", DISTANCES[self.columns[name]])
-            order = name + self.rng.choice(("", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
-        else:
-            frame = self.frame(unit, ("0", "1", "2")) if unit else ""
-            order = self.order() if unit == "ROWS" else name
-        return f"{function}{where} OVER ({' '.join([*parts, f'ORDER BY {order}', frame])})"
 
 
 def require_equal(seeds: range) -> None:
@@ -163,3 +80,12 @@ def test_refusals(text: str) -> None:
     with pytest.raises(ProgramError, match=r"program\.sql:1:\d+") as error:
         ddcore.replay(program(f"CREATE VIEW v AS SELECT {text} AS x FROM r WINDOW w AS (ORDER BY a)"), r=log)
     assert REFUSED[text] in error.value.message + error.value.hint
+
+
+def test_functions_over_one_window_are_one_operator() -> None:
+    text = """CREATE VIEW o AS SELECT lag(x) OVER w AS b, sum(x) OVER w AS t,
+        rank() OVER (PARTITION BY k ORDER BY n) AS r,
+        row_number() OVER (PARTITION BY k ORDER BY n DESC) AS d, count(*) OVER (PARTITION BY k) AS c FROM t
+        WINDOW w AS (PARTITION BY k ORDER BY n)"""
+    plan = build(program(text), {"t": {"k": "int64", "n": "int64", "x": "int64"}})
+    assert sum(node.operator.name == "over" for node in plan.nodes) == 2

@@ -6,8 +6,8 @@ import hashlib
 import random
 
 import pytest
-from dynamic_types import divides_by_dynamic_type
 from slt import Found, _Check
+from sqlite_types import casts_fractions, divides_by_dynamic_type
 from sqllogictest import Query, Statement, formatted, matches, records
 
 SUITE = """\
@@ -177,3 +177,18 @@ def test_a_quotient_by_the_types_of_single_values_is_left_out() -> None:
     text = "\nquery R rowsort\nSELECT 3 / coalesce(2, avg(a)) FROM t\n----\n1.000\n\n"
     found = check(SUITE.replace("onlyif mssql\nhalt", f"onlyif mssql\nhalt\n{text}"))
     assert (found.compared, found.dynamic, found.wrong) == (5, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "cuts"),
+    [
+        ("cast(- avg(a) AS INTEGER)", True),
+        ("CAST ( c AS SIGNED )", True),
+        ("cast(sum(a) AS INTEGER)", False),
+        ("cast(a AS REAL)", False),
+        ("cast(b AS INTEGER)", False),
+    ],
+)
+def test_casts_that_leave_a_fraction_out_in_sqlite(value: str, cuts: bool) -> None:
+    schema = {"t": {"a": "int64", "b": "string", "c": "float64"}}
+    assert casts_fractions(f"SELECT {value} AS x FROM t", schema) is cuts

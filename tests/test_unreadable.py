@@ -22,7 +22,7 @@ from ddcore.base.errors import StorageError
 from ddcore.cli.main import run_command
 from ddcore.io.delta.deltalog import last_transaction
 from ddcore.io.storage import store
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 NOBODY = 65534
 WRONG = ("lost", "missing", "backup", "damaged", "there is no", "no ledger", "make it writable", "full-refresh")

@@ -44,7 +44,7 @@ class Rule:
 
 
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time", "uuid", "interval")
 
 
 def _same(argument: Type) -> Type:
@@ -99,7 +99,7 @@ class Aggregate(Framed):
 
 def _aggregate(kind: str, where: Any, *argument: Any) -> Aggregate:
     """Text is a column as an argument and SQL as a condition. Raises ProgramError."""
-    exprs = [checked(parse, each, bare_string="column") for each in argument]
+    exprs = [checked(parse, part, bare_string="column") for part in argument]
     condition = None if where is None else checked(parse, where, bare_string="sql")
     return Aggregate(kind, exprs[0] if exprs else None, condition)
 

@@ -6,11 +6,12 @@ Every error is a ProgramError that begins with the line of the user's program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ddcore.base.digests import Part
+from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, check_pattern
 from ddcore.base.source_line import caller
@@ -156,6 +157,18 @@ def flat(values: Iterable[Any]) -> Iterator[Any]:
 def texts(exprs: Mapping[str, pl.Expr]) -> list[Part]:
     """Named expressions as parts of a digest."""
     return [[name, expressions.identity(expr)] for name, expr in exprs.items()]
+
+
+def texts_by_name(exprs: Mapping[str, pl.Expr], columns: Mapping[str, str]) -> dict[str, str]:
+    """The digest of each of some named expressions; ``columns``: those that are bare columns, and of what name."""
+    others = {name: expr for name, expr in exprs.items() if name not in columns}
+    computed = dict(zip(others, map(digest, texts(others)), strict=True))
+    return {name: _bare(name, columns[name]) if name in columns else computed[name] for name in exprs}
+
+
+@lru_cache(maxsize=65_536)
+def _bare(name: str, column: str) -> str:
+    return digest(*texts({name: pl.col(column)}))
 
 
 def shown(schema: Schema) -> str:

@@ -39,7 +39,7 @@ class Select(Linear):
         if not exprs:
             raise ProgramError(f"{caller()}: {where}() leaves no column", "name at least one column")
         projection = arguments.checked(Projection, exprs, source)
-        texts = {name: digest(text) for name, text in zip(exprs, arguments.texts(exprs), strict=True)}
+        texts = arguments.texts_by_name(exprs, projection.renames)
         return cls(projection.schema, digest([*texts.values()]), source, projection, texts)
 
     @classmethod

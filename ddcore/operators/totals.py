@@ -237,8 +237,8 @@ def _adds_up(aggregates: Sequence[Named], source: Schema) -> bool:
 def _quantities(kind: str, argument: str | None, source: Schema) -> Sequence[Quantity]:
     """The quantities of an aggregate, the first one first."""
     is_float = argument is not None and source[argument].name == "float64"
-    each = [name for name in _QUANTITIES[kind] for name in (_FLOATS if is_float and name == "VALUES" else (name,))]
-    return [(name, argument) for name in each]
+    names = [name for name in _QUANTITIES[kind] for name in (_FLOATS if is_float and name == "VALUES" else (name,))]
+    return [(name, argument) for name in names]
 
 
 def _contributions(schema: Schema, source: Schema, keys: tuple[str, ...], quantities: list[Quantity]) -> Contributions:

@@ -77,8 +77,11 @@ def _split(values: Values, node: exp.StringToArray) -> Value:
     return Value(shared([text], fields), parse_type("list[string]"), node)
 
 
-def any_of(values: Values, value: Value, node: exp.Expr) -> Value:
-    """Whether a list has an element that is equal to the value: null where that is not known."""
+def any_of(values: Values, value: Value, node: exp.Expr, *, null_is_empty: bool = False) -> Value:
+    """Whether a list has an element that is equal to the value: null where that is not known.
+
+    ``null_is_empty``: a list that is null has no elements; else nothing is known of it.
+    """
     some, element = list_and_element(values, node.unnest())
     wanted = as_type(values.source, value, element)
 
@@ -86,7 +89,8 @@ def any_of(values: Values, value: Value, node: exp.Expr) -> Value:
         there = some.expr.list.contains(wanted.expr, nulls_equal=False)
         unknown = some.expr.list.contains(pl.lit(None, dtype=element.polars), nulls_equal=True)
         known = some.expr.is_not_null() & (wanted.expr.is_not_null() | (some.expr.list.len() == 0))
-        return pl.when(known & there).then(True).when(known & ~unknown).then(False)
+        truth = pl.when(known & there).then(True).when(known & ~unknown).then(False)
+        return truth.when(some.expr.is_null()).then(False) if null_is_empty else truth
 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 

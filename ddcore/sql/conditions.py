@@ -13,8 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS
-from ddcore.sql import arrays
-from ddcore.sql.quantifiers import items_of, quantified
+from ddcore.sql.quantifiers import any_element, items_of, quantified
 from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
 
 __all__ = ["RULES", "compared", "matching"]
@@ -52,7 +51,7 @@ def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
         if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
             return _rows_equal(values, node)
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
-            return arrays.any_of(values, values.of(node.this), node.expression.this)
+            return any_element(values, values.of(node.this), node.expression.this)
         if (items := items_of(node.expression)) is not None:
             return quantified(values, node, items[0], whole=items[1])
         return compared(values, compare, values.of(node.this), values.of(node.expression), node)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ddcore.base.schema import Schema, parse_schema
+from ddcore.base.schema import Schema, Type, parse_schema
 from ddcore.sql.pivots import columns_of_pivot
 from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
@@ -71,7 +71,8 @@ class Relation:
 
 def types(rows: Any) -> Schema:
     """The columns of a collection of the engine or of the reference."""
-    return parse_schema(rows.schema)
+    schema: Schema = rows.schema
+    return schema if isinstance(next(iter(schema.values()), None), Type) else parse_schema(schema)
 
 
 def is_named(identifier: Any, name: str) -> bool:

@@ -11,7 +11,7 @@ from ddcore.sql.arrays import any_of, list_and_element
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null, shared
 
-__all__ = ["HOLDS", "items_of", "quantified"]
+__all__ = ["HOLDS", "any_element", "items_of", "quantified"]
 
 Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
 HOLDS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
@@ -33,6 +33,16 @@ def items_of(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
     return (node.expressions[0], node.name.lower() == "all") if is_one and len(node.expressions) == 1 else None
 
 
+def any_element(values: Values, value: Value, items: exp.Expr) -> Value:
+    """Whether a value is equal to ANY element of a list."""
+    return any_of(values, value, items, null_is_empty=_null_is_empty(values))
+
+
+def _null_is_empty(values: Values) -> bool:
+    """Whether ANY and ALL take a list that is null for one without elements: so does DuckDB."""
+    return values.source.dialect == "duckdb"
+
+
 def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool) -> Value:
     """Whether a comparison holds for ANY element of a list, or if ``whole`` for ALL; null where that is not known."""
     some, element = list_and_element(values, items.unnest())
@@ -43,7 +53,7 @@ def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool
     if of not in HOLDS:
         values.source.refuse(node, "this comparison with a list", "= <> < > <= >= with ANY and ALL are")
     if of is exp.NEQ and whole:
-        equal = any_of(values, values.of(node.this), items)
+        equal = any_element(values, values.of(node.this), items)
         return Value(~equal.expr, BOOL, node)
     holds = HOLDS[HOLDS[of][1] if whole else of][0]
 
@@ -52,6 +62,7 @@ def quantified(values: Values, node: exp.Binary, items: exp.Expr, *, whole: bool
         met = holds(wanted.expr, items.list.min(), items.list.max())
         known = wanted.expr.is_not_null() & ~items.list.contains(unknown, nulls_equal=True)
         truth = pl.when(items.list.len() == 0).then(False).when(met).then(True).when(known).then(False)
-        return pl.when(items.is_not_null()).then(~truth if whole else truth)
+        of_list = pl.when(items.is_not_null()).then(~truth if whole else truth)
+        return of_list.otherwise(whole) if _null_is_empty(values) else of_list
 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)

@@ -21,8 +21,8 @@ from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.storage import objects, scratch, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place, sync
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer

@@ -223,8 +223,13 @@ def following(
     ):
         return None
     bounds = [
-        LiveFile(each.path, each.size, each.rows, *(_integers(columns, side) for side in (each.lower, each.upper)))
-        for each in live
+        LiveFile(
+            live_file.path,
+            live_file.size,
+            live_file.rows,
+            *(_integers(columns, side) for side in (live_file.lower, live_file.upper)),
+        )
+        for live_file in live
     ]
     every = int(settings.get(_INTERVAL, "0"))
     head = Head(

@@ -18,8 +18,8 @@ from ddcore.io.delta.deltalog import AFTER, commit_file, commit_info, compaction
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["UNKNOWN", "carried", "finish", "note"]
 

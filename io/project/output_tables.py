@@ -42,8 +42,8 @@ class TableSettings:
                 if key == "partition_by" and kind.name not in _PARTITIONS:
                     hint = f"partition by columns of the types {listed(_PARTITIONS)}"
                     raise UsageError(f"{place}: the column {column!r} is of the type {kind}", hint)
-                if kind.is_nested:
-                    raise UsageError(f"{place}: the column {column!r} is a list or struct", "name plain columns")
+                if kind.stored.is_nested:
+                    raise UsageError(f"{place}: the column {column!r} is {kind}", "name plain columns")
         if self.count.casefold() in {name.casefold() for name in schema}:
             raise UsageError(
                 f"dd.toml: [outputs.{output}] table: count: the output has a column {self.count!r}",

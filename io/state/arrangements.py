@@ -26,8 +26,8 @@ from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_reader import RunFile, load_texts
+from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import REFRESH, reporting
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange

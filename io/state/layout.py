@@ -158,10 +158,10 @@ def _layout(columns: tuple[tuple[str, Type], ...], key: tuple[str, ...], times: 
     """A layout whose column names a table can have. A run asks for each several times.
 
     A program may give an intermediate column any name: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column is named
-    after its position instead.
+    after its position instead. Times of day, UUIDs, intervals and maps have the types whose words they are.
     """
     names = _plain_names((name for name, _ in columns), (*times, "diff"), "column")
-    plain = {names[name]: _plain_fields(kind) for name, kind in columns}
+    plain = {names[name]: _plain_fields(kind.base) for name, kind in columns}
     return Layout(plain, tuple(names[name] for name in key), times)
 
 

@@ -31,8 +31,8 @@ from ddcore.io.project.times import Frontier, is_open
 from ddcore.io.state.arrangements import MERGED, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 from ddcore.io.upkeep.retention import MANY
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 

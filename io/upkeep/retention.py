@@ -31,8 +31,9 @@ from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.project import Retention
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
-from ddcore.io.storage.warehouse import Warehouse, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer

@@ -1,29 +1,81 @@
-"""Random queries of SQL over small tables with nulls and duplicates, and what DuckDB gives for them."""
+"""Random queries of SQL over small tables with nulls and duplicates, and what DuckDB gives for them.
+
+A query is for a dialect of ddcore and for one other engine (``Target``). Where they have other words for the same, it
+has two texts.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
 import duckdb
 import polars as pl
+from sql_time_windows import groups_by_window, windows
+from two_texts import both, texts
 
-__all__ = ["RandomQuery", "accumulated", "bag", "database", "random_logs"]
+__all__ = [
+    "TARGETS", "WIDE", "RandomQuery", "Target", "accumulated", "bag", "database", "fill", "like_postgres",
+    "random_logs",
+]  # fmt: skip
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "r": {"a": pl.Int64, "b": pl.Int64, "s": pl.String, "m": pl.Decimal(10, 2)},
     "q": {"a": pl.Int64, "c": pl.Int64, "u": pl.String, "f": pl.Boolean, "d": pl.Date},
 }
+WIDE: dict[str, dict[str, Any]] = {
+    "r": {**SCHEMAS["r"], "g": pl.Decimal(18, 4)},
+    "q": {**SCHEMAS["q"], "h": pl.Decimal(38, 3), "ts": pl.Datetime("us"), "l": pl.List(pl.Int64)},
+}
+"""The tables of random queries, with decimals of many digits, moments and lists."""
 KINDS = {pl.Int64: "int", pl.String: "text", pl.Boolean: "bool", pl.Date: "date"}
 TEXTS = ("x", "y", "xy", "ab%", "")
 Named = tuple[str, str]
-"""A column as a query names it, and its kind: int, text, decimal, bool or date."""
+"""A column as a query names it, and its kind: int, text, decimal, bool, date, moment, list or float."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A dialect of ddcore, another engine with nearly the same words, and what a query for both may have."""
+
+    dialect: str
+    engine: str
+    parts: frozenset[str]
+
+    @property
+    def tables(self) -> Mapping[str, Mapping[str, Any]]:
+        """The tables of queries; those for Spark have no moments and lists, of which its dialect has little."""
+        kinds = [kind for kind, part in ((pl.Datetime, "moments"), (pl.List, "lists")) if not self.has(part)]
+        return {
+            name: {column: kind for column, kind in schema.items() if kind not in kinds}
+            for name, schema in WIDE.items()
+        }
+
+    def has(self, part: str) -> bool:
+        """Whether queries have a part."""
+        return part in self.parts
+
+
+_SHARED = {"around", "dates", "moments", "lists", "unnest", "aggregates", "series", "windows", "quantifiers"}
+TARGETS = {
+    "duckdb": Target("postgres", "duckdb", frozenset({*_SHARED, "asof", "null / 0"})),
+    "postgres": Target("postgres", "postgres", frozenset({*_SHARED, "numeric sums", "any of lists"})),
+    "duckdb words": Target(
+        "duckdb",
+        "duckdb",
+        frozenset({*_SHARED, "asof", "any of lists", "quotients", "infinity"} - {"aggregates", "series"}),
+    ),
+    "spark words": Target("spark", "spark", frozenset({"quotients"})),
+}
+"""PostgreSQL's dialect by DuckDB and by PostgreSQL, and the dialects of DuckDB and of Spark by themselves."""
 
 
 def random_logs(
@@ -48,7 +100,7 @@ def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int
     return pl.DataFrame(updates, {**schema, "version": pl.Int64, "diff": pl.Int64}, orient="row")
 
 
-def _value(rng: random.Random, kind: Any) -> Any:
+def _value(rng: random.Random, kind: Any) -> Any:  # noqa: PLR0911  (one kind, one return)
     if rng.random() < 0.2:
         return None
     if kind == pl.Int64:
@@ -59,7 +111,12 @@ def _value(rng: random.Random, kind: Any) -> Any:
         return rng.random() < 0.5
     if kind == pl.Date:
         return date(2024, 1, 30) + timedelta(rng.randrange(4))
-    return Decimal(rng.randrange(-3, 4)) / 4
+    if kind == pl.Datetime:
+        return datetime(2024, 1, 31, 22) + timedelta(minutes=30 * rng.randrange(10))
+    if kind == pl.List:
+        return tuple(_value(rng, kind.inner) for _ in range(rng.randrange(4)))
+    size = {18: 4000, 38: 3 * 10**20}.get(kind.precision, 0)
+    return Decimal(rng.randrange(-3, 4)) / 4 + rng.choice((0, size, -size))
 
 
 def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
@@ -78,15 +135,8 @@ def database(logs: Mapping[str, pl.DataFrame], version: int) -> Iterator[duckdb.
     A schema of one database: a database of its own would take 15 ms to begin.
     """
     with _duckdb().cursor() as connection:
-        connection.execute("create schema passing")
-        connection.execute("use passing")
-        connection.execute("set integer_division = true")
-        connection.execute("set error_on_division_by_zero = false")
-        connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
-        for name, log in logs.items():
-            connection.register("arriving", accumulated(log, version).to_arrow())
-            connection.execute(f"create table {name} as select * from arriving")
-            connection.unregister("arriving")
+        like_postgres(connection)
+        fill(connection, "passing", logs, version)
         try:
             yield connection
         finally:
@@ -98,6 +148,23 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
+def like_postgres(connection: duckdb.DuckDBPyConnection) -> None:
+    """PostgreSQL's rules for integers and for the order of nulls."""
+    connection.execute("set integer_division = true")
+    connection.execute("set error_on_division_by_zero = false")
+    connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
+
+
+def fill(connection: duckdb.DuckDBPyConnection, schema: str, logs: Mapping[str, pl.DataFrame], version: int) -> None:
+    """A new schema, which queries read then, with the tables at a version."""
+    connection.execute(f"create schema {schema}")
+    connection.execute(f"use {schema}")
+    for name, log in logs.items():
+        connection.register("arriving", accumulated(log, version).to_arrow())
+        connection.execute(f"create table {name} as select * from arriving")
+        connection.unregister("arriving")
+
+
 def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
     """Rows that can be compared: numbers by value, floats without their last digits."""
     return Counter(tuple(_comparable(value) for value in row) for row in rows)
@@ -105,29 +172,36 @@ def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
 
 def _comparable(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.10g}")
+        return float(f"{value:.10g}") if not math.isnan(value) else "NaN"
+    if isinstance(value, list):
+        return tuple(map(_comparable, value))
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
     return Decimal(value).normalize() + 0 if isinstance(value, Decimal) else value
 
 
 class RandomQuery:
     """A query by a seed: the same text for the same seed."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng, self._aliases = rng, 0
+    def __init__(self, rng: random.Random, target: Target = TARGETS["duckdb"]) -> None:
+        self.rng, self.target, self._aliases = rng, target, 0
+        self._kinds = ["int", "text", "decimal", "bool", "int", "decimal"]
+        self._kinds += ["date"] * target.has("dates") + ["moment"] * target.has("moments")
+        self._kinds += ["list"] * target.has("lists") + ["float"] * target.has("quotients")
 
-    def text(self) -> str:
-        """A query with columns c0, c1, ..."""
-        return self.query(2, [])[0]
+    def texts(self) -> tuple[str, str]:
+        """A query with columns c0, c1, ... for ddcore and for the other engine."""
+        return texts(self.query(2, [])[0])
 
     def query(self, depth: int, outer: list[Named], kinds: Sequence[str] | None = None) -> tuple[str, list[str]]:
         """A query and the kinds of its columns, which are called c0, c1, ..."""
-        kinds = list(kinds or self.rng.choices(("int", "text", "decimal", "bool"), k=self.rng.randint(1, 3)))
+        kinds = list(kinds or self.rng.choices(self._kinds, k=self.rng.randint(1, 3)))
         draw = self.rng.random()
         if depth and draw < 0.2:
             operation = self.rng.choice(("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
             left, right = (self.query(depth - 1, outer, kinds)[0] for _ in range(2))
             return f"({left}) {operation} ({right})", kinds
-        if depth and draw < 0.45:
+        if depth and draw < 0.45 and ("list" not in kinds or self.target.has("aggregates")):
             return self._grouped(depth, outer, kinds), kinds
         return self._plain(depth, outer, kinds), kinds
 
@@ -144,7 +218,7 @@ class RandomQuery:
         where = self._where(columns, outer, depth)
         distinct = "DISTINCT " if self.rng.random() < 0.2 else ""
         text = f"SELECT {distinct}{results} FROM {tables}{where}"
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.15 and "list" not in kinds:  # lists have no order here
             keys = [
                 f"{i}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
                 for i in range(1, len(kinds) + 1)
@@ -187,9 +261,9 @@ class RandomQuery:
     def _where(self, columns: list[Named], outer: list[Named], depth: int) -> str:
         parts = [self.condition(columns, outer, depth) for _ in range(self.rng.randrange(3))]
         if outer and self.rng.random() < 0.7:
-            mine, theirs = self._some("int", columns), self._some("int", outer)
-            if mine and theirs:
-                parts.append(f"{mine} {self.rng.choice(('=', '=', '=', '<', '<>'))} {theirs}")
+            inside, outside = self._some("int", columns), self._some("int", outer)
+            if inside and outside:
+                parts.append(f"{inside} {self.rng.choice(('=', '=', '=', '<', '<>'))} {outside}")
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
@@ -198,7 +272,7 @@ class RandomQuery:
         inside = outer if self.rng.random() < 0.5 else []
         text, columns = self._table(depth, inside)
         for _ in range(self.rng.choice((0, 0, 1, 1, 2))):
-            if self.rng.random() < 0.2 and self._some("int", columns):
+            if self.rng.random() < 0.25 and self._some("int", columns) and self.target.has("unnest"):
                 text, columns = self._beside(text, columns)
                 continue
             other, more = self._bracket(depth) if self.rng.random() < 0.15 else self._table(depth)
@@ -208,8 +282,8 @@ class RandomQuery:
             if kind == "CROSS JOIN":
                 text, columns = f"{text} CROSS JOIN {other}", both
                 continue
-            mine, theirs = self._some("int", columns), self._some("int", more)
-            on = f"{mine} = {theirs}" if mine and theirs else "1 = 1"
+            left, right = self._some("int", columns), self._some("int", more)
+            on = f"{left} = {right}" if left and right else "1 = 1"
             if self.rng.random() < 0.3 and kind != "FULL JOIN":
                 on += f" AND {self.condition(both, [], 0)}"
             text, columns = f"{text} {kind} {other} ON {on}", both
@@ -223,10 +297,18 @@ class RandomQuery:
         return f"({left} {self.rng.choice(('JOIN', 'LEFT JOIN', 'FULL JOIN'))} {right} ON {on})", mine + theirs
 
     def _beside(self, text: str, columns: list[Named]) -> tuple[str, list[Named]]:
-        """Tables and the nearest row of another one, or a series that depends on them."""
+        """Tables and the nearest row of another one, or a series or the elements of a list that depend on them."""
         self._aliases += 1
-        alias, value = f"t{self._aliases}", self._some("int", columns)
-        if self.rng.random() < 0.4:
+        alias, value, draw = f"t{self._aliases}", self._some("int", columns), self.rng.random()
+        if draw < 0.3 or not self.target.has("series"):
+            names, place = self.rng.choice((("e", ""), ("e, i", " WITH ORDINALITY")))
+            elements = f"unnest({self._list(columns)}){place} AS {alias}({names})"
+            on = self.rng.choice(("CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"))
+            return f"{text} {on.format(elements)}", [
+                *columns,
+                *((f"{alias}.{name}", "int") for name in names.split(", ")),
+            ]
+        if draw < 0.6 or not self.target.has("asof"):
             series = f"generate_series({self.rng.randrange(3)}, least({value}, 3)) AS {alias}(i)"
             on = self.rng.choice(("CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"))
             return f"{text} {on.format(series)}", [*columns, (f"{alias}.i", "int")]
@@ -246,7 +328,13 @@ class RandomQuery:
         value = self._leaf(kind, scope)
         names = ["rank()", "dense_rank()", "count(*)", f"count({value})"] if kind == "int" and "ORDER" in over else []
         names += [f"{name}({value})" for name in ("sum", "min", "max")]
-        return f"{self.rng.choice(names)} OVER ({over})"
+        name = self.rng.choice(names)
+        return self._whole(kind, name, f"{name} OVER ({over})")
+
+    def _whole(self, kind: str, name: str, text: str) -> str:
+        """An aggregate; PostgreSQL's sum of integers has digits after the point in quotients."""
+        is_numeric = kind == "int" and name.startswith("sum") and self.target.has("numeric sums")
+        return both(text, f"CAST({text} AS bigint)") if is_numeric else text
 
     def _table(self, depth: int, outer: Sequence[Named] = ()) -> tuple[str, list[Named]]:
         self._aliases += 1
@@ -254,8 +342,16 @@ class RandomQuery:
         if depth and self.rng.random() < 0.2:
             text, kinds = self.query(depth - 1, list(outer))
             return f"({text}) AS {alias}", [(f"{alias}.c{i}", kind) for i, kind in enumerate(kinds)]
-        table = self.rng.choice(tuple(SCHEMAS))
-        columns = [(f"{alias}.{name}", KINDS.get(kind, "decimal")) for name, kind in SCHEMAS[table].items()]
+        table, schema = self.rng.choice(tuple(self.target.tables.items()))
+        columns = [(f"{alias}.{name}", _kind(kind)) for name, kind in schema.items()]
+        if table == "q" and self.rng.random() < 0.2 and self.target.has("windows"):
+            if self.rng.random() < 0.3:
+                return f"({groups_by_window(self.rng, self.target.engine)}) AS {alias}", [
+                    (f"{alias}.w", "moment"),
+                    (f"{alias}.n", "int"),
+                ]
+            ends = [(f"{alias}.{name}", "moment") for name in ("window_start", "window_end")]
+            return f"{windows(self.rng, self.target.engine, [*schema])} AS {alias}", columns + ends
         return f"{table} AS {alias}", columns
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -267,6 +363,9 @@ class RandomQuery:
     def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911  (one case, one return)
         """A value of a kind over the columns of ``scope``."""
         draw, column = self.rng.random(), self._some(kind, scope)
+        if kind == "float":
+            below = self._leaf("int", scope)
+            return f"({self._leaf('int', scope)} / {below if self.target.has('infinity') else f'nullif({below}, 0)'})"
         if column and draw < 0.6:
             return column
         if depth and draw < 0.68 and kind in ("int", "decimal"):
@@ -278,15 +377,60 @@ class RandomQuery:
             return f"coalesce({self._leaf(kind, scope)}, {self.literal(kind)})"
         if kind == "bool" and depth:
             return f"({self.condition(scope, [], depth - 1)})"
+        if kind == "int" and draw > 0.9:
+            return self._number_of(scope)
         if column and kind == "int" and draw < 0.95:
-            return (
-                f"({column} {self.rng.choice(('+', '-', '*', '/', '%'))} {self.rng.choice(('2', '3', '-2', column))})"
-            )
+            return self._sum(column)
         if column and kind == "decimal" and draw < 0.95:
-            return f"({column} {self.rng.choice(('+', '-', '*'))} {self.rng.choice(('0.5', '2', column))})"
+            factors = ("0.5", "2", *(name for name, _ in scope if name.endswith(".m")))
+            return f"({column} {self.rng.choice(('+', '-', '*'))} {self.rng.choice(factors)})"
+        if column and kind in ("date", "moment") and draw < 0.95:
+            return self._moved(kind, column)
+        if kind == "list":
+            return self._list(scope)
         if column and kind == "text" and draw < 0.95:
             return self.rng.choice((f"upper({column})", f"({column} || 'z')", f"substring({column} from 1 for 1)"))
         return self.literal(kind)
+
+    def _moved(self, kind: str, column: str) -> str:
+        sign = self.rng.choice(("+", "-"))
+        if kind == "date":
+            return f"({column} {sign} {self.rng.randrange(3)})"
+        if self.rng.random() < 0.5:
+            return f"date_trunc('{self.rng.choice(('hour', 'day'))}', {column})"
+        return f"({column} {sign} INTERVAL '{self.rng.choice(('45 minutes', '1 day'))}')"
+
+    def _sum(self, column: str) -> str:
+        """Arithmetic of whole numbers. What a division by 0 gives differs: null as in DuckDB, or an error."""
+        sign, operand = self.rng.choice(("+", "-", "*", "/", "%")), self.rng.choice(("2", "3", "-2", column))
+        if sign in "/%" and operand == column and not self.target.has("null / 0"):
+            operand = f"nullif({operand}, 0)"
+        if sign == "/":
+            sign = {"duckdb": "//", "spark": "div"}.get(self.target.dialect, "/")
+        return f"({column} {sign} {operand})"
+
+    def _number_of(self, scope: list[Named]) -> str:
+        """A whole number that something else has: a list, a moment, two dates."""
+        listed, day, moment = (self._some(kind, scope) for kind in ("list", "date", "moment"))
+        length = "len" if self.target.dialect == "duckdb" else "cardinality"
+        choices = [self.literal("int")]
+        if listed and self.target.has("lists"):
+            choices += [
+                both(f"{length}({listed})", f"{'len' if self.target.engine == 'duckdb' else 'cardinality'}({listed})")
+            ]
+            choices += [f"{listed}[{self.rng.randrange(1, 3)}]"]
+        if day and self.target.has("dates"):
+            choices.append(f"({day} - date '2024-02-01')")
+        if moment and self.target.has("moments"):
+            part = f"extract({self.rng.choice(('hour', 'minute', 'day'))} FROM {moment})"
+            choices.append(f"CAST({part} AS bigint)")
+        return self.rng.choice(choices)
+
+    def _list(self, scope: list[Named]) -> str:
+        column = self._some("list", scope)
+        if column and self.rng.random() < 0.6:
+            return column
+        return f"ARRAY[{self._leaf('int', scope)}, {self._leaf('int', scope)}]"
 
     def _leaf(self, kind: str, scope: list[Named]) -> str:
         return self._some(kind, scope) or self.literal(kind)
@@ -297,36 +441,72 @@ class RandomQuery:
             return str(self.rng.randrange(4))
         if kind == "text":
             return f"'{self.rng.choice(TEXTS)}'"
-        return {"decimal": "0.25", "bool": "true", "date": "date '2024-02-01'"}[kind]
+        return {
+            "decimal": "0.25", "bool": "true", "date": "date '2024-02-01'", "moment": "timestamp '2024-02-01 00:30:00'",
+            "list": "ARRAY[1, 2]", "float": "(1 / 2)",
+        }[kind]  # fmt: skip
 
-    def aggregate(self, kind: str, scope: list[Named], depth: int) -> str:
+    def aggregate(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911
         """An aggregate of a kind."""
         where = f" FILTER (WHERE {self.condition(scope, [], 0)})" if self.rng.random() < 0.2 else ""
+        rich = self.target.has("aggregates")
         if kind == "int":
-            choices = ["count(*)", f"count({self.value('text', scope, 0)})"]
-            if column := self._some("int", scope):
-                choices += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
-                choices += [f"{name}(DISTINCT {column})" for name in ("count", "sum")]
-                choices.append(f"count(DISTINCT ({column}, {self.value('text', scope, 0)}))")
-                choices += [f"bit_{name}({column})" for name in ("and", "or", "xor")]
-                choices.append(f"percentile_disc({self.rng.choice((0, 0.3, 0.5))}) WITHIN GROUP (ORDER BY {column})")
-                choices.append(f"regr_count({column}, {self.value('decimal', scope, 0)})")
-            return self.rng.choice(choices) + where
+            name = self.rng.choice(self._counts(scope) + (self._more_counts(scope) if rich else []))
+            return self._whole(kind, name, name + where)
         if kind == "decimal":
             return f"{self.rng.choice(('sum', 'min', 'max'))}({self.value('decimal', scope, 0)}){where}"
-        if kind == "bool" and self.rng.random() < 0.4:
-            names = ("stddev", "var_pop", "variance", "stddev_pop", "median", "avg(DISTINCT")
-            name, value = self.rng.choice(names), self.value(self.rng.choice(("int", "decimal")), scope, 0)
-            return f"({name}({value}{')' * name.count('(')}){where} > 0.437)"
+        if kind == "float":
+            return f"avg({self.value('int', scope, 0)}){where}"
+        if kind == "list":
+            value = self.value("int", scope, 0)
+            return f"array_agg({value} ORDER BY {value}{self.rng.choice(('', ' DESC', ' NULLS FIRST'))}){where}"
+        if kind == "bool":
+            return self._truth(scope, where)
         text, other = self._some("text", scope), self._some("int", scope)
-        if kind == "text" and text and other and self.rng.random() < 0.3:
+        if kind == "text" and text and other and rich and self.rng.random() < 0.3:
             order = self.rng.choice((f"{text} DESC NULLS LAST", f"{other}, {text}", f"{other} DESC NULLS LAST, {text}"))
             return f"string_agg({text}, '+' ORDER BY {order}){where}"
-        if kind == "bool":
-            return f"{self.rng.choice(('bool_and', 'bool_or'))}({self.value('bool', scope, 0)}){where}"
         return f"{self.rng.choice(('min', 'max'))}({self.value(kind, scope, 0)}){where}"
 
+    def _truth(self, scope: list[Named], where: str) -> str:
+        """A truth of a group: of its truths, or whether a statistic of it is large."""
+        if self.rng.random() < 0.6:
+            return f"{self.rng.choice(('bool_and', 'bool_or'))}({self.value('bool', scope, 0)}){where}"
+        names = ["stddev", "var_pop", "variance", "stddev_pop", "median"]
+        name = self.rng.choice(names + ["avg(DISTINCT"] * self.target.has("aggregates"))
+        value = self.value("int", scope, 0) if self.rng.random() < 0.5 else self._short(scope)
+        if name == "median" and self.target.engine == "postgres":
+            median = both(f"median({value})", f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {value})")
+            return f"({median}{where} > 0.437)"
+        return f"({name}({value}{')' * name.count('(')}){where} > 0.437)"
+
+    def _short(self, scope: list[Named]) -> str:
+        """A decimal of few digits: there is no variance of those with more than 18."""
+        names = [name for name, _ in scope if name.endswith((".m", ".g"))]
+        return self.rng.choice(names) if names else "0.25"
+
+    def _counts(self, scope: list[Named]) -> list[str]:
+        choices = ["count(*)", f"count({self.value('text', scope, 0)})"]
+        if column := self._some("int", scope):
+            choices += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
+            choices += [f"count(DISTINCT {column})"]
+        return choices
+
+    def _more_counts(self, scope: list[Named]) -> list[str]:
+        """Those that only the default dialect has."""
+        column = self._some("int", scope)
+        if not column:
+            return []
+        return [
+            f"sum(DISTINCT {column})",
+            f"count(DISTINCT ({column}, {self.value('text', scope, 0)}))",
+            *(f"bit_{name}({column})" for name in ("and", "or", "xor")),
+            f"percentile_disc({self.rng.choice((0, 0.3, 0.5))}) WITHIN GROUP (ORDER BY {column})",
+            f"regr_count({column}, {self.value('decimal', scope, 0)})",
+        ]
+
     def _scalar(self, kind: str, scope: list[Named], depth: int) -> str:
+        scope = scope if self.target.has("around") else []
         tables, columns = self._tables(depth - 1, scope)
         return f"SELECT {self.aggregate(kind, columns, 0)} FROM {tables}{self._where(columns, scope, depth - 1)}"
 
@@ -342,8 +522,11 @@ class RandomQuery:
         if draw < 0.46:
             left, right = (self.condition(scope, outer, depth and depth - 1) for _ in range(2))
             return f"({left} OR {right})"
-        kind = self.rng.choice(("int", "int", "text", "decimal", "date", "bool"))
+        kind = self.rng.choice(("int", "int", "text", "decimal", "date", "bool", "moment"))
         column = self._some(kind, scope)
+        if kind == "int" and column and draw > 0.92 and self.target.has("any of lists"):
+            sign, quantifier = self.rng.choice(("=", "<>", "<", ">=", "<=", ">")), self.rng.choice(("ANY", "ALL"))
+            return f"{column} {sign} {quantifier}({self._list(scope)})"
         if not column:
             return f"{self._leaf('int', scope)} < 2"
         if draw < 0.6:
@@ -364,12 +547,13 @@ class RandomQuery:
         return f"{column} {sign} {self.value(kind, scope, 0) if kind != 'date' else self.literal(kind)}"
 
     def _asking(self, scope: list[Named], depth: int) -> str:
-        negated = self.rng.choice(("", "NOT "))
+        negated, subject = self.rng.choice(("", "NOT ")), self._leaf("int", scope)
+        column, text = self._some("int", scope), self._some("text", scope)
+        scope = scope if self.target.has("around") else []
         if self.rng.random() < 0.5:
             tables, columns = self._tables(depth - 1, scope)
             select = self.rng.choice(("1", "*", "count(*)"))
             return f"{negated}EXISTS (SELECT {select} FROM {tables}{self._where(columns, scope, depth - 1)})"
-        column, text = self._some("int", scope), self._some("text", scope)
         if column and text and self.rng.random() < 0.2:  # DuckDB knows it only without the query around
             tables, columns = self._tables(depth - 1, [])
             query = f"SELECT {self.value('int', columns, 0)}, {self.value('text', columns, 0)} FROM {tables}"
@@ -377,8 +561,14 @@ class RandomQuery:
         tables, columns = self._tables(depth - 1, scope)
         inner = self.value("int", columns, 0)
         query = f"SELECT {inner} FROM {tables}{self._where(columns, scope, depth - 1)}"
-        subject = column or self.literal("int")
-        if self.rng.random() < 0.4:
+        if self.target.has("quantifiers") and self.rng.random() < 0.4:
             sign, quantifier = self.rng.choice(("=", "<>", "<", ">=", "<=", ">")), self.rng.choice(("ANY", "ALL"))
             return f"{subject} {sign} {quantifier} ({query})"
         return f"{subject} {negated}IN ({query})"
+
+
+def _kind(kind: Any) -> str:
+    """What queries call a type."""
+    if kind in (pl.Datetime, pl.List):
+        return "moment" if kind == pl.Datetime else "list"
+    return KINDS.get(kind, "decimal")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from two_texts import both, texts
 
 __all__ = ["SCHEMAS", "StarQuery"]
 
@@ -23,14 +24,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "z": {"d": pl.Int64, "a": pl.Int64},
     "w": {"b": pl.Decimal(10, 2), "e": pl.Int64},
 }
-_BOTH = re.compile("«([^«»¦]*)¦([^«»¦]*)»")
 _MOST_TABLES = 12
 _SETS = ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
-
-
-def _both(mine: str, theirs: str) -> str:
-    """A piece of a query that ddcore and DuckDB get in different words."""
-    return f"«{mine}¦{theirs}»"
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class StarQuery:
         while self._mistake:  # there was no place for one
             self._aliases = 0
             text, self.width = self._query(2)
-        self.mine, self.theirs = _BOTH.sub(r"\1", text), _BOTH.sub(r"\2", text)
+        self.mine, self.theirs = texts(text)
 
     @property
     def view(self) -> str:
@@ -120,7 +115,7 @@ class StarQuery:
         picked = names[:width]
         keys = self.rng.sample(picked, width)
         columns = ", ".join(f"{alias}.{name}" for name in picked)
-        star = _both("*", columns) if count == width else columns
+        star = both("*", columns) if count == width else columns
         text = f"SELECT {star} FROM ({text}) AS {alias} ({', '.join(names[:count])})"
         return text + (f" GROUP BY {', '.join(keys)}" if self._chance(0.6) else "")
 
@@ -128,7 +123,7 @@ class StarQuery:
         self._aliases += 1
         alias, names = f"n{self._aliases}", ", ".join(f"c{number}" for number in range(width))
         named = f"({query}) AS {alias} ({names})"
-        return f"SELECT {_both('*', names)}, NULL AS n FROM {named}"
+        return f"SELECT {both('*', names)}, NULL AS n FROM {named}"
 
     def _one_more(self, query: str) -> str:
         self._aliases += 1
@@ -157,11 +152,11 @@ class StarQuery:
     def _stars(self, items: list[_Item]) -> tuple[str, int]:
         """What SELECT names: a star, that of a table, and perhaps a value before or behind."""
         columns = [column for item in items for column in item.star]
-        text, count = _both("*", ", ".join(column.text for column in columns)), len(columns)
+        text, count = both("*", ", ".join(column.text for column in columns)), len(columns)
         tables = [(alias, named) for item in items for alias, named in item.tables.items()]
         if self._chance(0.3):
             alias, named = self.rng.choice(tables)
-            text, count = _both(f"{alias}.*", ", ".join(column.text for column in named)), len(named)
+            text, count = both(f"{alias}.*", ", ".join(column.text for column in named)), len(named)
         if self._chance(0.2):
             column = self.rng.choice(columns)
             parts = [text, f"{self._called(column, columns)} + 1"]
@@ -184,7 +179,7 @@ class StarQuery:
             elif self._chance(0.2):
                 keys.append(self._called(self.rng.choice(columns), columns))
         self.rng.shuffle(keys)
-        text, count = _both(star, ", ".join(column.text for column in chosen)), len(chosen)
+        text, count = both(star, ", ".join(column.text for column in chosen)), len(chosen)
         if self._chance(0.3):
             number = self._called(self.rng.choice(columns), columns)
             text, count = f"{text}, {self.rng.choice(('count(*)', f'sum({number})'))} AS more", count + 1
@@ -199,7 +194,7 @@ class StarQuery:
         if not _has_name(column, scope):
             column = self.rng.choice([each for each in scope if each.table] or [_Column("0", "", "0")])
         bare = not column.table or (_is_clear(column, scope) and self._chance(0.5))
-        return _both(column.name if bare else f"{column.table}.{column.name}", column.text)
+        return both(column.name if bare else f"{column.table}.{column.name}", column.text)
 
     def _names(self, count: int) -> list[str]:
         """Names for columns, of which tables have some too."""
@@ -268,18 +263,20 @@ class StarQuery:
         elif draw < 0.78:
             return _Item(f"{item.text} CROSS JOIN {text}", item.star + own, tables)
         else:
-            both = item.star + own
-            condition = f"{self._called(self.rng.choice(item.star), both)} = {self._called(self.rng.choice(own), both)}"
+            columns = item.star + own
+            condition = (
+                f"{self._called(self.rng.choice(item.star), columns)} = {self._called(self.rng.choice(own), columns)}"
+            )
             if self._chance(0.2) and side != "FULL ":
-                condition += f" AND {self._simple(both)}"
+                condition += f" AND {self._simple(columns)}"
             if self._chance(0.05) and side != "FULL ":
                 condition = "1 = 0"
-            return _Item(f"{item.text} {side}JOIN {text} ON {condition}", both, tables)
+            return _Item(f"{item.text} {side}JOIN {text} ON {condition}", columns, tables)
         pairs = [(next(c for c in item.star if c.name == n), next(c for c in own if c.name == n)) for n in merged]
         on = " AND ".join(f"{mine.text} = {theirs.text}" for mine, theirs in pairs)
         front = [_Column(mine.name, "", _merged(side, mine.text, theirs.text)) for mine, theirs in pairs]
         rest = [column for column in item.star + own if column.name not in merged]
-        written = f"{item.text} {_both(head, f'{side}JOIN')} {text}{_both(condition, f' ON {on}')}"
+        written = f"{item.text} {both(head, f'{side}JOIN')} {text}{both(condition, f' ON {on}')}"
         return _Item(written, front + rest, tables)
 
     def _table(self, depth: int) -> tuple[str, str, list[str]]:
@@ -332,7 +329,7 @@ class StarQuery:
         inside = [column for item in items for column in item.star]
         mine = self._called(self.rng.choice(inside), inside)
         sign = self.rng.choice(("=", "=", "<>", "<"))
-        star = _both("*", ", ".join(column.text for column in inside))
+        star = both("*", ", ".join(column.text for column in inside))
         asked = f"SELECT {star} FROM {self._joined(items)} WHERE {mine} {sign} {around.table}.{around.name}"
         if sign == "=" and len(inside) == 1:
             return f"{self._called(self.rng.choice(columns), columns)} IN ({asked})"
