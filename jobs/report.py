@@ -33,14 +33,13 @@ class RunReport:
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run rewrites
     what was published, or lets it stay and appends the difference; None where it only goes on. ``changed``: what a
-    change of the program did to each output that it concerns. ``notes`` are sentences for the user,
-    ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
-    without releasing it, and what became of its work.
-    ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
-    after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``published``: what became of the tables of outputs. ``comparison``: of a dry run after a change of the program,
-    that beside the one of before.
-    ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
+    change of the program did to each output that it concerns. ``notes`` are sentences for the user, ``warnings``
+    those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended without
+    releasing it, and what became of its work. ``windows``: number, first and last time of each run. ``verified``: one
+    object per output and time that was verified after it, as ``dd verify --json`` has it. ``broken``: one object per
+    data test that is broken and only warns. ``published``: what became of the tables of outputs. ``comparison``: of a
+    dry run after a change of the program, that beside the one of before. ``selected``: the outputs that it folded;
+    empty where it folds all. ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
     input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
 
@@ -60,6 +59,7 @@ class RunReport:
     changed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    selected: tuple[str, ...] = ()
     without_rows: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     stale_lock: dict[str, Any] | None = None
@@ -90,6 +90,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "corrections": report.corrections,
         "publishes": report.publishes,
         "changed_outputs": report.changed,
+        "selected": list(report.selected),
         "notes": report.notes,
         "without_rows": report.without_rows,
         "left_out": report.left_out,

@@ -193,6 +193,13 @@ class Verification:
             check_output(self.run, name, self.project.inputs)
         return list(dict.fromkeys(names)) or verified_names(self.run)
 
+    def selected(self, texts: Sequence[str]) -> list[str]:
+        """The outputs that the texts of ``--select`` name. UsageError."""
+        from ddcore.io.project.program import load, outputs_named
+
+        names = outputs_named(load(self.project), self.project, self.plan, texts)
+        return [name for name in self.outputs() if name in names]
+
     def times(
         self, selection: Selection, outputs: Sequence[str], origin: str = "verify", *, strict: bool = False
     ) -> list[Time]:
@@ -291,7 +298,7 @@ class Verification:
     def output_log(self, name: str) -> tuple[ChangeLog, TableState | None]:
         """The log of an output, and its state in the ledger."""
         log = ChangeLog(self.warehouse.output(name), self.plan.outputs[name], self.plan.dims)
-        return log, self.ledger.table(f"outputs/{name}")
+        return log, self.ledger.output_table(name)
 
     def _by_reference(self, inputs: Mapping[str, pl.DataFrame], now: int | None) -> dict[str, pl.DataFrame]:
         from ddcore import reference

@@ -58,7 +58,7 @@ def program(rows):
 """
 
 
-@pytest.fixture(scope="module", params=["inline", "spark"])
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.long)])
 def typed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a column of every type, nine versions ingested and folded in two runs. Nobody writes to it."""
     folder = tmp_path_factory.mktemp(request.param)

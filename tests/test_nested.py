@@ -20,6 +20,7 @@ import pytest
 from folding import by_reference, randomly_cut, whole
 from ingesting import Desk
 from polars import col
+from seeds import nightly
 from trams import Command, records
 
 import ddcore as dd
@@ -165,7 +166,7 @@ def test_order(seed: int) -> None:
 # Programs
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", nightly(range(40), 25))
 def test_every_operator_that_takes_them(seed: int) -> None:
     series, rng = column(seed, 12)
     updates = {

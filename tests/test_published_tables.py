@@ -6,6 +6,7 @@ import datetime
 import json
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -363,6 +364,26 @@ def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path, monk
         step(project, version, Counter({rows[version - 1]: -1, rows[version]: 1}))
         sizes.append(len([file for file in table_of(project).rglob("*") if file.is_file()]))
     assert max(sizes) < 110 and held(table_of(project)) == Counter({rows[-1]: 1}), sizes
+
+
+def test_an_upkeep_deletes_nothing_outside_of_the_table(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may name any place, as one that another program wrote into."""
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, log = project_of(three.root), table_of(three) / "_delta_log"
+    monkeypatch.setattr(commits, "GRACE", 0)
+    others = [three.root / "precious.txt", table_of(three).parent / "other.txt"]
+    for file in others:
+        file.write_text("here")
+    step(project, 1, Counter({A: -1}))
+    with (log / f"{1:020d}.json").open("a") as commit:
+        for path in (str(others[0]), f"file://{others[0]}", "../other.txt"):
+            for kind in ("remove", "cdc"):
+                commit.write(json.dumps({kind: {"path": path, "dataChange": False, "deletionTimestamp": 0}}) + "\n")
+    commits._trim(table_of(three), time.time(), set())
+    (log / f"{1:020d}.checkpoint.parquet").write_bytes(b"")
+    (log / f"{2:020d}.checkpoint.parquet").write_bytes(b"")
+    commits._trim(table_of(three), time.time() + 1, set())
+    assert not (log / f"{1:020d}.json").exists() and all(file.read_text() == "here" for file in others)
 
 
 @pytest.mark.parametrize("place", ["after-delete", "after-trim"])

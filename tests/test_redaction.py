@@ -236,7 +236,7 @@ def test_spark_gets_the_secrets_and_nobody_sees_them(debug: bool, tmp_path: Path
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "broken", nightly([{}, {"spark.driver.memory": "Planted3 with blanks"}, {"spark.master": "nope://x"}], 2)
+    "broken", nightly([{}, {"spark.driver.memory": "Planted3 with blanks"}, {"spark.master": "nope://x"}], 1)
 )
 def test_errors_of_spark_are_masked(broken: dict[str, str], mine: Path, secrets: None) -> None:
     """Of a task, of a JVM that does not start, and of a session that does not."""

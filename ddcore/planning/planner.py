@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection as Group
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -52,11 +53,13 @@ def build(
     *,
     nonnegative: bool = False,
     origins: Mapping[str, Mapping[str, str]] | None = None,
+    only: Group[str] | None = None,
 ) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
     ``nonnegative``: at no time has a row of an input a negative count. ``origins``: by input, what tells columns from
-    those of the same name and type that held other values before.
+    those of the same name and type that held other values before. ``only``: the plan of these outputs alone, with the
+    arrangements that it has in the plan of all of them.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
@@ -80,6 +83,8 @@ def build(
     read = {name: left.read[node] for name, node in sources.items()}
     outputs, sources = ({name: left.numbers[node] for name, node in nodes.items()} for nodes in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
+    if only is not None:
+        outputs = {name: node for name, node in outputs.items() if name in only}
     return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
 
@@ -147,6 +152,7 @@ class _Planner:
                 for arrangement in self.arrangements
             ),
             digest(self.dims, sorted(self.inputs), ends, stored)[:32],
+            again={number[node]: tuple(places) for node, places in graph.again.items() if node in number},
         )
 
     # -- nodes --------------------------------------------------------------------------------------------------------

@@ -32,11 +32,12 @@ MANIFEST = "target/manifest.json"  # of a dbt project
 @record
 class OutputSettings:
     """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert;
-    ``table`` says where its present contents are published.
+    ``table`` says where its present contents are published; ``tags`` name it for ``--select``.
     """
 
     key: tuple[str, ...] = ()
     table: TableSettings | None = None
+    tags: tuple[str, ...] = ()
 
 
 @record

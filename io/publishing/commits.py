@@ -290,13 +290,18 @@ def _trim(folder: Place, moment: float, live: Collection[str]) -> None:
     old = [number for number in checkpoints if store.modified(deltalog.checkpoint_file(folder, number)) <= moment]
     for number in sorted(number for number in {*commits, *checkpoints} if number < max(old, default=0)):
         commit = deltalog.commit_file(folder, number)
-        for path in sorted(deltalog.removed_files(folder, number) - {*live}):
+        for path in filter(_is_inside, sorted(deltalog.removed_files(folder, number) - {*live})):
             _delete_replaced(folder / path, commit)
-        for path in sorted(deltalog.feed_files(folder, number)):
+        for path in filter(_is_inside, sorted(deltalog.feed_files(folder, number))):
             store.delete(folder / path)
         for file in (commit, deltalog.checkpoint_file(folder, number), commit.with_suffix(".crc")):
             store.delete(file)
         failpoint("after-trim")
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path in a log names a file of the table; other programs write into this log, too."""
+    return not path.startswith("/") and "://" not in path and ".." not in path.split("/")
 
 
 def _delete_replaced(file: Place, commit: Place) -> None:

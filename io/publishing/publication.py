@@ -63,9 +63,9 @@ class _Differs(Exception):
 
 
 class _Due(NamedTuple):
-    """What a table should hold: the contents that a run gave at a time."""
+    """What a table should hold: the contents that a run of this number gave at a time."""
 
-    run: RunRecord
+    run: int
     at: Time
 
 
@@ -106,16 +106,16 @@ class Publication:
 
         Cost: that of the files with a changed row; of all rows where the table is made again.
         """
-        run = self.ledger.current_run()
-        if run is None:
+        number = self.ledger.run_of(self.output)
+        if number is None:
             return None
         there = position(self.folder)
-        if there is not None and there.is_newest and there.run == run.run:
+        if there is not None and there.is_newest and there.run == number:
             return None
         tops = self.log.readable.tops
         if len(tops) != 1:
             return None  # no time is after all others: there are no present contents
-        due = _Due(run, tops[0])
+        due = _Due(number, tops[0])
         remove_temporary(self.folder)
         try:
             return self._brought_up(due, there)
@@ -177,13 +177,13 @@ class Publication:
                 touched = part.select(names)
                 olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
                 news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
-            feed = self._feed(due.run.run, olds, news)
+            feed = self._feed(due.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
         self._commit(due, since, before, _Files(added, removed, feed))
         plus, minus = (int(changes.filter(pl.col("diff") * sign > 0)["diff"].sum()) * sign for sign in (1, -1))
         total = len(files) - len(removed) + len(added)
-        return Published(self.output, str(self.folder), due.run.run, plus, minus, len(added), total)
+        return Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
 
     def _written(self, rows: pl.DataFrame) -> list[AddedFile]:
         """New files of some rows and their counts, each of one range."""
@@ -284,7 +284,7 @@ class Publication:
                 added.append(self._file(part))
         removed = [] if before is None else [path for path in before.paths if path not in {file.path for file in added}]
         self._commit(due, None, before, _Files(added, removed))
-        return Published(self.output, str(self.folder), due.run.run, rows, 0, len(added), len(added), why)
+        return Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
@@ -302,7 +302,7 @@ class Publication:
     def _commit(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> None:
         dims, label = self.project.dims, self.log.names.fields(due.at).get("label")
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
-        note = note_of(self.output, due.run.run, due.at, label if isinstance(label, str) else "", versions)
+        note = note_of(self.output, due.run, due.at, label if isinstance(label, str) else "", versions)
         change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
         number = commit(self.folder, before, change)
         upkeep(self.folder, number, self.project.retention.days)

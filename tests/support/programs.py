@@ -207,7 +207,9 @@ class Named:
 
 
 def case(seed: int, *, plain: bool = False) -> Case:
-    """The case of this seed; ``plain``: with names of columns that a table can have and functions that can be sent."""
+    """The case of this seed; ``plain``: for a project, with names of columns that a table can have, functions that can
+    be sent, and nothing that needs instants of versions.
+    """
     return drawn(Choices.of_seed(seed), seed, plain=plain)
 
 
@@ -543,7 +545,9 @@ class Writer:
 
     @writes("dd.now")
     def now(self, of: Named, env: list[Named]) -> Any:
-        """Rows on one side of the instant of the version, or beside it."""
+        """Rows on one side of the instant of the version, or beside it. Versions of projects drawn here have none."""
+        if self.plain:
+            return None
         times = of.having("time")
         if not times:
             columns = self.fresh(["time"], Named("", {}))
