@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
     from ddcore.io.ledger.freshness import Freshness
     from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.ledger.records import PartRecord
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
     from ddcore.io.state.layout import Use
@@ -184,14 +183,10 @@ def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
             *_extent(ledger.warehouse.table(table), state, project.dims),
             *(vars(uses[table]).values() if table in uses else ()),
         )
-        for table, state in sorted((ledger.tables() | _tables_ahead(ahead)).items())
+        for table, state in sorted((ledger.tables() | ledger.tables_ahead()).items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds and (folder == "state" or name in outputs)
     ]
-
-
-def _tables_ahead(ahead: PartRecord | None) -> dict[str, TableState]:
-    return {} if ahead is None else {f"outputs/{name}": state for name, state in ahead.tables.items()}
 
 
 def _uses(project: Project) -> dict[str, Use]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ddcore.base.errors import DdError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import PartRecord
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project
+from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import Time, is_open, nothing_closed
 from ddcore.io.reading.folded import ledger_of, output_log
 from ddcore.jobs import replay
@@ -93,6 +94,7 @@ def test_one_output_goes_ahead(shop: Path, dd: Command) -> None:
     code, _, err = give(shop, dd, "orders", "id,customer,status,price,version,diff\n3,1,paid,9,1,1\n")
     assert code != 0 and "late" in "\n".join(err), "version 1 is complete in an output"
     assert json.loads(dd(*run, "--select", "cities")[1][-1])["nothing_new"]
+    assert "commits" not in "\n".join(dd("doctor", "--project", str(shop))[1]), "the ledger names them"
     assert dd("verify", "--project", str(shop), "--at", "1", "cities")[0] == 0
     assert json.loads(dd(*run)[1][-1])["nothing_new"] is False
     assert totals(dd(*show, "totals")[1]) == {5, 7}
@@ -179,10 +181,12 @@ class Killed(BaseException):
     """In the place of a signal, after the tables and before the record."""
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_law_holds_however_outputs_go_ahead(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, rng = usable(seed), random.Random(seed)
     project = project_of(tmp_path / "project", drawn)
+    if seed % 2:  # what nothing needs is deleted at once
+        project = replace(project, retention=Retention(versions=0, days=0))
     rows = (time for frame in drawn.frames.values() for time in frame.select(project.dims).rows())
     times = sorted(reference.grid(rows))
     names = list(load_plan(project).outputs)

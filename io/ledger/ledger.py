@@ -411,8 +411,13 @@ class Ledger:
 
     def output_table(self, output: str) -> TableState | None:
         """The state of an output's table, also where it is ahead; None if no run names it."""
-        ahead, name = self.ahead(), f"outputs/{output}"
-        return (None if ahead is None else ahead.tables.get(output)) or self.table(name)
+        name = f"outputs/{output}"
+        return self.tables_ahead().get(name) or self.table(name)
+
+    def tables_ahead(self) -> dict[str, TableState]:
+        """The tables of outputs that are ahead, by name as in :meth:`tables`."""
+        ahead = self.ahead()
+        return {} if ahead is None else {f"outputs/{output}": state for output, state in ahead.tables.items()}
 
     def run_of(self, output: str) -> int | None:
         """The number of the run that completed an output as far as it is; None where nothing is folded."""

@@ -70,7 +70,10 @@ def _waiting(ledger: Ledger) -> dict[Place, Sequence[AddedFile]]:
 def live_tables(ledger: Ledger) -> dict[str, TableState]:
     """Every table that the ledger names, inputs first, with its state."""
     inputs = {f"inputs/{name}": ledger.input_table(name) for name in ledger.inputs()}
-    return {name: state for name, state in inputs.items() if state is not None} | ledger.tables()
+    return {name: state for name, state in inputs.items() if state is not None} | {
+        **ledger.tables(),
+        **ledger.tables_ahead(),
+    }
 
 
 def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
