@@ -1,5 +1,6 @@
-"""One row more in a partition of a million, against the same in one of ten thousand: lag, a moving average, and in
-smaller partitions a running total, of which half the results change.
+"""One row more in a partition of a million, against the same in one of ten thousand: lag, a moving average, a moving
+range, a total and a rank of a row behind all others, and in smaller partitions a running total, of which half the
+results change.
 
 In a Session, whose state is in memory.
 """
@@ -12,7 +13,11 @@ from functools import partial
 from bench.measure import Result, in_turn
 from bench.project import engine
 
-SIZES = {"lag": (1_000_000, 10_000), "moving_average": (1_000_000, 10_000), "running_total": (100_000, 10_000)}
+LARGE = 1_000_000, 10_000
+SIZES = {
+    "lag": LARGE, "moving_average": LARGE, "moving_range": LARGE, "total_at_the_end": LARGE, "rank_at_the_end": LARGE,
+    "running_total": (100_000, 10_000),
+}  # fmt: skip
 
 
 def run(rounds: int) -> Iterator[Result]:

@@ -1,7 +1,7 @@
 """One row more in a partition, in a Session: ``python -m bench.windows_engine FUNCTION ROWS`` prints one JSON object.
 
-Timed is the fold of one version, a row somewhere in the order: the median of some versions. A separate process, as a
-user's.
+Timed is the fold of one version, a row somewhere in the order, or behind all others: the median of some versions. A
+separate process, as a user's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from ddcore.jobs.setup import compile_kernels
 
 SCHEMA = {"k": "int64", "n": "int64", "x": "int64"}
 VERSIONS = 40
+_TOTAL = (lambda: dd.sum("x").rows_between(None, 0)), pl.col("x").cum_sum()
 FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "lag": (lambda: dd.lag("x"), pl.col("x").shift(1)),
     "moving_average": (lambda: dd.mean("x").rows_between(-6, 0), pl.col("x").rolling_mean(7, min_samples=1)),
-    "running_total": (lambda: dd.sum("x").rows_between(None, 0), pl.col("x").cum_sum()),
+    "moving_range": (lambda: dd.sum("x").range_between(-12, 0), pl.col("x").rolling_sum_by("n", "13i")),
+    "running_total": _TOTAL,
+    "total_at_the_end": _TOTAL,
+    "rank_at_the_end": (dd.rank, pl.col("n").rank("min")),
 }
 """Each, and what Polars gives for rows in order."""
 
@@ -38,7 +42,8 @@ def main(function: str, rows: int) -> None:
     """Fold the rows, then one at a time; print the median figures of these. Compares the last result with Polars'."""
     make, expected = FUNCTIONS[function]
     rng, figures = np.random.default_rng(1), list[Figures]()
-    numbers = pl.Series(rng.permutation(rows)[: VERSIONS + 1] * 2 + 1)
+    places = np.arange(rows, rows + VERSIONS) if function.endswith("end") else rng.permutation(rows)[: VERSIONS + 1]
+    numbers = pl.Series(places * 2 + 1)
     load = _log(np.arange(rows) * 2, rng.integers(0, 1000, rows), 0)
     compile_kernels()
     session = dd.Session(lambda t: {"out": t.group_by("k").over("n", it=make())}, {"t": SCHEMA}, threads=1)

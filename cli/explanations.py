@@ -111,7 +111,7 @@ def _tell_inputs(
     lines, colors, left = [], [], []
     for name, frame in inputs.items():
         columns = [column for column in frame.columns if column != "diff"]
-        rows = frame.sort([column for column in columns if not explaining.plan.inputs[name][column].is_nested])
+        rows = frame.sort([column for column in columns if not explaining.schemas[name][column].is_nested])
         if not (out.json or whole) and len(rows) > MOST_INPUTS:
             left.append(f"{count(len(rows) - MOST_INPUTS)} more of {name}")
             rows = rows.head(MOST_INPUTS)

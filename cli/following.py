@@ -82,8 +82,8 @@ def _stopping(stop: Any) -> Iterator[None]:
 
     def ask(number: int, _: object) -> None:
         stop()
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -91,5 +91,5 @@ def _stopping(stop: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)

@@ -12,37 +12,22 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from ddcore.base.errors import DdError, UsageError
 from ddcore.base.version import __version__
-from ddcore.cli.branch import branch
-from ddcore.cli.compact import compact
-from ddcore.cli.diff import diff
-from ddcore.cli.doctor import doctor
-from ddcore.cli.explain import explain
-from ddcore.cli.ingest import ingest
-from ddcore.cli.init import init
-from ddcore.cli.log import log
 from ddcore.cli.memory_limits import check_limit, limit_text, ran_out
 from ddcore.cli.options import Command, Group, VersionCommand
 from ddcore.cli.output import Output, open_streams
-from ddcore.cli.plan import plan
-from ddcore.cli.report import report
-from ddcore.cli.run import run
-from ddcore.cli.show import show
-from ddcore.cli.status import status
-from ddcore.cli.sync import sync
-from ddcore.cli.verify import verify
 from ddcore.text.redaction import masked
 from ddcore.text.wording import advice, one_line
 
-__all__ = ["app", "main", "run_command"]
+__all__ = ["COMMANDS", "app_of", "main", "run_command"]
 
 # Operands of the dd that copies files: if=FILE, of=FILE, bs=4M, ...
 _COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
@@ -50,31 +35,24 @@ _AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised is sent a
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000  # more than imports create
 _SIGNALED = {130: "interrupted", 143: "terminated"}
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="Fold versioned inputs through a program, and keep what every version changed.",
-    epilog="A project: ddcore init DIR. Then ingest, run, diff. Where no virtual environment is active, `dd` is "
-    "another program: scripts say ddcore.",
-)
-app.command(short_help="Make a project folder that runs at once.", cls=Command)(init)
-app.command(short_help="Append a source's versions to an input.", cls=Command)(ingest)
-app.command(short_help="Fold every version that is not folded yet.", cls=Command)(run)
-app.command(short_help="Take in what declared sources have that is new, and fold it.", cls=Command)(sync)
-app.command(short_help="Show what changed between two versions.", cls=VersionCommand)(diff)
-app.command(short_help="Show an output as of a version.", cls=Command)(show)
-app.command(short_help="Show why a row is there, or what moved it.", cls=VersionCommand)(explain)
-app.command(short_help="List runs and ingests.", cls=Command)(log)
-app.command(short_help="Write a page about a run.", cls=Command)(report)
-app.command(short_help="Show what is folded, what is waiting, how big it is.", cls=Command)(status)
-app.command(short_help="Show the program's dataflow.", cls=Command)(plan)
-app.command(short_help="Verify outputs against the program, computed anew.", cls=VersionCommand)(verify)
-app.command(short_help="Make, list or delete a copy of the warehouse to try things in.", cls=Command)(branch)
-app.command(short_help="Merge files and delete what is no longer needed.", cls=Command)(compact)
-app.command(short_help="Check this machine and this project.", cls=Command)(doctor)
+COMMANDS = {  # in the order of the help: the line there, and the class
+    "init": ("Make a project folder that runs at once.", Command),
+    "ingest": ("Append a source's versions to an input.", Command),
+    "run": ("Fold every version that is not folded yet.", Command),
+    "sync": ("Take in what declared sources have that is new, and fold it.", Command),
+    "diff": ("Show what changed between two versions.", VersionCommand),
+    "show": ("Show an output as of a version.", Command),
+    "explain": ("Show why a row is there, or what moved it.", VersionCommand),
+    "log": ("List runs and ingests.", Command),
+    "report": ("Write a page about a run.", Command),
+    "status": ("Show what is folded, what is waiting, how big it is.", Command),
+    "plan": ("Show the program's dataflow.", Command),
+    "verify": ("Verify outputs against the program, computed anew.", VersionCommand),
+    "branch": ("Make, list or delete a copy of the warehouse to try things in.", Command),
+    "compact": ("Merge files and delete what is no longer needed.", Command),
+    "doctor": ("Check this machine and this project.", Command),
+}
+"""Each is the function of this name in its module; a command line loads only the one that it names."""
 
 
 class _Signals:
@@ -198,7 +176,7 @@ def _invoke(arguments: list[str], name: str) -> int:
     if not arguments and not completing:
         # The other `dd` would wait for stdin here.
         with _stdout_is_stderr():
-            app(["--help"], prog_name=name, standalone_mode=False)
+            app_of(COMMANDS)(["--help"], prog_name=name, standalone_mode=False)
         return 2
     if arguments and _COREUTILS.match(arguments[0]):
         raise UsageError(
@@ -213,17 +191,27 @@ def _invoke(arguments: list[str], name: str) -> int:
 
 
 def _app(arguments: list[str]) -> typer.Typer:
-    """The commands: the one that the first argument names, because typer reads the parameters of all; else all."""
-    commands = [
-        command
-        for command in app.registered_commands
-        if arguments and getattr(command.callback, "__name__", "") == arguments[0]
-    ]
-    if not commands:
-        return app
-    chosen = copy(app)
-    chosen.registered_commands = commands
-    return chosen
+    """The command that the first argument names; all of them where it names none, as for the help."""
+    return app_of(arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS)
+
+
+def app_of(names: Iterable[str]) -> typer.Typer:
+    """The command line with some commands."""
+    app = typer.Typer(
+        cls=Group,
+        add_completion=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        help="Fold versioned inputs through a program, and keep what every version changed.",
+        epilog="A project: ddcore init DIR. Then ingest, run, diff. Where no virtual environment is active, `dd` is "
+        "another program: scripts say ddcore.",
+    )
+    app.callback()(_root)
+    for name in names:
+        line, kind = COMMANDS[name]
+        app.command(short_help=line, cls=kind)(getattr(import_module(f"ddcore.cli.{name}"), name))
+    return app
 
 
 def _version(value: bool) -> None:
@@ -232,7 +220,6 @@ def _version(value: bool) -> None:
         raise typer.Exit(0)
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")

@@ -71,15 +71,15 @@ def entered(before: Sequence[int], around: Sequence[int]) -> list[tuple[int, int
     return [(depth, scope) for depth, scope in enumerate(around) if scope not in before[depth : depth + 1]]
 
 
-def numbers_of(each: OperatorRecord) -> list[str]:
+def numbers_of(operator: OperatorRecord) -> list[str]:
     """Updates in and out, time, memory, and what was read and written of state."""
     return [
-        "" if each.kind == "input" else count(each.taken),
-        "" if each.kind == "output" else count(each.sent),
-        duration(each.seconds),
-        size(each.memory) if each.memory else "",
-        _rows(each.rows_read, each.bytes_read),
-        _rows(each.rows_written, each.bytes_written),
+        "" if operator.kind == "input" else count(operator.taken),
+        "" if operator.kind == "output" else count(operator.sent),
+        duration(operator.seconds),
+        size(operator.memory) if operator.memory else "",
+        _rows(operator.rows_read, operator.bytes_read),
+        _rows(operator.rows_written, operator.bytes_written),
     ]
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "LATE",
     "MEMORY",
     "ON_TERMINAL",
+    "SELECT",
     "SKIP_CODE",
     "VERIFY_EVERY",
     "Call",
@@ -246,6 +247,13 @@ MEMORY: Any = option(
     "SIZE",
     "What each process that folds should stay below, such as 2GiB: a larger window is folded in several runs, and the "
     "rest is spilled to temporary files. Default: no limit.",
+)
+SELECT: Any = option(
+    "OUTPUTS",
+    "These outputs alone: gold_sales, gold_*, +gold_sales (with those it is computed from), gold_sales+ (with those "
+    "computed from it), orders+ (those that read the input), tag:hourly. May be repeated.",
+    str,
+    complete=output_names,
 )
 VERIFY_EVERY: Any = option(
     "N",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import Call, command, option
+from ddcore.cli.options import SELECT, Call, command, flag, limit_option, option
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
+from ddcore.io.project.times import named
 from ddcore.text.wording import meant
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ __all__ = ["plan"]
 FORMATS = ("text", "mermaid", "svg", "json")
 _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".json": "json"}
 WIDTH = 100  # columns, where no terminal says otherwise
+_ROWS = 20  # of each output that --rows shows
 
 Extent = tuple[int, int]  # updates and bytes of a table
 
@@ -43,23 +46,49 @@ def plan(
         names=["--format"],
         complete=one_of(*FORMATS),
     ),
+    select: list[str] | None = SELECT,
     file: Path | None = option("FILE", "Write to FILE instead of stdout.", names=("--output", "-o")),
+    against: str | None = option(
+        "last|RUN|VERSION|PATH",
+        "Compare with an earlier program: that of the last run, of run RUN, of the run that folded a version (a label "
+        "or a date), or of the file or the project at PATH. Says what becomes of each output and arrangement.",
+    ),
+    rows: bool = flag(
+        "With --against last: also what will change in the present contents of each output. The program is evaluated "
+        "on the inputs from nothing, in this process, as verify does; nothing is written."
+    ),
+    limit: Annotated[
+        int | None, limit_option(f"With --rows: at most N rows of each output; 0 for all. Default: {_ROWS}.")
+    ] = None,
+    exit_code: bool = flag("With --against: exit with 3 when an output changes."),
 ) -> int:
     """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
 
-    It loads the program and reads no data. If there is a warehouse, the listing has the size of each arrangement.
+    It loads the program and reads no data. If there is a warehouse, the listing has the size of each arrangement. With
+    --against it shows what a changed program will do, before it is run.
     """
     form = "json" if call.as_json else form or _ENDINGS.get("" if file is None else file.suffix.lower(), "text")
     if form not in FORMATS:
         raise UsageError(f"--format {form!r}: there is no such format", meant(form, FORMATS) or ", ".join(FORMATS))
     out = Output(json=form == "json")
+    if against is not None:
+        if file is not None or form not in ("text", "json"):
+            raise UsageError("--against: it is text or JSON, and on stdout", "leave --output and --format out")
+        if rows and against != "last":
+            raise UsageError(f"--rows: what changes beside run {against} is not known by rows", "say --against last")
+        return _against(out, call.opened(), against, rows=rows, limit=_ROWS if limit is None else limit,
+                        exit_code=exit_code)  # fmt: skip
+    if rows or exit_code or limit is not None:
+        raise UsageError("--rows, --limit and --exit-code: only with --against", "say --against last")
     settings = call.opened()
     from ddcore.drawing.diagram import diagram
-    from ddcore.io.project.program import load, plan_of
+    from ddcore.io.project.program import load, outputs_named, plan_of
 
     with out.claimed():
         program = load(settings)
         built = plan_of(program, settings)
+        if select:
+            built = plan_of(program, settings, outputs_named(program, settings, built, select))
     for note in program.notes:
         out.say(f"note: {note}")
     sheet = _Sheet(settings, built, diagram(built), program.comments, tuple(program.decisions))
@@ -75,7 +104,65 @@ def plan(
     return 0
 
 
-@dataclass(frozen=True)
+def _against(out: Output, settings: Project, text: str, *, rows: bool, limit: int, exit_code: bool) -> int:
+    """Tell what becomes of outputs and arrangements, beside an earlier program."""
+    from ddcore.cli.comparison import tell_comparison, tell_rows
+    from ddcore.io.ledger.ledger import Ledger
+    from ddcore.io.project.program import load, plan_of
+    from ddcore.io.storage.store import is_folder
+    from ddcore.io.storage.warehouse import Warehouse
+    from ddcore.jobs.comparison import compared, former_of
+
+    place = Warehouse(settings.warehouse)
+    ledger = Ledger.load(place) if is_folder(place.ledger) else None
+    with out.claimed():
+        former = former_of(settings, ledger, text)
+        built = plan_of(load(settings), settings)
+    comparison = compared(built, former)
+    notes = _next_run(settings) if text == "last" and comparison.fingerprint != former.fingerprint else []
+    fields: dict[str, Any] = {**comparison.fields(), "next_run": notes}
+    if not out.json:
+        same = "" if comparison.fingerprint != former.fingerprint else ": it is the same one"
+        run = former.run
+        through = "" if run is None else f", folded through {named(run.last, settings.dims)}"
+        what = f"program {built.fingerprint[:8]} beside program {former.fingerprint[:8]} of {former.name}"
+        out.data(f"{what}{through}{same}")
+        for note in notes:
+            out.data(note)
+        tell_comparison(out, comparison, out.data, counted=not notes)
+    if rows:
+        from ddcore.jobs.forecast import Forecast
+
+        with out.claimed():
+            forecast = Forecast(replace(settings, engine="inline"))
+            found = [*forecast.rows()]
+        number, by, took = forecast.evaluated
+        at = named(forecast.time, settings.dims)
+        if not out.json:
+            out.data("")
+        fields["rows"] = tell_rows(out, found, out.data, limit=limit)
+        fields["evaluated"] = {"rows": number, "by": by, "took": round(took, 3)}
+        if not out.json:
+            out.data(
+                f"evaluated on {count(number)} rows of inputs at {at}, by {by} in {took:.1f}s; nothing was written"
+            )
+    if out.json:
+        out.record(schema_version=SCHEMA_VERSION, **fields)
+    return 3 if exit_code and comparison.changed else 0
+
+
+def _next_run(settings: Project) -> list[str]:
+    """What the next run does about the change, in the words of ``run --dry-run``."""
+    from ddcore.base.errors import ProgramChanged
+    from ddcore.jobs import replay
+
+    try:
+        return replay.run(settings, dry_run=True).notes
+    except ProgramChanged as error:
+        return [f"the next run is refused: {error.message}", error.hint]
+
+
+@record
 class _Sheet:
     """A plan to show: ``comments`` are those of the program's text, by view, ``decisions`` what planning of SQL decided
     about joins.

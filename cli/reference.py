@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ddcore.cli.main import app
+from ddcore.cli.main import COMMANDS, app_of
 
 __all__ = ["FILE", "reference"]
 
@@ -39,7 +39,7 @@ See also: [exit codes](exit-codes.md), [environment variables](environment.md), 
 
 def reference() -> str:
     """The page's text."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app_of(COMMANDS))
     root = typer.Context(
         group, info_name="dd", terminal_width=_WIDTH, max_content_width=_WIDTH, **group.context_settings
     )

@@ -123,7 +123,7 @@ def _head(title: str, project: Project, runs: Sequence[RunRecord], profile: Prof
 
 
 def _totals(counts: Sequence[object]) -> tuple[int, int]:
-    sides = [side for each in counts if isinstance(each, dict) for side in each.values()]
+    sides = [side for several in counts if isinstance(several, dict) for side in several.values()]
     return sum(plus for plus, _ in sides), sum(minus for _, minus in sides)
 
 
@@ -167,29 +167,29 @@ def _dataflow(profile: ProfileRecord) -> Html:
     return section("Dataflow", about, scrolling(svg_inline(drawing), "dataflow"))
 
 
-def _lines(each: OperatorRecord) -> Iterator[str]:
-    if each.place:
-        yield each.place
-    sides = [f"{count(each.taken)} in"] if each.kind != "input" else []
-    sides += [f"{count(each.sent)} out"] if each.kind != "output" else []
-    yield f"{', '.join(sides)}, {duration(each.seconds)}"
+def _lines(operator: OperatorRecord) -> Iterator[str]:
+    if operator.place:
+        yield operator.place
+    sides = [f"{count(operator.taken)} in"] if operator.kind != "input" else []
+    sides += [f"{count(operator.sent)} out"] if operator.kind != "output" else []
+    yield f"{', '.join(sides)}, {duration(operator.seconds)}"
 
 
-def _told(each: OperatorRecord) -> str:
-    lines = [f"{each.number} {each.named}", f"{count(each.taken)} updates in, {count(each.sent)} out"]
-    lines.append(f"{duration(each.seconds)}, {size(each.memory)} in memory")
-    lines.append(f"state: {count(each.rows_read)} rows read, {count(each.rows_written)} written")
-    return "\n".join([*lines, *([f"heaviest key: {each.key}"] if each.key else [])])
+def _told(operator: OperatorRecord) -> str:
+    lines = [f"{operator.number} {operator.named}", f"{count(operator.taken)} updates in, {count(operator.sent)} out"]
+    lines.append(f"{duration(operator.seconds)}, {size(operator.memory)} in memory")
+    lines.append(f"state: {count(operator.rows_read)} rows read, {count(operator.rows_written)} written")
+    return "\n".join([*lines, *([f"heaviest key: {operator.key}"] if operator.key else [])])
 
 
 def _operators(profile: ProfileRecord) -> Html:
     total = sum(operator.seconds for operator in profile.operators) or 1.0
     slowest = sorted(profile.operators, key=lambda operator: -operator.seconds)[:_OPERATORS]
     rows = []
-    for each in slowest:
-        taken, sent, took, *state = numbers_of(each)
-        name, place = f"{each.number} {each.title}", tag("span", each.place, class_="mono")
-        rows.append([name, place, took, share(each.seconds / total), taken, sent, *state, each.key or ""])
+    for slow in slowest:
+        taken, sent, took, *state = numbers_of(slow)
+        name, place = f"{slow.number} {slow.title}", tag("span", slow.place, class_="mono")
+        rows.append([name, place, took, share(slow.seconds / total), taken, sent, *state, slow.key or ""])
     headers = ["operator", "from", "time", "", "in", "out", "memory", "state read", "written", "heaviest key"]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
@@ -208,9 +208,9 @@ def _heat(heat: HeatRecord, dims: Sequence[str]) -> Html:
         (across.index(version), down.index(current)): number
         for version, current, number in heat.cells
     }  # fmt: skip
-    named_rounds = ["outside loops" if each < 0 else _range(each, heat.rounds) for each in down]
+    named_rounds = ["outside loops" if start < 0 else _range(start, heat.rounds) for start in down]
     picture = heat_map(
-        f"differences by {dims[0]} and round", [_range(each, heat.versions) for each in across], named_rounds, places
+        f"differences by {dims[0]} and round", [_range(start, heat.versions) for start in across], named_rounds, places
     )
     about = (
         f"The updates that arrangements and outputs gained, by {dims[0]} (across) and by round of the loop (down). "
@@ -244,7 +244,9 @@ def _outputs(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
             rows = ledger.rows_before(run)
         for name, counts in run.outputs.items():
             known = {
-                time: each for time, each in points.get(name, {}).items() if not run.folds_again or time < run.first
+                time: several
+                for time, several in points.get(name, {}).items()
+                if not run.folds_again or time < run.first
             }
             for time in sorted(counts):
                 rows[name] = rows.get(name, 0) + counts[time][0] - counts[time][1]
@@ -315,13 +317,13 @@ def _ingests(ledger: Ledger, runs: Sequence[RunRecord], dims: Sequence[str]) -> 
     return section("Sources", about, table(headers, rows[:_INGESTS], right=(5, 6), label="ingests"))
 
 
-def _ingest(each: IngestRecord, dims: Sequence[str]) -> list[str]:
-    plus, minus = _totals([dict(each.all_counts)])
-    sources = ", ".join(cell(source.name) for source in each.sources[:5])
-    more = f" and {count(len(each.sources) - 5)} more" if len(each.sources) > 5 else ""
-    when = moment(each.at)[:16].replace("T", " ")
-    times = span(each.first, each.last, dims)
-    return [str(each.number), when, each.input, sources + more, times, f"+{count(plus)}", f"-{count(minus)}"]
+def _ingest(ingest: IngestRecord, dims: Sequence[str]) -> list[str]:
+    plus, minus = _totals([dict(ingest.all_counts)])
+    sources = ", ".join(cell(source.name) for source in ingest.sources[:5])
+    more = f" and {count(len(ingest.sources) - 5)} more" if len(ingest.sources) > 5 else ""
+    when = moment(ingest.at)[:16].replace("T", " ")
+    times = span(ingest.first, ingest.last, dims)
+    return [str(ingest.number), when, ingest.input, sources + more, times, f"+{count(plus)}", f"-{count(minus)}"]
 
 
 def _runs_table(runs: Sequence[RunRecord], dims: Sequence[str]) -> Html:

@@ -54,7 +54,7 @@ def key_of(values: Mapping[str, str], schema: Schema, output: str) -> pl.DataFra
     columns = []
     for name, text in values.items():
         kind = schema[name]
-        if kind.is_nested:
+        if kind.stored.is_nested:
             raise UsageError(f"{output}: {name} is {kind}: a row is named by other columns", f"of {listed(schema)}")
         try:
             columns.append(pl.Series(name, [_value(text, kind)], dtype=kind.polars))
@@ -78,16 +78,33 @@ def _value(text: str, kind: Type) -> Any:
         if text not in ("true", "false"):
             raise ValueError(text)
         return text == "true"
-    if kind.name == "timestamp":
-        from datetime import UTC, datetime
-
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    if kind.name == "date":
-        from datetime import date
-
-        return date.fromisoformat(text)
+    if kind.name in ("date", "time", "timestamp"):
+        return _moment(text, kind)
+    if kind.name == "uuid":
+        return _uuid(text)
     return pl.Series([text]).cast(kind.polars, strict=True)[0]
+
+
+def _moment(text: str, kind: Type) -> Any:
+    """A date, a time of day or a timestamp."""
+    from datetime import UTC, date, datetime, time
+
+    if kind.name != "timestamp":
+        return (date if kind.name == "date" else time).fromisoformat(text)
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _uuid(text: str) -> str:
+    """A UUID in its usual form."""
+    import polars as pl
+
+    from ddcore.data.forms import canonical_uuids
+
+    usual: str | None = canonical_uuids(pl.Series([text]))[0]
+    if usual is None:
+        raise ValueError(text)
+    return usual
 
 
 def key_text(key: pl.DataFrame) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import MEMORY, SKIP_CODE, VERIFY_EVERY, Call, OrBeforeOption, command, flag, option
+from ddcore.cli.options import MEMORY, SELECT, SKIP_CODE, VERIFY_EVERY, Call, OrBeforeOption, command, flag, option
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.io.project.times import corners, json_time
@@ -49,6 +49,7 @@ def run(
         "Where folding again changes outputs: rewrite their logs, or append the difference at the next "
         "version. Default: append if the program has changed, unless with --full-refresh; else rewrite.",
     ),
+    select: list[str] | None = SELECT,
     dry_run: bool = flag("Print what would be folded; write nothing."),
     verify_every: int | None = VERIFY_EVERY,
     memory: str | None = MEMORY,
@@ -58,7 +59,8 @@ def run(
 
     Without a window it folds everything since the last folded version, as a scheduler needs. If it is killed, the
     next run finishes the same work. A data test that is broken ends it with exit code 4, and nothing of the run is
-    committed. The last line of stdout is a JSON object with the result (on a terminal: with --json).
+    committed. With --select some outputs go ahead of the others: no state is stored, and the next run folds the same
+    versions for all. The last line of stdout is a JSON object with the result (on a terminal: with --json).
     """
     out = call.output
     if full_refresh and from_version is not None:
@@ -79,6 +81,7 @@ def run(
             full_refresh=full_refresh,
             corrections=corrections,
             dry_run=dry_run,
+            select=select or (),
             engine=opened.engine,
             parallelism=opened.parallelism,
             listener=listener(out, progress, opened.engine),
@@ -130,6 +133,10 @@ def _tell_versions(out: Output, report: RunReport, dry_run: bool) -> None:
         out.say(f"nothing new: {_folded(report)}")
     for note in report.notes:
         out.say(note)
+    if report.comparison is not None:
+        from ddcore.cli.comparison import tell_comparison
+
+        tell_comparison(out, report.comparison, out.say)
     if report.nothing_new or not (report.versions or dry_run):
         return
     alone = len(report.versions) == 1 and not dry_run

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from ddcore.base.record import record
 
 __all__ = ["SAMPLES", "Sample"]
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """The files of a project, by path, and what to run first in it."""
 
@@ -148,6 +149,7 @@ _BITEMPORAL_PROGRAM = '''\
 """What each shop took to date, and which shop leads. Nothing in it knows of days or reports."""
 
 import ddcore as dd
+from ddcore.base.record import record
 
 
 def program(sales: dd.Collection) -> dict[str, dd.Collection]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
+from ddcore.base.record import record
 from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
@@ -28,6 +28,8 @@ from ddcore.io.project.times import (
 from ddcore.io.storage import branches
 from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled
+from ddcore.program.data_tests import is_test
+from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 
-@dataclass(frozen=True)
+@record
 class _Table:
     """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row.
 
@@ -102,6 +104,7 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "left_out": left_out(ledger, project),
         "restated": frontier_json(ledger.restated(), project.dims),
         "corrections": [] if run is None else run.waiting_corrections,
+        "ahead": _ahead(ledger, project.dims),
         "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "sources": freshness(project, ledger),
@@ -111,6 +114,13 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         ],
         "holder": None if holder is None else str(holder),
     }
+
+
+def _ahead(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
+    """The outputs that a run of some alone folded beyond the others, with their greatest complete times."""
+    part = ledger.ahead()
+    upper = {} if part is None else part.upper
+    return {name: frontier_json(corners(of), dims) for name, of in sorted(upper.items()) if not is_test(name)}
 
 
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
@@ -158,7 +168,7 @@ def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
 
 
 def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
-    run = ledger.current_run()
+    run, ahead = ledger.current_run(), ledger.ahead()
     if run is None:
         return []
     from ddcore.io.reading.published import output_names
@@ -168,12 +178,12 @@ def _of_run(project: Project, ledger: Ledger) -> list[_Table]:
         _Table(
             kinds[folder],
             name,
-            run.last,
+            ahead.last if folder == "outputs" and ahead is not None and name in ahead.tables else run.last,
             0,
             *_extent(ledger.warehouse.table(table), state, project.dims),
             *(vars(uses[table]).values() if table in uses else ()),
         )
-        for table, state in sorted(ledger.tables().items())
+        for table, state in sorted((ledger.tables() | ledger.tables_ahead()).items())
         for folder, _, name in [table.partition("/")]
         if folder in kinds and (folder == "state" or name in outputs)
     ]
@@ -236,6 +246,8 @@ def _tell(
         lines.append(["left out", f"{name}: {', '.join(columns)}  (in dd.toml: declare them, or ignore = [...])"])
     lines += _of_sources(summary["sources"], ledger, project)
     lines += [["table", text] for text in _published(ledger, project)]
+    if summary["ahead"]:
+        lines.append(["ahead", f"{listed(summary['ahead'])}, by a run of some outputs alone  (all: ddcore run)"])
     if summary["corrections"]:
         following = summary["folded"][0].version + 1
         outputs = ", ".join(summary["corrections"]).replace("outputs/", "")
@@ -285,10 +297,10 @@ def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) ->
 
 def _published(ledger: Ledger, project: Project) -> list[str]:
     """Where each published table is, and of which run."""
-    run = ledger.current_run()
     lines = []
     for name, place, there in tables_of(project, ledger):
-        waits = run is not None and (there is None or there.run != run.run or not there.is_newest)
+        run = ledger.run_of(name)
+        waits = run is not None and (there is None or there.run != run or not there.is_newest)
         what = "not written yet" if there is None else f"of run {there.run}"
         lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
     return lines

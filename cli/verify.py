@@ -10,6 +10,7 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
     ON_TERMINAL,
+    SELECT,
     Call,
     LimitOption,
     OrBeforeOption,
@@ -46,6 +47,7 @@ def verify(
         str,
         complete=version_names,
     ),
+    select: list[str] | None = SELECT,
     or_before: OrBeforeOption = False,
     last: int | None = option("N", "At the last N versions at which something changed.", whole_number(1)),
     every: int | None = option(
@@ -75,6 +77,8 @@ def verify(
     way = _way(by)
     if scratch_folder is not None and not scratch_folder.is_dir():
         raise UsageError(f"--scratch-folder: {scratch_folder} is not a folder", "name one that exists")
+    if outputs and select:
+        raise UsageError("--select: outputs are named as well", "leave one of the two out")
     from ddcore.cli.notices import listener, notices
     from ddcore.jobs import publishing
     from ddcore.jobs.verify import Verification, mismatch
@@ -82,8 +86,8 @@ def verify(
     with out.claimed(), out.progress() as progress, notices(out, progress):
         listen = listener(out, progress, settings.engine)
         verification = Verification(settings, by=way, scratch=scratch_folder, listener=listen)
-        names = verification.outputs(outputs or ())
-        selection = _selection(verification, at or (), last or 0, every or 0, or_before=or_before)
+        names = verification.selected(select) if select else verification.outputs(outputs or ())
+        selection = _selection(verification, names, at or (), last or 0, every or 0, or_before=or_before)
         times = verification.times(selection, names, "--at" if at else "verify", strict=bool(outputs))
         for note in verification.left_out(times, names):
             out.say(note)
@@ -122,7 +126,9 @@ def _way(text: str | None) -> Way | None:
     return None
 
 
-def _selection(verification: Verification, at: Sequence[str], last: int, every: int, *, or_before: bool) -> Selection:
+def _selection(
+    verification: Verification, outputs: Sequence[str], at: Sequence[str], last: int, every: int, *, or_before: bool
+) -> Selection:
     """The times that the options name. UsageError for one that cannot be read, and for options of one dimension only
     where there are several.
     """
@@ -131,7 +137,7 @@ def _selection(verification: Verification, at: Sequence[str], last: int, every: 
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims
-    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper, verification.names)
+    readable = Readable(dims, claims.since or nothing_closed(dims), claims.upper_of(outputs), verification.names)
     for name, value in (("--last", last), ("--every", every)):
         if value and len(dims) > 1:
             raise UsageError(

@@ -171,7 +171,8 @@ def _project(project: Project) -> Iterator[Check]:
 
 def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
     from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.storage.warehouse import Warehouse, is_alive
+    from ddcore.io.storage.holder import is_alive
+    from ddcore.io.storage.warehouse import Warehouse
 
     warehouse = Warehouse(project.warehouse)
     hint = "make it writable for this user, or name another: --warehouse DIR"

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ddcore.base.errors import UsageError
+from ddcore.base.instants import NOW, now_at
+from ddcore.base.schema import Type
 from ddcore.explaining import Causes, Explanation, Inputs, Question, held, rows_with
 from ddcore.explaining.restricting import Restriction
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.program import load_program
 from ddcore.io.project.times import Time
 from ddcore.jobs.failures import fold_errors
+from ddcore.jobs.running.instants import known
 from ddcore.jobs.verify import Verification
+from ddcore.program.constants import told
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
@@ -55,7 +60,13 @@ class Explaining:
         self.verification.outputs([output])
         self.output, self.plan, self.names = output, self.verification.plan, self.verification.names
         schema = self.plan.outputs[output]
-        self.question = Question(load_program(project), output, self.plan.inputs, schema, tuning=project.tuning)
+        self.schemas, program = dict(self.plan.inputs), load_program(project)
+        self.instants = ""  # the name of one more input, with the instant of the version
+        if self.plan.uses_now:
+            self.instants = next(name for n in count() if (name := f"{NOW}{n or ''}") not in self.plan.inputs)
+            self.schemas[self.instants] = {NOW: Type("timestamp")}
+            program = told(program, self.instants)
+        self.question = Question(program, output, self.schemas, schema, tuning=project.tuning)
 
     @property
     def schema(self) -> Schema:
@@ -92,8 +103,10 @@ class Explaining:
 
     def causes(self, start: Time | None, end: Time, key: pl.DataFrame) -> Causes:
         """The changes of inputs from ``start`` to ``end`` that moved the rows with this key."""
-        nothing = {name: pl.DataFrame(schema=_columns(schema)) for name, schema in self.plan.inputs.items()}
+        nothing = {name: pl.DataFrame(schema=_columns(schema)) for name, schema in self.schemas.items()}
         changes = {log.folder.name: log.between(start, end, state) for log, state in self.verification.inputs()}
+        if self.instants:
+            changes[self.instants] = self._instants_between(start, end)
         with fold_errors():
             return self.question.explain_change(held(nothing) if start is None else self._at(start), changes, key)
 
@@ -101,8 +114,10 @@ class Explaining:
         """Where rows of an input come from: for each row the last time after one time, and at or before another, at
         which its count changed in the same direction as ``diff``.
         """
+        if name == self.instants:  # no ingest brought the row
+            return [None] * len(rows)
         log, state = next((log, state) for log, state in self.verification.inputs() if log.folder.name == name)
-        named = rows.select([name for name, kind in log.schema.items() if not kind.is_nested]).unique()
+        named = rows.select([name for name, kind in log.schema.items() if not kind.stored.is_nested]).unique()
         updates = _named_in(log, log.scan(state).filter(_changed(log, after, until)), named)
         lasts: list[Time | None] = []
         for at in range(len(rows)):
@@ -123,10 +138,19 @@ class Explaining:
         logs = {log.folder.name: (log, state) for log, state in self.verification.inputs()}
 
         def read(name: str, rows: pl.Expr | None) -> pl.DataFrame:
+            if name == self.instants:
+                return held({name: self._instants_between(None, time)})(name, rows)
             log, state = logs[name]
             return log.between(None, time, state, rows)
 
         return read
+
+    def _instants_between(self, start: Time | None, end: Time) -> pl.DataFrame:
+        """How the row of the instant changed: ``diff`` -1 and 1."""
+        instants = known(self.verification.ledger, self.plan)
+        sides = [None if time is None else now_at(instants, time) for time in (start, end)]
+        rows = [(now, diff) for now, diff in zip(sides, (-1, 1), strict=True) if now is not None]
+        return pl.DataFrame([] if sides[0] == sides[1] else rows, _columns(self.schemas[self.instants]), orient="row")
 
     def _named(self, key: pl.DataFrame) -> pl.Expr | None:
         return Restriction.to_row(key, self.schema).condition(self.schema)
@@ -160,7 +184,7 @@ def _tagged(
     gone since compaction merged them, and without all where they are many.
     """
     files = {file.path: file for file in log.files(state)}
-    shared = {each.number: each for several in records.values() if len(several) > 1 for each in several}
+    shared = {ingest.number: ingest for several in records.values() if len(several) > 1 for ingest in several}
     told = [record for record in shared.values() if record.files and files.keys() >= set(record.files)]
     if len(told) > _TOLD:
         return {}

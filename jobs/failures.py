@@ -63,10 +63,10 @@ def _of_user(error: BaseException) -> tuple[BaseException, str]:
     If there is none: the error itself and an empty place.
     """
     chain: list[BaseException] = []
-    each: BaseException | None = error
-    while each is not None and each not in chain:
-        chain.append(each)
-        each = each.__cause__ or each.__context__
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
     for one in reversed(chain):
         places = [
             f"{shown(Path(frame.f_code.co_filename))}:{line}"

@@ -8,10 +8,10 @@ Must not import the engine: the driver of a fold on Spark loads this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddcore.base.instants import Moved
+from ddcore.base.record import record
 from ddcore.io.ledger.records import TableState
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Window
@@ -28,12 +28,13 @@ __all__ = ["Engine", "Fold", "Listener", "doing"]
 Listener = Callable[..., None]
 
 
-@dataclass(frozen=True)
+@record
 class Fold:
     """One window of times to be folded, and all that its workers need.
 
     ``begin``: the time at which the rows that the program spells out are there, None where an earlier run has folded
-    them. ``instants``: the updates of the instants of versions, if the program uses them. ``rebuilding``: only this part of the plan is folded, and ``stored`` has what the rest of it holds already.
+    them. ``instants``: the updates of the instants of versions, if the program uses them. ``rebuilding``: only this
+    part of the plan is folded, and ``stored`` has what the rest of it holds already.
     """
 
     plan: Plan

@@ -16,7 +16,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, IntentRecord, UndoRecord, row_of
 from ddcore.io.storage import scratch
-from ddcore.io.storage.warehouse import Holder, Lock, Warehouse
+from ddcore.io.storage.holder import Holder
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease

@@ -7,10 +7,10 @@ table with the last. Where that is the same, one small file is read for each tab
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, StorageError, UsageError
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.io.publishing.published import Published
 
@@ -56,7 +56,7 @@ def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Po
             yield name, place, position(place)
 
 
-@dataclass(frozen=True)
+@record
 class TableVerdict:
     """Whether a published table holds what the output's log holds at the table's time.
 

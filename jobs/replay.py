@@ -15,21 +15,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger import unrecorded
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.left_out import left_out
-from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord
+from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, PartRecord, RunRecord
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Time, Window, close, nothing_closed, shown
+from ddcore.io.project.times import Frontier, Time, Window, close, is_open, nothing_closed, shown
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.io.storage.warehouse import Lock, Warehouse
+from ddcore.io.storage.lock import Lock
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.failures import one_line
@@ -38,10 +40,13 @@ from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks, instants
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
+from ddcore.program.data_tests import is_test
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
+from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
+    from ddcore.io.delta.table_files import TableState
     from ddcore.io.storage.lease import Lease
     from ddcore.jobs.running.commits import Commits
     from ddcore.jobs.running.data_tests import Broken
@@ -59,6 +64,7 @@ def run(
     full_refresh: bool = False,
     corrections: str | None = None,
     dry_run: bool = False,
+    select: Sequence[str] = (),
     engine: str | None = None,
     parallelism: int | None = None,
     listener: Listener | None = None,
@@ -69,19 +75,24 @@ def run(
     From ``first`` on everything is folded again; it may also be the next unfolded version. ``full_refresh`` folds
     everything again, from nothing. ``corrections`` says what becomes of outputs whose contents are then others:
     ``rewrite`` replaces them, ``append`` adds the difference at the version after the last one. The default is to
-    append after the program has changed, else to rewrite. ``parallelism`` forces the number of Spark workers. ``held``
+    append after the program has changed, else to rewrite. ``select``: only the outputs that
+    these texts name (:mod:`ddcore.planning.selecting`), ahead of the others; no state is stored then.
+    ``parallelism`` forces the number of Spark workers. ``held``
     is what the command holds already: the lock, and the ledger. Raises UsageError, LockHeld, ProgramError,
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
     """
     if full_refresh and first is not None:
         raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
+    if select and (full_refresh or first is not None or corrections):
+        option = "--full-refresh" if full_refresh else "--corrections" if corrections else f"--from-version {first}"
+        raise UsageError(f"{option}: it concerns all outputs, and --select names some", "leave one of the two out")
     warehouse = Warehouse(project.warehouse)
     warehouse.check()
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
     request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
-    options = _Options(project, request, engine or project.engine, parallelism, listener)
+    options = _Options(project, request, engine or project.engine, parallelism, listener, tuple(select))
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
@@ -91,13 +102,15 @@ def run(
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
         report.published = publish(project, ledger)
+        if select:
+            return report
         after_run(
             project, ledger, ran=not report.nothing_new
         )  # also if nothing is new: the command before may have been killed here
         return report
 
 
-@dataclass(frozen=True)
+@record
 class _Options:
     """The arguments of :func:`run`."""
 
@@ -106,6 +119,7 @@ class _Options:
     engine: str
     parallelism: int | None
     listener: Listener | None
+    select: tuple[str, ...]
 
 
 class _Replay:
@@ -130,9 +144,27 @@ class _Replay:
         )
         kept = None if options.request.refresh else kept_plan(project)
         self.program: PlannedProgram | None = None  # it is not needed where nothing is to be folded
+        if options.select:
+            self._plan_part(planned(project, kept))
+            return
         if kept is None or not self._is_idle(kept):
             self.program = planned(project, kept)
             check_tables(project, ledger, self.plan.outputs)
+
+    def _plan_part(self, whole: PlannedProgram) -> None:
+        """The plan of the outputs that are selected, and what the ledger says about the whole program."""
+        from ddcore.io.project.program import load, outputs_named, plan_of
+
+        options = self.options
+        loaded = load(options.project)
+        names = outputs_named(loaded, options.project, whole.plan, options.select)
+        tests = tuple(test for test in whole.tests if test.output in names)
+        self.program = PlannedProgram(plan_of(loaded, options.project, names), tests)
+        self.options = replace(options, request=replace(options.request, whole=whole.plan.fingerprint))
+        self.report.selected = tuple(name for name in self.plan.outputs if not is_test(name))
+        check_tables(options.project, self.ledger, whole.plan.outputs)
+        if (ahead := self.ledger.ahead()) is not None and self._is_ahead():
+            self.report.last, self.report.upper = ahead.last, ahead.upper[self.report.selected[0]]
 
     @property
     def plan(self) -> Plan:
@@ -166,7 +198,12 @@ class _Replay:
             from ddcore.jobs.running.commits import Commits
 
             self._note(upcoming)
-            self._note_changes(Commits(self.ledger, self.plan, upcoming), dry=True)
+            commits = Commits(self.ledger, self.plan, upcoming)
+            self._note_changes(commits, dry=True)
+            if commits.changed and (current := self.ledger.current_run()) is not None:
+                from ddcore.jobs.comparison import compared, of_run
+
+                self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
                 self.report.last, self.report.versions = new.last, self._versions(new, {})
@@ -204,6 +241,11 @@ class _Replay:
             self._note(upcoming)
             self._fold(upcoming)
         self.report.took = time.perf_counter() - start
+        if self.options.select and not self.report.nothing_new:
+            self.report.notes.append(
+                f"{listed(self.report.selected)} went ahead of the other outputs; the next ddcore run folds these "
+                "versions for all of them"
+            )
         if self.report.nothing_new and (note := self._note_waiting()):
             self.report.notes.append(note)
         if self.program and self.runs.cuts and (memory := self.options.project.memory) is not None:
@@ -211,13 +253,23 @@ class _Replay:
         return self.report
 
     def _following(self, *, is_dry: bool = False) -> NextRun | None:
-        if self.program is None:
+        if self.program is None or self._is_ahead():
             return None
         try:
             return self.runs.following(is_dry=is_dry)
         except ProgramChanged:
             self._check_inputs()  # if a schema changed, raises an error that names the input
             raise
+
+    def _is_ahead(self) -> bool:
+        """Whether all outputs that are selected are ahead up to what there is."""
+        ahead, last = self.ledger.ahead(), self.options.request.last
+        if not self.options.select or ahead is None or not self.ledger.is_ahead_of_changes():
+            return False
+        last = last or self.ledger.latest_ingested(self.plan.inputs)
+        return last is not None and all(
+            name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs
+        )
 
     def _note(self, upcoming: NextRun) -> None:
         report = self.report
@@ -275,6 +327,10 @@ class _Replay:
                 else engine(fold, options.listener)
             )
             broken = self._check_tests(upcoming, gained)
+            if upcoming.part:
+                self._record_part(upcoming, commits.commit_part(gained), gained, commits, time.perf_counter() - start)
+                lineage.end()
+                return
             tables, corrections = commits.commit(gained)
         except BaseException as error:
             self._note_failure(upcoming, error)
@@ -322,6 +378,29 @@ class _Replay:
         self._note_changes(commits)
         self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
         self._note_broken(broken)
+
+    def _record_part(
+        self, upcoming: NextRun, tables: Mapping[str, TableState], gained: FoldResult, commits: Commits, took: float
+    ) -> None:
+        """Record that some outputs are ahead; others that were stay so."""
+        versions, ahead = self._versions(upcoming, commits.added(gained)), self.ledger.ahead()
+        self.ledger.append(
+            PartRecord(
+                upcoming.number,
+                self.options.request.whole,
+                upcoming.first,
+                upcoming.last,
+                self.options.engine,
+                took,
+                outputs=_counts(versions, 2),
+                tables={**({} if ahead is None else ahead.tables), **tables},
+                upper={
+                    **({} if ahead is None else ahead.upper),
+                    **dict.fromkeys(tables, upcoming.times.upper),
+                },
+            )
+        )
+        self.report.versions += versions
 
     def _check_tests(self, upcoming: NextRun, gained: FoldResult) -> list[Broken]:
         """The data tests that are broken and only warn. BrokenTest, StorageError."""
@@ -394,6 +473,7 @@ class _Replay:
             upper=self._stored(upcoming.times.upper),
             base=0 if upcoming.base is None else upcoming.base.run,
             appends=upcoming.effect is Effect.APPEND,
+            part=upcoming.part,
         )
 
     def _stored(self, frontier: Frontier) -> Frontier:

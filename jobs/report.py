@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
 from ddcore.io.publishing.published import Published
+
+if TYPE_CHECKING:
+    from ddcore.jobs.comparison import Comparison
 
 __all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
 
@@ -30,13 +33,13 @@ class RunReport:
     before ``last`` is complete; with several time dimensions ``upper`` is the frontier of all that are not.
     ``corrections`` counts updates that wait for the next version to be folded. ``publishes``: whether a run rewrites
     what was published, or lets it stay and appends the difference; None where it only goes on. ``changed``: what a
-    change of the program did to each output that it concerns. ``notes`` are sentences for the user,
-    ``warnings`` those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended
-    without releasing it, and what became of its work.
-    ``windows``: number, first and last time of each run. ``verified``: one object per output and time that was verified
-    after it, as ``dd verify --json`` has it. ``broken``: one object per data test that is broken and only warns.
-    ``published``: what became of the tables of outputs.
-    ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
+    change of the program did to each output that it concerns. ``notes`` are sentences for the user, ``warnings``
+    those on keys and operators that dominate. ``stale_lock`` is the process that held the lock and ended without
+    releasing it, and what became of its work. ``windows``: number, first and last time of each run. ``verified``: one
+    object per output and time that was verified after it, as ``dd verify --json`` has it. ``broken``: one object per
+    data test that is broken and only warns. ``published``: what became of the tables of outputs. ``comparison``: of a
+    dry run after a change of the program, that beside the one of before. ``selected``: the outputs that it folded;
+    empty where it folds all. ``without_rows``: the inputs of which no rows were ever taken in. ``left_out``: by
     input, the columns that its sources have and it does not. ``names``: the labels and instants of versions.
     """
 
@@ -56,6 +59,7 @@ class RunReport:
     changed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    selected: tuple[str, ...] = ()
     without_rows: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     stale_lock: dict[str, Any] | None = None
@@ -63,6 +67,7 @@ class RunReport:
     verified: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
+    comparison: Comparison | None = None
     names: VersionNames = field(default_factory=lambda: VersionNames(("version",)))
 
     @property
@@ -85,6 +90,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "corrections": report.corrections,
         "publishes": report.publishes,
         "changed_outputs": report.changed,
+        "selected": list(report.selected),
         "notes": report.notes,
         "without_rows": report.without_rows,
         "left_out": report.left_out,
@@ -97,6 +103,7 @@ def result(report: RunReport, *, dry_run: bool = False) -> dict[str, Any]:
         "nothing_new": report.nothing_new,
         "dry_run": dry_run,
         "published": [vars(table) for table in report.published],
+        **({} if report.comparison is None else {"comparison": report.comparison.fields()}),
         "stale_lock": report.stale_lock,
         "verified": report.verified,
     }

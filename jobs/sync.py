@@ -13,6 +13,7 @@ from typing import Any
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.freshness import Freshness, freshness
 from ddcore.io.project.project import FILE_NAME, Project
+from ddcore.io.storage import branches
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor, replay
 from ddcore.jobs.engines import kept
@@ -80,6 +81,7 @@ def sync(
     for one in settings.values():
         one.check(engine)
     warehouse = Warehouse(project.warehouse)
+    branches.require(project.home, project.branch or branches.MAIN)  # a follower's may be deleted meanwhile
     warehouse.begin(project.root, new=any(one.new_warehouse for one in settings.values()))
     with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
         reports = []

@@ -194,7 +194,11 @@ class _Undo:
     def _check_before(self) -> None:
         """Raise the error of a restatement whose replaced rows cannot come back."""
         record = self.record
-        undone = [each.number for each in self.ledger.records(UndoRecord) if each.input == record.input]
+        undone = [
+            undone_before.number
+            for undone_before in self.ledger.records(UndoRecord)
+            if undone_before.input == record.input
+        ]
         if earlier := [number for number in undone if number < record.number and self._undone_after(number)]:
             raise DataError(
                 f"ingest {record.number} cannot be taken back: it replaced history, and the earlier ingest "

@@ -33,7 +33,8 @@ from ddcore.io.reading.published import Claims, check_output, finished_run, veri
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored
 from ddcore.io.storage import scratch
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import engines
 from ddcore.jobs.failures import fold_errors
 from ddcore.jobs.fold import Fold, Listener
@@ -192,6 +193,13 @@ class Verification:
             check_output(self.run, name, self.project.inputs)
         return list(dict.fromkeys(names)) or verified_names(self.run)
 
+    def selected(self, texts: Sequence[str]) -> list[str]:
+        """The outputs that the texts of ``--select`` name. UsageError."""
+        from ddcore.io.project.program import load, outputs_named
+
+        names = outputs_named(load(self.project), self.project, self.plan, texts)
+        return [name for name in self.outputs() if name in names]
+
     def times(
         self, selection: Selection, outputs: Sequence[str], origin: str = "verify", *, strict: bool = False
     ) -> list[Time]:
@@ -254,19 +262,23 @@ class Verification:
                 start = clock.perf_counter()
                 if self.listener:
                     self.listener("verify", number, len(times), named(time, self.plan.dims))
-                inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
-                by = self.by or ("reference" if sum(map(len, inputs.values())) <= SMALL else "scratch")
-                with self._naming(time, by):
-                    now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
-                    expected = (
-                        self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
-                    )
+                expected, _, by = self._evaluated(time, stack)
                 took = clock.perf_counter() - start
                 names = self.names.fields(time)
                 for output in self.claimed(time, outputs):
                     log, state = self.output_log(output)
                     differing = _differing(expected[output], log.between(None, time, state))
                     yield Verdict(output, time, by, len(expected[output]), differing, took, names)
+
+    def _evaluated(self, time: Time, stack: ExitStack) -> tuple[dict[str, pl.DataFrame], int, Way]:
+        """What the program gives for the inputs at a time, how many rows these have, and the way it was found."""
+        inputs = {log.folder.name: log.between(None, time, state) for log, state in self.inputs()}
+        rows = sum(map(len, inputs.values()))
+        by = self.by or ("reference" if rows <= SMALL else "scratch")
+        with self._naming(time, by):
+            now = now_at(instants.known(self.ledger, self.plan), time) if self.plan.uses_now else None
+            expected = self._by_reference(inputs, now) if by == "reference" else self._from_scratch(inputs, now, stack)
+        return expected, rows, by
 
     @contextmanager
     def _naming(self, time: Time, by: Way) -> Iterator[None]:
@@ -286,7 +298,7 @@ class Verification:
     def output_log(self, name: str) -> tuple[ChangeLog, TableState | None]:
         """The log of an output, and its state in the ledger."""
         log = ChangeLog(self.warehouse.output(name), self.plan.outputs[name], self.plan.dims)
-        return log, self.ledger.table(f"outputs/{name}")
+        return log, self.ledger.output_table(name)
 
     def _by_reference(self, inputs: Mapping[str, pl.DataFrame], now: int | None) -> dict[str, pl.DataFrame]:
         from ddcore import reference

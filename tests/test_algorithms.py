@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 from folding import by_reference, fed_early, one_time_each, randomly_cut, reference, whole
 from programs import Case
+from seeds import nightly
 from warehouses import logs_of, project_of
 
 import ddcore as dd
@@ -307,7 +308,7 @@ def rows_at(log: dict[Any, int], version: int) -> set[Row]:
     return {row for row, count in counts.items() if count}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", nightly(range(4), 3))
 @every_algorithm
 def test_every_version_equals_the_oracle(name: str, seed: int) -> None:
     versions = 15
@@ -317,7 +318,7 @@ def test_every_version_equals_the_oracle(name: str, seed: int) -> None:
         CASES[name][1](graph_at(frames, version), rows_at(log, version))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", nightly(range(3), 2))
 @every_algorithm
 def test_every_cut_into_runs_gives_the_same_log(name: str, seed: int) -> None:
     frames = history(random.Random(f"runs {name} {seed}"), nodes=7, versions=6, moves=5)
@@ -327,7 +328,7 @@ def test_every_cut_into_runs_gives_the_same_log(name: str, seed: int) -> None:
     assert fed_early(program(name), seed=seed, **frames) == expected
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", nightly(range(2), 1))
 @every_algorithm
 def test_the_log_equals_that_of_the_definitions(name: str, seed: int) -> None:
     frames = history(random.Random(f"definition {name} {seed}"), nodes=5, versions=4, moves=4)

@@ -556,7 +556,7 @@ def process(*arguments: str, limit: int | None = None) -> subprocess.CompletedPr
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.run(
-        [*PROCESS, *arguments], preexec_fn=narrow, capture_output=True, text=True, check=False, timeout=120
+        [*PROCESS, *arguments], preexec_fn=narrow, capture_output=True, text=True, check=False, timeout=600
     )
 
 

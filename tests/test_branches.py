@@ -347,6 +347,9 @@ def kill_at(shop: Workshop, base: Path, place: str) -> None:
     assert is_there == place.startswith("after-branch"), place
     if is_there:
         assert_same(contents(on_branch(shop, folder, "try")), before, place)
+    said = shop.command(folder, "doctor")
+    is_told = any("were not made or removed to the end: 1," in line for line in said.out)
+    assert is_told == (left_over(root) != []) and said.code == 0, (place, said)
     again = shop.command(folder, "branch", "try")
     assert again.code == (2 if is_there else 0), (place, again)
     assert_same(contents(on_branch(shop, folder, "try")), before, place)

@@ -174,7 +174,7 @@ def test_nothing_new_starts_no_engine_and_no_jvm(mine: Path) -> None:
         "import sys; from ddcore.cli.main import run_command; code = run_command(['run', '--engine', 'spark']);"
         "heavy = [n for n in ('numba', 'pyspark', 'py4j', 'pandas') if n in sys.modules]; sys.exit(code or str(heavy))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert done.stderr == "nothing new: version 5 is folded\n[]\n"
 
 

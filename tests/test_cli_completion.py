@@ -36,8 +36,9 @@ def complete(words: str, cwd: Path, **environment: str) -> list[str]:
         **environment,
     }
     done = subprocess.run(
-        [sys.executable, "-c", _CODE], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+        [sys.executable, "-c", _CODE], cwd=cwd, env=environment, capture_output=True, text=True, check=False,
+        timeout=600,
+    )  # fmt: skip
     assert done.returncode == 0
     assert json.loads(done.stderr) == []
     return done.stdout.split()
@@ -118,7 +119,9 @@ def test_the_script_of_a_real_shell_offers_names(shell: str, here: Path) -> None
 
     def said(*command: str) -> str:
         variables = environment | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-        done = subprocess.run(command, cwd=here, env=variables, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            command, cwd=here, env=variables, capture_output=True, text=True, check=False, timeout=600
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -196,6 +199,6 @@ def _modules(cwd: Path, *arguments: str, **environment: str) -> list[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        cwd=cwd, env={**os.environ, **environment}, check=True, capture_output=True, text=True, timeout=60,
+        cwd=cwd, env={**os.environ, **environment}, check=True, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     return done.stderr.splitlines()[-1].split()

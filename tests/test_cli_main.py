@@ -28,7 +28,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 def process(code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60, **options
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=600, **options
     )
 
 
@@ -203,7 +203,7 @@ def test_signals_unwind(number: int, code: int, word: str, tmp_path: Path) -> No
         assert child.stderr.readline() == "asleep\n"
         time.sleep(0.1)
         child.send_signal(number)
-        _, err = child.communicate(timeout=20)
+        _, err = child.communicate(timeout=600)
     assert child.returncode == code
     assert err.startswith(f"let go\nerror: {word}\n  the warehouse is as the last finished run")
 
@@ -227,7 +227,7 @@ def test_a_command_goes_on_where_its_caller_ignores_a_signal(tmp_path: Path) -> 
     )
     ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{sleeper}"
     done = subprocess.run(
-        [sys.executable, "-c", ignoring], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", ignoring], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0 and "interrupted" not in done.stderr, done.stderr
 
@@ -239,7 +239,7 @@ def test_a_signal_that_arrives_as_another_error(tmp_path: Path) -> None:
         assert child.stderr is not None
         assert child.stderr.readline() == "asleep\n"
         child.send_signal(signal.SIGTERM)
-        _, err = child.communicate(timeout=20)
+        _, err = child.communicate(timeout=600)
     assert child.returncode == 143
     assert err.startswith("let go\nerror: terminated\n")
 
@@ -252,7 +252,7 @@ def test_a_signal_that_cannot_be_raised_comes_again(number: int, code: int, tmp_
         "        time.sleep(30)", f"        {callback}\n        time.sleep(30)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", sleeper], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20
+        [sys.executable, "-c", sleeper], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == code
     assert done.stderr.startswith("asleep\nlet go\nerror: ")
@@ -272,7 +272,7 @@ def test_a_reader_that_goes_away_is_no_failure_and_the_work_goes_on(tmp_path: Pa
         child.stdout.readline()
         child.stdout.close()
         err = child.stderr.read()
-        assert child.wait(timeout=20) == 0
+        assert child.wait(timeout=600) == 0
     assert err.startswith("made a project here")
 
 

@@ -23,7 +23,7 @@ CLOSED = [">&-", "2>&-", "<&-", ">&- 2>&-", ">&- 2>&- <&-"]
 def shell(redirection: str, *arguments: str, cwd: Path) -> tuple[int, str, str]:
     """A command with redirected streams: exit code, stdout, stderr."""
     command = ["bash", "-c", f'exec "$@" {redirection}', "bash", sys.executable, "-c", CODE, *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -39,7 +39,7 @@ def unread(streams: Sequence[int], *arguments: str, cwd: Path) -> tuple[int, str
             stderr=writer if 2 in streams else subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
     finally:
         os.close(writer)
@@ -145,7 +145,7 @@ def test_what_an_encoding_lacks_is_escaped(pending: Path, dd: Any) -> None:
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-        timeout=60,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\\u65e5\\u672c\xe9" in done.stdout
@@ -155,7 +155,7 @@ def test_what_an_encoding_lacks_is_escaped(pending: Path, dd: Any) -> None:
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-        timeout=60,
+        timeout=600,
     )
     stops = [json.loads(line).get("row", {}).get("stop") for line in done.stdout.splitlines()]
     assert "日本é" in stops

@@ -615,7 +615,7 @@ def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
         for since in (None, 3, 9, 20):
             compact.compact(keeping, since=time_of(since))
         stop.touch()
-        out, err = reader.communicate(timeout=120)
+        out, err = reader.communicate(timeout=600)
     assert (out, reader.returncode) == ("read\n", 0), err
 
 

@@ -100,7 +100,7 @@ class Server:
                     "DDCORE_CACHE": str(self.cache), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"
                 },
             )  # fmt: skip
-        until(self.answers, 90)
+        until(self.answers)
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
@@ -129,12 +129,12 @@ class Server:
     def run(self, project: Path, *arguments: str) -> tuple[int, str]:
         """A command to its end: exit code and stderr."""
         process = self.command(project, *arguments)
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=600)
         return process.returncode, errors
 
 
-def until(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.1)
@@ -283,10 +283,10 @@ def test_a_killed_run_is_finished_by_the_next_one(server: Server, tmp_path: Path
     ingest(project, "second.csv")
     (project / "stop").touch()
     process = server.command(project, "run", "--engine", "spark", "--quiet")
-    until((project / "begun").exists, 60)
+    until((project / "begun").exists)
     assert (project / "begun").read_text() == "2", "the task does not see spark.task.cpus"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == code and "Traceback" not in errors, errors
     after = rows_of(project)
     assert_same({name: after[name] for name in before if name != "inputs/links"},
@@ -307,9 +307,9 @@ def test_a_server_that_dies_fails_the_run_and_nothing_is_lost(tmp_path: Path) ->
         ingest(project, "first.csv")
         (project / "stop").touch()
         process = mortal.command(project, "run", "--engine", "spark", "--quiet")
-        until((project / "begun").exists, 60)
+        until((project / "begun").exists)
         mortal.stop()
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
     finally:
         mortal.stop()
     assert process.returncode == 1 and len(errors.splitlines()) == 2, errors
@@ -359,7 +359,7 @@ print(report.parallelism)
     environment = {name: value for name, value in server.environment().items() if name != "SPARK_REMOTE"}
     done = subprocess.run(
         [sys.executable, "-c", notebook, address, str(project)],
-        env=environment, text=True, capture_output=True, check=False, timeout=200,
+        env=environment, text=True, capture_output=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.stdout == "1\n", done.stderr
     inline = rows_of(folded_inline(tmp_path / "inline", "first.csv"))
@@ -372,7 +372,7 @@ def refused(project: Path, address: str, *arguments: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if name[:7] != "DDCORE_" or name == "DDCORE_CACHE"}
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "--engine", "spark", "--project", str(project), *arguments],
-        env=environment | {"SPARK_REMOTE": address}, text=True, capture_output=True, check=False, timeout=60,
+        env=environment | {"SPARK_REMOTE": address}, text=True, capture_output=True, check=False, timeout=600,
     )  # fmt: skip
     return done.returncode, done.stderr
 

@@ -22,7 +22,7 @@ from trams import Command
 from ddcore import reference
 from ddcore.base import errors
 from ddcore.base.errors import ProgramError
-from ddcore.cli.main import app
+from ddcore.cli.main import COMMANDS
 from ddcore.operators import aggregates
 from ddcore.planning.planner import build
 from ddcore.program.collection import Collection
@@ -126,15 +126,12 @@ def test_the_aggregate_has_its_values(fold: Any, monkeypatch: pytest.MonkeyPatch
         build(lambda t: {"out": t.group_by().agg(first=rule["earliest"]("n"))}, {"t": {"n": "int64"}})
 
 
-def test_the_command_runs(here: Path, dd: Command) -> None:
+def test_the_command_runs(here: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("ddcore.cli.inputs")
     exec(as_file(COMMAND, "inputs.py"), vars(module))
-    registered = list(app.registered_commands)
-    app.command(short_help="List the inputs of the project.")(module.inputs)
-    try:
-        code, lines, err = dd("inputs")
-        assert (code, err) == (0, [])
-        assert lines == ["links: src string, dst string, minutes int64", "starts: stop string"]
-        assert '"input":"starts"' in dd("inputs", "--json")[1][1].replace(" ", "")
-    finally:
-        app.registered_commands[:] = registered
+    monkeypatch.setitem(sys.modules, "ddcore.cli.inputs", module)
+    monkeypatch.setitem(COMMANDS, "inputs", ("List the inputs of the project.", COMMANDS["log"][1]))
+    code, lines, err = dd("inputs")
+    assert (code, err) == (0, [])
+    assert lines == ["links: src string, dst string, minutes int64", "starts: stop string"]
+    assert '"input":"starts"' in dd("inputs", "--json")[1][1].replace(" ", "")

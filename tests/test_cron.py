@@ -45,7 +45,7 @@ def by_cron(line: str, home: Path, before: str = "") -> subprocess.CompletedProc
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -30,6 +30,7 @@ HARMLESS = {("re", "compile")}
 
 PLACES = {
     "ddcore/text/notebook.py system": "a word in a style sheet: the font and the theme of the reader's system",
+    "cli/main.py import_module": "the module of a command, whose names stand there",
     "ddcore/base/source_line.py compile": "IPython's list of cells, asked for the name of one",
     "ddcore/__init__.py import_module": "the package's own modules, by the fixed names of its public classes",
     "ddcore/kernels/__init__.py import_module": "the same, for its kernels",

@@ -38,7 +38,7 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.report import RunReport, result
 
-SEEDS = seeds(6, share=50)
+SEEDS = seeds(4, share=50)
 
 PROGRAM = """
 import ddcore as dd

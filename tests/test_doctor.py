@@ -111,7 +111,7 @@ def test_a_held_lock_is_a_note_and_one_left_by_the_dead_a_failure(
     with Warehouse(project.warehouse).lock("run", 7):
         assert results_of(project)["lock"].state == "note"
         assert "run 7" in results_of(project)["lock"].message
-        monkeypatch.setattr("ddcore.io.storage.warehouse.is_alive", lambda _: False)
+        monkeypatch.setattr("ddcore.io.storage.holder.is_alive", lambda _: False)
         assert results_of(project)["lock"].state == "fail"
         assert "fuser" in results_of(project)["lock"].hint
     assert results_of(project)["lock"].state == "ok"

@@ -51,7 +51,7 @@ DRAWINGS: dict[str, Callable[[], Diagram]] = {
 }
 
 
-@pytest.fixture(params=DRAWINGS)
+@pytest.fixture(scope="module", params=DRAWINGS)
 def drawing(request: pytest.FixtureRequest) -> Diagram:
     return DRAWINGS[request.param]()
 

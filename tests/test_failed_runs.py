@@ -455,7 +455,7 @@ def killed(project: Project, place: str, *arguments: str) -> None:
     """A run that ends by SIGKILL at a failpoint."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ddcore"), "run", "-q", "--project", project.root, *arguments],
-        env={**os.environ, "DDCORE_FAILPOINT": place}, check=False, timeout=120,
+        env={**os.environ, "DDCORE_FAILPOINT": place}, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL
 
@@ -633,7 +633,7 @@ def test_a_killed_jvm_is_said_to_be_one(parallelism: str, project: Project) -> N
             time.sleep(0.01)
         (java,) = jvms(run.pid)
         os.kill(java, signal.SIGKILL)
-        _, err = run.communicate(timeout=60)
+        _, err = run.communicate(timeout=600)
     assert run.returncode == 1
     lines = err.splitlines()
     assert len(lines) == 2

@@ -80,7 +80,7 @@ def test_a_command_that_ends_before_its_number_is_read_is_seen_to_end(
 
         monkeypatch.setattr(processes, "_answer", late)
         processes.start("--version")
-        ended = processes.wait(30)
+        ended = processes.wait(600)
         assert ended is not None and ended.code == 0
 
 

@@ -48,7 +48,7 @@ def program(sales):
     return {"sold": sales.group_by("item").agg(n=dd.sum("n"))}
 """
 RUN = "import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
-PATIENCE = 60.0  # seconds; on a machine with a load of ten a sync takes three
+PATIENCE = 600.0  # seconds; on a machine with a load of ten a sync takes three
 
 
 @pytest.fixture
@@ -124,11 +124,14 @@ def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
         (shop / "hand.csv").write_text("item,n\nnail,7\n")
         place = ("--project", str(shop), "-q")
-        for _ in range(50):
-            code = dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0]
-            if code != 75:
-                break
-        assert code == 0
+        codes = [75]
+
+        def taken_in() -> bool:
+            codes.append(dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0])
+            return codes[-1] != 75  # not while the follower holds the lock
+
+        wait_for(taken_in, shop)
+        assert codes[-1] == 0
         wait_for(lambda: sold(shop) == {"nut": 1, "nail": 7}, shop)
 
 
@@ -146,6 +149,7 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
         sell(shop, 1, ("nut", 2))
         (shop / "exports" / "000002.csv").write_text("item,n\nnut,many\n")
+        wait_for((shop / "health").exists, shop)
         wait_for(lambda: not json.loads((shop / "health").read_text())["healthy"], shop)
         assert "'many'" in json.loads((shop / "health").read_text())["error"] and child.poll() is None
         time.sleep(0.5)  # ten looks
@@ -153,6 +157,24 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
         wait_for(lambda: sold(shop) == {"nut": 7}, shop)
         wait_for(lambda: json.loads((shop / "health").read_text())["healthy"], shop)
     assert (shop / "err").read_text().count("'many'") == 1
+
+
+def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
+    """It made a new warehouse in the place of the branch."""
+    place = ("--project", str(shop), "-q")
+    assert dd("sync", *place)[0] == 0 and dd("branch", "try", *place)[0] == 0
+    with following(shop, "--branch", "try") as child:
+        sell(shop, 1, ("nut", 2))
+        table = shop / "warehouse" / "branches" / "try" / "tables" / "sold"
+        wait_for(lambda: dict(pl.read_delta(str(table)).rows()) == {"nut": 3}, shop)
+        for _ in range(50):
+            code = dd("branch", "try", "--delete", *place)[0]
+            if code != 75:
+                break
+        assert code == 0
+        assert child.wait(PATIENCE) == 2
+    assert "has no branch 'try'" in (shop / "err").read_text()
+    assert not (shop / "warehouse" / "branches" / "try").exists() and sold(shop) == {"nut": 1}
 
 
 def test_a_changed_program_starts_it_again(shop: Path) -> None:
@@ -167,7 +189,7 @@ def test_a_changed_program_starts_it_again(shop: Path) -> None:
 
 def page(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -222,7 +244,7 @@ def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -
     assert code in (1, 2) and any(says in line for line in err), err
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [4, pytest.param(300, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed: int) -> None:
     rng, number, total = random.Random(seed), 1, 1
     for _ in range(kills):
@@ -257,7 +279,7 @@ def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
                 sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
                 files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
-    assert files[-1] < 2 * max(files[:10]) + 200, files
+    assert files[-1] < 1.2 * max(files[:10]) + 100, files
 
 
 @pytest.mark.long
@@ -282,4 +304,4 @@ def test_an_hour_of_commits_at_a_table_leaves_bounded_memory_and_files(shop: Pat
                 print(number, sizes[-1], files[-1], json.loads((shop / "health").read_text()), flush=True)
             time.sleep(max(0.0, 0.25 - (time.monotonic() - begin)))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
-    assert files[-1] < 2 * max(files[:10]) + 200, files
+    assert files[-1] < 1.2 * max(files[:10]) + 100, files

@@ -618,6 +618,6 @@ try:
 except StorageError as error:
     print(error.message)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"cannot read {tmp_path}")

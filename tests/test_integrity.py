@@ -176,7 +176,7 @@ def run_apart(project: Path, *options: str, **environment: str) -> int:
     """
     command = [str(Path(sys.executable).with_name("ddcore")), "run", "-q", *options]
     environment = {**os.environ, **environment}
-    return subprocess.run(command, cwd=project, env=environment, check=False, timeout=120).returncode
+    return subprocess.run(command, cwd=project, env=environment, check=False, timeout=600).returncode
 
 
 def test_a_killed_run_is_seen(mine: Path, dd: Any) -> None:

@@ -58,7 +58,7 @@ def program(rows):
 """
 
 
-@pytest.fixture(scope="module", params=["inline", "spark"])
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.long)])
 def typed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a column of every type, nine versions ingested and folded in two runs. Nobody writes to it."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -123,7 +123,7 @@ def test_the_documented_sql_gives_what_show_shows(at_home: Path, dd: Command, sp
         columns = [each for each in spark.read.format("delta").load(f"{at_home}/warehouse/outputs/{name}").columns]
         assert columns[-2:] == ["version", "diff"]
         row = ", ".join(columns[:-2])
-        for at in (0, 4, 7, 8):
+        for at in (0, 7):
             found = spark.sql(
                 f"SELECT {row}, SUM(diff) FROM delta.`{at_home}/warehouse/outputs/{name}` "
                 f"WHERE version <= {at} GROUP BY {row} HAVING SUM(diff) <> 0"

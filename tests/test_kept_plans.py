@@ -263,8 +263,11 @@ def library(name: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
 
 def own_sources(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = kept_plans._python_files
-    (home.parent / "planner.py").write_text("# another release")
-    monkeypatch.setattr(kept_plans, "_python_files", lambda place: [*right(place), str(home.parent / "planner.py")])
+    module = home.parent / "planner.py"
+    module.write_text("# another release")
+    monkeypatch.setattr(
+        kept_plans, "_python_files", lambda place: [*right(place), (str(module), module.stat())]
+    )  # fmt: skip
 
 
 CHANGES = {

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernels import compiled_names, copy_of_cache
+from seeds import nightly
 
 from ddcore.base import cache
 from ddcore.base.cache import kernel_folder, kernel_names, missing_kernels
@@ -242,9 +243,9 @@ def test_results_outlive_the_call_and_are_freed(folder: Path) -> None:
     squared = kernel(OUT1, INT)(squares)
     kept = squared(5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(500):
+    for _ in range(100):
         assert squared(1_000_000)[-1] == 999_999**2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024, "in KiB; all of them are 4 GB"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024, "in KiB; all of them are 800 MB"
     assert kept.tolist() == [0, 1, 4, 9, 16]
 
 
@@ -310,7 +311,7 @@ def test_the_library_says_that_it_compiles_and_only_then(tmp_path: Path, argumen
         assert done.stderr.splitlines() == lines
 
 
-@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("quiet", nightly([False, True], 1))
 def test_a_run_says_that_kernels_are_compiled_and_only_then(tmp_path: Path, quiet: bool) -> None:
     run_command(["init", str(tmp_path / "trams"), "--quiet"])
     env = os.environ | {"DDCORE_CACHE": str(copy_of_cache(tmp_path / "cache", "hashing.mix"))}
@@ -493,7 +494,7 @@ def test_who_names_a_processor_to_numba_gets_kernels_for_that_one(
         cache.level_digest.cache_clear()
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+@pytest.mark.parametrize("damage", nightly(["flipped", "cut", "empty"], 1))
 def test_a_damaged_kernel_of_the_package_is_not_loaded(folder: Path, shipped: Path, damage: str) -> None:
     (file,) = shipped.iterdir()
     content = file.read_bytes()

@@ -238,7 +238,7 @@ def test_trees_are_state(kind: str, parallelism: int, tmp_path: Path, monkeypatc
 
 
 def test_a_changed_row_of_a_large_group_reads_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = 100_000
+    rows = 30_000
     start = pl.select(k=pl.lit(7, pl.Int64), v=pl.int_range(rows), w=pl.int_range(rows) % 1000, version=0, diff=1)
     later = pl.DataFrame({"k": [7, 7] * 2, "v": [5, rows, 9, 5], "w": [5, 1, 9, 5], "version": [1, 1, 2, 3]})
     frame = pl.concat([start.cast(pl.Int64), later.with_columns(diff=pl.Series([-1, 1, -1, 1]))])

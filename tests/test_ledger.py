@@ -189,12 +189,12 @@ def test_a_long_ledger_loads_in_one_piece_and_quickly(tmp_path: Path) -> None:
     assert len(files) >= 60
     timings = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         again = Ledger.load(warehouse)
         assert (again.latest_ingested(), again.last_folded()) == (time_of(30), time_of(30))
-        timings.append(time.perf_counter() - start)
+        timings.append(time.process_time() - start)
     assert [record.run for record in again.records(RunRecord)] == list(range(1, 31))
-    assert min(timings) < 0.25, "about 10 ms when nothing else runs"
+    assert min(timings) < 0.25, "about 10 ms"
 
 
 def test_asking_what_is_new_loads_no_table_library(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 from folding import by_reference, randomly_cut, whole
 from ingesting import Desk
 from polars import col
+from seeds import nightly
 from trams import Command, records
 
 import ddcore as dd
@@ -165,7 +166,7 @@ def test_order(seed: int) -> None:
 # Programs
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", nightly(range(40), 25))
 def test_every_operator_that_takes_them(seed: int) -> None:
     series, rng = column(seed, 12)
     updates = {
@@ -280,10 +281,10 @@ def test_values_that_do_not_fit_are_named(program: Any, message: str) -> None:
         dd.replay(lambda rows: {"out": program(rows)}, rows=ROWS)
 
 
-def test_maps_are_refused_with_their_path() -> None:
-    inner = pa.struct({"a": pa.map_(pa.string(), pa.int64())})
-    table = pa.table({"t": pa.array([[None]], pa.list_(inner)), "version": [0], "diff": [1]})
-    with pytest.raises(ProgramError, match=r"input rows: column t\[\]\.a: columns of type Object \(maps"):
+def test_extension_types_are_refused_with_their_path() -> None:
+    inner = pa.struct({"a": pa.json_()})
+    table = pa.table({"t": pa.nulls(1, pa.list_(inner)), "version": [0], "diff": [1]})
+    with pytest.raises(ProgramError, match=r"input rows: column t\[\]\.a: columns of type Object \(ext"):
         dd.replay(lambda rows: {"out": rows}, rows=table)
 
 
@@ -477,8 +478,8 @@ TAGS, PLACE = pa.list_(pa.string()), pa.struct(INNER)
         ),
         (
             (TAGS, []),
-            (pa.struct(INNER | {"zip": pa.map_(pa.string(), pa.int8())}), None),
-            "the column 'address.zip' is of a type that no input can have (a map",
+            (pa.struct(INNER | {"zip": pa.duration("s")}), None),
+            "the column 'address.zip' is Duration(time_unit='ms'), but the input declares int64",
         ),
     ],
 )

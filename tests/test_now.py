@@ -35,7 +35,7 @@ from ddcore.jobs.verify import Selection, Verification
 from ddcore.sql import program as sql
 
 TIME = pl.Datetime("us", "UTC")
-SCHEMA = {"k": pl.Int64, "ts": TIME, "version": pl.Int64, "diff": pl.Int64}
+SCHEMA: dict[str, Any] = {"k": pl.Int64, "ts": TIME, "version": pl.Int64, "diff": pl.Int64}
 
 
 def day(number: float) -> datetime:
@@ -74,9 +74,10 @@ def test_rows_leave_at_the_version_at_which_they_are_too_old() -> None:
 def test_the_law_also_where_times_are_not_ordered(fold: Fold, dims: int) -> None:
     names = DIMS[dims]
     times = [tuple((seed * (axis + 3) + 5 * axis) % 4 for axis in range(dims)) for seed in range(12)]
-    rows = [(n, datetime(2024, 2, 28, 18, tzinfo=UTC) + timedelta(hours=n), *time, 1) for n, time in enumerate(times)]
+    begin, rows = datetime(2024, 2, 28, 18, tzinfo=UTC), list[tuple[Any, ...]]()
+    rows += [(n, begin + timedelta(hours=n), *time, 1) for n, time in enumerate(times)]
     rows += [(n, ts, *(each + 1 for each in rest[:-1]), -1) for n, ts, *rest in rows[::3]]
-    frame = pl.DataFrame(rows, {"k": pl.Int64, "ts": TIME, **dict.fromkeys([*names, "diff"], pl.Int64)}, orient="row")
+    frame = pl.DataFrame(rows, ["k", "ts", *names, "diff"], orient="row")
 
     def program(t: Any) -> dict[str, Any]:
         until = dd.now().select(until=col("now") - timedelta(hours=3))
@@ -265,7 +266,7 @@ def accumulated(log: Any, version: int) -> dict[Any, int]:
 def verified(project: Project) -> list[bool]:
     results = []
     for way in ("reference", "scratch"):
-        verification = Verification(replace(project, engine="inline"), by=way)  # type: ignore[arg-type]
+        verification = Verification(replace(project, engine="inline"), by=way)
         outputs = verification.outputs()
         times = verification.times(Selection(every=1), outputs)
         results += [verdict.holds for verdict in verification.verdicts(times, outputs)]
@@ -348,6 +349,19 @@ def test_history_that_was_given_up(project: Project, dd: Any) -> None:
     replay.run(project, full_refresh=True)
     require_the_law(project, 2, 4)
     assert all(verified(project))
+
+
+def test_a_row_rests_on_the_instant_of_its_version(project: Project, dd: Any) -> None:
+    (project.root / "views.sql").write_text(VIEWS.replace("SELECT k FROM", "SELECT k, ts FROM"))
+    ingest_all(dd, project)
+    replay.run(project)
+    where = ["--project", str(project.root)]
+    code, said, wrong = dd("explain", "recent", "k=3", "--at", "2", "--check", *where)
+    assert code == 0 and any("rests on 2 input rows" in line for line in said), (said, wrong)
+    assert any("now" in line and "2026-03-09" in line for line in said), said
+    assert "checked: without any one of them it is gone" in said
+    code, said, wrong = dd("explain", "recent", "3", "4", "k=3", *where)
+    assert code == 0 and any("now" in line and "2026-03-10" in line for line in said), said
 
 
 def test_a_run_that_was_killed(project: Project, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:

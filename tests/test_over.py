@@ -17,6 +17,7 @@ import ddcore as dd
 from ddcore import col
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
 from ddcore.operators import nearby
+from ddcore.operators import onwards as found_onwards
 from ddcore.planning.planner import build
 
 
@@ -135,14 +136,33 @@ NEAR: list[Any] = [
     dd.lag("x"), dd.lead("w", 3), dd.lag("x", 0), dd.sum("x").rows_between(-2, 0), dd.max("w").rows_between(-1, 2),
     dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
 ]  # fmt: skip
+AWAY: list[Any] = [
+    dd.sum("x").groups_between(-1, 0), dd.max("w").groups_between(-2, 1, exclude="ties"),
+    dd.count().groups_between(0, 0), dd.sum("x").range_between(-3, 2), dd.count().range_between(1, 4),
+    dd.mean("x").range_between(0, 0),
+    dd.first_value("w").range_between(-5, 0, exclude="peers"), dd.count_distinct("w").range_between(-1, 1),
+]  # fmt: skip
+
+
+ONWARDS: list[Any] = [
+    dd.row_number(), dd.rank(), dd.dense_rank(), dd.sum("x"), dd.sum("x").rows_between(None, 0), dd.min("w"),
+    dd.max("x").groups_between(None, 0), dd.count(), dd.count().rows_between(None, 0), dd.first_value("w"),
+    dd.first_value("x", ignore_nulls=True).rows_between(None, 0), dd.all(col("x") > 1), dd.count(where="x > 1"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("first", [1, 5])
-@pytest.mark.parametrize("seed", range(40))
-def test_large_groups_are_searched_around_the_changes(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With groups that count as large from the first row on, in one fold and in one for each version."""
+@pytest.mark.parametrize("onwards", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_large_groups_are_searched_around_the_changes(
+    seed: int, onwards: bool, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With groups that count as large from the first row on, in one fold and in one for each version. ``onwards``: with
+    functions that depend on all rows before.
+    """
     monkeypatch.setattr(nearby, "_LARGE", 1)
     monkeypatch.setattr(nearby, "_FIRST", first)
+    monkeypatch.setattr(found_onwards, "_FIRST", first)
     rng = random.Random(f"near {seed}")
     numbers: list[Any] = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
@@ -164,7 +184,10 @@ def test_large_groups_are_searched_around_the_changes(seed: int, first: int, mon
             updates.append((*row, version, 1))
     names = ["k", "g", "n", "w", "x", "version", "diff"]
     t = pl.DataFrame(updates, names, orient="row")
-    functions = {f"r{number}": function for number, function in enumerate(rng.sample(NEAR, rng.randint(1, 3)))}
+    near = [*NEAR, *AWAY] if seed % 3 == 0 else NEAR  # the others look so many rows away
+    chosen = rng.sample(near, rng.randint(0 if onwards else 1, 2 if onwards else 3))
+    chosen += rng.sample(ONWARDS, rng.randint(1, 3)) if onwards else []
+    functions = {f"r{number}": function for number, function in enumerate(chosen)}
     groups, down = rng.choice([("k",), ("k", "g")]), rng.random() < 0.5
 
     def program(t: Any) -> Any:

@@ -6,6 +6,7 @@ import datetime
 import json
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
+from ddcore.io.publishing import commits
 from ddcore.io.publishing.publication import Publication
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
@@ -334,7 +336,8 @@ def test_a_table_behind_a_history_that_was_given_up(three: Project, dd: Command)
     assert published.made == "" and held(table_of(three)) == Counter({A: 1, C: 1})
 
 
-def test_checkpoints_and_files_that_go(three: Project) -> None:
+def test_checkpoints_and_files_that_go(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "GRACE", 0)
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
     project = project_of(three.root, published_rows=1)
     for version in range(1, 28):
@@ -343,6 +346,86 @@ def test_checkpoints_and_files_that_go(three: Project) -> None:
     assert table.version() >= 27 and (table_of(project) / "_delta_log" / f"{25:020d}.checkpoint.parquet").exists()
     assert len(data_files(project)) <= 4
     assert held(table_of(project)) == Counter({B: 1, C: 1})
+    assert not (table_of(project) / "_delta_log" / f"{24:020d}.json").exists(), "no version before 25 is readable"
+    feed = pl.DataFrame(table.load_cdf(starting_version=25).read_all())["_commit_version"].to_list()
+    assert min(feed) == 25 and len(feed) == len([*(table_of(project) / "_change_data").iterdir()])
+
+
+@pytest.mark.parametrize("table", ["true", '{ partition_by = ["town"] }'])
+def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of the log and files of the change feed stayed: two files for each run."""
+    monkeypatch.setattr(commits, "GRACE", 0)
+    folder = make(tmp_path / "p", table)
+    (folder / "dd.toml").write_text((folder / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, sizes = project_of(folder), list[int]()
+    rows = [(1, "Ash by/50%", None, f"{version}.00", None) for version in range(54)]
+    step(project, 0, Counter({rows[0]: 1}))
+    for version in range(1, 54):
+        step(project, version, Counter({rows[version - 1]: -1, rows[version]: 1}))
+        sizes.append(len([file for file in table_of(project).rglob("*") if file.is_file()]))
+    assert max(sizes) < 110 and held(table_of(project)) == Counter({rows[-1]: 1}), sizes
+
+
+def test_an_upkeep_deletes_nothing_outside_of_the_table(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may name any place, as one that another program wrote into."""
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, log = project_of(three.root), table_of(three) / "_delta_log"
+    monkeypatch.setattr(commits, "GRACE", 0)
+    others = [three.root / "precious.txt", table_of(three).parent / "other.txt"]
+    for file in others:
+        file.write_text("here")
+    step(project, 1, Counter({A: -1}))
+    with (log / f"{1:020d}.json").open("a") as commit:
+        for path in (str(others[0]), f"file://{others[0]}", "../other.txt"):
+            for kind in ("remove", "cdc"):
+                commit.write(json.dumps({kind: {"path": path, "dataChange": False, "deletionTimestamp": 0}}) + "\n")
+    commits._trim(table_of(three), time.time(), set())
+    (log / f"{1:020d}.checkpoint.parquet").write_bytes(b"")
+    (log / f"{2:020d}.checkpoint.parquet").write_bytes(b"")
+    commits._trim(table_of(three), time.time() + 1, set())
+    assert not (log / f"{1:020d}.json").exists() and all(file.read_text() == "here" for file in others)
+
+
+@pytest.mark.parametrize("place", ["after-delete", "after-trim"])
+def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
+    place: str, three: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project, reached = project_of(three.root), list[str]()
+
+    def ends(at: str) -> None:
+        reached.append(at)
+        if reached.count(place) == 3 and at == place:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commits, "GRACE", 0)
+    monkeypatch.setattr(commits, "failpoint", ends)
+    rows = [(9, "Ashby", None, f"{version}.00", None) for version in range(52)]
+    for version in range(1, 52):
+        changes = Counter({rows[version]: 1})
+        changes.update({rows[version - 1]: -1} if version > 1 else {})
+        try:
+            step(project, version, changes)
+        except KeyboardInterrupt:
+            assert len(reached) > 2
+    assert reached.count(place) > 30 and len(data_files(project)) <= 6, data_files(project)
+    assert held(table_of(project)) == Counter({A: 1, B: 1, C: 1, rows[-1]: 1})
+    names = sorted(file.name for file in (table_of(project) / "_delta_log").glob("*.json"))
+    assert names[0] == f"{50:020d}.json"
+
+
+def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
+    three: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `days = 0`, too: a reader that had found the checkpoint before failed."""
+    assert commits.GRACE >= 60
+    monkeypatch.setattr(commits, "GRACE", 3_600)  # however slow this machine is
+    (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
+    project = project_of(three.root, published_rows=1)
+    for version in range(1, 26):
+        step(project, version, Counter({A: -1} if version % 2 else {A: 1}))
+    for version in (0, 1, 24):
+        assert DeltaTable(str(table_of(project)), version).to_pyarrow_table().num_rows == (2 if version == 1 else 3)
 
 
 def test_several_dimensions(tmp_path: Path) -> None:
@@ -399,7 +482,7 @@ def test_spark_reads_it_and_its_change_feed(tmp_path: Path, spark: Any) -> None:
         ('{ partition_by = ["town"], cluster_by = ["town"] }', "cluster_by: 'town' is in partition_by", "once"),
         ('{ partition_by = ["towm"] }', "partition_by: the output has no column 'towm'", "did you mean 'town'?"),
         ('{ partition_by = ["price"] }', "partition_by: the column 'price' is of the type decimal(12,2)", "int64"),
-        ('{ cluster_by = ["tags"] }', "cluster_by: the column 'tags' is a list or struct", "plain"),
+        ('{ cluster_by = ["tags"] }', "cluster_by: the column 'tags' is list[string]", "plain"),
         ('{ count = "Town" }', "count: the output has a column 'Town'", "another name"),
     ],
 )

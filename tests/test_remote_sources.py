@@ -250,7 +250,7 @@ def test_a_table_in_a_store_on_spark(desk: Desk, box: str, tmp_path: Path) -> No
         **os.environ,
         "PYTHONPATH": os.pathsep.join([f"{Path(__file__).parent}/support", str(Path(__file__).parent)]),
     }
-    ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["log", "2", "snapshot", "2", "feed", "4", "append", "2"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from datetime import time
 from typing import Any
 
 import polars as pl
@@ -14,9 +15,11 @@ import pytest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type, check_names, parse_schema, parse_type, type_of
 
+INTERVAL = "struct[months: int64, days: int64, microseconds: int64]"
 NAMES = [
-    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal(10,2)", "decimal(38,38)",
-    "list[string]", "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
+    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "time", "interval",
+    "decimal(10,2)", "decimal(38,38)", "list[string]", "map[string, int64]", "list[map[date, list[time]]]",
+    "struct[city: string, zip: int64]", "list[struct[a: list[decimal(10,2)], \"b c\": timestamp]]",
 ]  # fmt: skip
 
 
@@ -70,7 +73,7 @@ def test_foreign_types_widen(dtype: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "dtype",
     [
-        pl.Int128(), pl.UInt128(), pl.Struct({}), pl.Time(), pl.Duration("us"),
+        pl.Int128(), pl.UInt128(), pl.Struct({}), pl.Duration("us"),
         pl.Null(), pl.Object(), pl.List, pl.Struct,
     ],
 )  # fmt: skip
@@ -99,7 +102,10 @@ def test_types_without_a_place_are_named_with_a_way_out(dtype: Any) -> None:
         "struct[a]",
         "struct[a: int64, a: string]",
         "struct[a b: int64]",
-        "map[string, int64]",
+        "map[string]",
+        "map[string, int64",
+        "map[float64, int64]",
+        "map[list[string], int64]",
         "list[string], int64",
         'struct["a: int64]',
     ],
@@ -131,12 +137,31 @@ def test_a_type_inside_is_named_by_its_path() -> None:
         parse_schema({"tags": pl.List(pl.Struct({"a": pl.Int128}))})
 
 
-def test_types_of_python_and_arrow_except_maps() -> None:
+def test_types_of_python_and_arrow() -> None:
     assert str(parse_type(list[list[str]])) == "list[list[string]]"
     nested = pa.list_(pa.struct({"a": pa.int32(), "b": pa.large_list(pa.dictionary(pa.int8(), pa.string()))}))
     assert str(parse_type(nested)) == "list[struct[a: int64, b: list[string]]]"
-    with pytest.raises(ProgramError, match=r"^column tags\[\].a: columns of type Object \(maps"):
-        parse_schema({"tags": pa.list_(pa.struct({"a": pa.map_(pa.string(), pa.int64())}))})
+    maps = pa.list_(pa.struct({"a": pa.map_(pa.string(), pa.time32("s"))}))
+    assert str(parse_type(maps)) == "list[struct[a: map[string, time]]]"
+    kinds = (time, pa.uuid(), pa.month_day_nano_interval())
+    assert [str(parse_type(kind)) for kind in kinds] == ["time", "uuid", "interval"]
+    with pytest.raises(ProgramError, match=r"^column tags\[\]: columns of type Object \(extension types"):
+        parse_schema({"tags": pa.list_(pa.json_())})
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "stored"),
+    [
+        ("time", "int64", "int64"),
+        ("uuid", "string", "string"),
+        ("interval", INTERVAL, INTERVAL),
+        ("map[uuid, list[time]]", "list[struct[key: string, value: list[int64]]]", "map[string, list[int64]]"),
+        ("list[string]", "list[string]", "list[string]"),
+    ],
+)
+def test_types_that_the_engine_and_tables_keep_as_others(name: str, base: str, stored: str) -> None:
+    kind = parse_type(name)
+    assert (str(kind.base), str(kind.stored)) == (base, stored)
 
 
 @pytest.mark.parametrize("name", ["diff", "version", "_code"])

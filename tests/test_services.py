@@ -117,7 +117,7 @@ def test_the_job_of_emr_serverless(fresh: Path, dd: Command) -> None:
     arguments = local(job["entryPointArguments"], fresh)
     fresh.rename(fresh.parent / "trams")  # where the archive is unpacked
     done = subprocess.run(
-        [sys.executable, program, *arguments], cwd=fresh.parent, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, program, *arguments], cwd=fresh.parent, capture_output=True, text=True, check=True, timeout=600
     )
     assert json.loads(done.stdout.splitlines()[-1])["engine"] == "inline"
     assert journeys(fresh.parent / "trams") == JOURNEYS

@@ -110,7 +110,7 @@ def test_a_signal_while_spark_works(arguments: list[str], begun: Begun, number: 
         below = [*descendants(process.pid)]
         assert below
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 128 + number
     assert out == ""
     word = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupted"}[signal.Signals(number)]
@@ -144,7 +144,7 @@ def test_a_signal_while_functions_work(number: int, project: Project) -> None:
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 128 + number
     assert "Traceback" not in err and err.count("error: ") == 1
     assert Warehouse(project.warehouse).holder() is None

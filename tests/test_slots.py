@@ -48,7 +48,7 @@ def test_what_several_tasks_need(session: Any, reason: str) -> None:
     start = time.monotonic()
     assert obstacle(session, 3).startswith(reason)
     assert bool(obstacle(session, 3)) == bool(reason)
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < slots._PATIENCE, "nothing is waited for"
 
 
 class Cluster:
@@ -82,10 +82,10 @@ class Cluster:
 
 
 def test_executors_of_a_cluster_have_some_time_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_PATIENCE", 1.0)
     late: Any = Cluster(3)
     assert obstacle(late, 3) == ""
     assert late.asked == 3
+    monkeypatch.setattr(slots, "_PATIENCE", 0.2)
     few: Any = Cluster(2)
     assert obstacle(few, 3) == "Spark runs 2 tasks at a time"
 

@@ -332,7 +332,7 @@ def test_a_window_that_is_too_large_is_cut_by_one_command(
 
 def in_threads(_spark: Any, task: Any, number: int) -> list[Any]:
     """The workers of a stage as threads of this process, which sees what files they make."""
-    words, all_said = [""] * number, threading.Barrier(number, timeout=60)
+    words, all_said = [""] * number, threading.Barrier(number, timeout=600)
 
     def fold(rank: int) -> Any:
         def gather(word: str) -> list[str]:

@@ -396,9 +396,9 @@ MISTAKES = {
     ),
     "SELECT id + 1 FROM orders": ("program.sql:1:13: column 1 of the view result has no name", "AS name"),
     "SELECT id, id FROM orders": ("program.sql:1:13: two columns of the view result are called id", "rename"),
-    "SELECT now() AS t FROM orders": (
-        "program.sql:2:8: a program may not read the clock: CURRENT_TIMESTAMP",
-        "columns",
+    "SELECT current_timestamp(3) AS t FROM orders": (
+        "program.sql:2:8: this form of the clock is not supported: CURRENT_TIMESTAMP",
+        "now()",
     ),
     "SELECT kurtosis(sum) AS t FROM orders": (
         "program.sql:2:8: the aggregate kurtosis is not supported: KURTOSIS(sum)",

@@ -12,6 +12,7 @@ from test_sql import differences, rows_of
 
 import ddcore
 from ddcore.base.errors import ProgramError
+from ddcore.planning.planner import build
 from ddcore.sql import program
 
 
@@ -79,3 +80,12 @@ def test_refusals(text: str) -> None:
     with pytest.raises(ProgramError, match=r"program\.sql:1:\d+") as error:
         ddcore.replay(program(f"CREATE VIEW v AS SELECT {text} AS x FROM r WINDOW w AS (ORDER BY a)"), r=log)
     assert REFUSED[text] in error.value.message + error.value.hint
+
+
+def test_functions_over_one_window_are_one_operator() -> None:
+    text = """CREATE VIEW o AS SELECT lag(x) OVER w AS b, sum(x) OVER w AS t,
+        rank() OVER (PARTITION BY k ORDER BY n) AS r,
+        row_number() OVER (PARTITION BY k ORDER BY n DESC) AS d, count(*) OVER (PARTITION BY k) AS c FROM t
+        WINDOW w AS (PARTITION BY k ORDER BY n)"""
+    plan = build(program(text), {"t": {"k": "int64", "n": "int64", "x": "int64"}})
+    assert sum(node.operator.name == "over" for node in plan.nodes) == 2

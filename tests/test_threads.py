@@ -26,7 +26,7 @@ def test_results_are_in_the_order_of_the_parts(number: int, parts: int) -> None:
 
 
 def test_parts_run_at_the_same_time_and_one_inside_of_another_does_not() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=600)
 
     def meet(_: int) -> int:
         both.wait()
@@ -54,7 +54,7 @@ class Panic(BaseException):
 
 
 def test_the_thread_of_the_caller_works_too_and_errors_of_any_kind_arrive_from_each() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=600)
 
     def fails_elsewhere(part: int) -> int:
         both.wait()

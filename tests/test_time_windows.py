@@ -15,6 +15,7 @@ from seeds import nightly
 from test_semantics import same
 
 import ddcore as dd
+from ddcore.operators import disjoint, join_between
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,13 @@ def test_moments_with_lengths_of_time(kind: str) -> None:
     assert {each[1:3] for each in together} == {(values[0], values[1] + timedelta(days=1))}
 
 
+def search_all(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Search disjoint intervals also where they are few."""
+    monkeypatch.setattr(disjoint, "_LARGE", 1)
+    monkeypatch.setattr(disjoint, "_FIRST", first)
+    monkeypatch.setattr(join_between, "holding", lambda *given, ratio: disjoint.holding(*given, ratio=0))
+
+
 def history(rng: random.Random, users: int, span: int) -> str:
     """Rows of users that come, go and come again at six versions."""
     present: list[str] = []
@@ -80,8 +88,14 @@ def history(rng: random.Random, users: int, span: int) -> str:
 
 
 @pytest.mark.parametrize("seed", nightly(range(300), 8))
-def test_sessions_equal_the_reference_while_rows_come_and_go(fold: Fold, seed: int) -> None:
+@pytest.mark.parametrize("searched", [False, True])
+def test_sessions_equal_the_reference_while_rows_come_and_go(
+    fold: Fold, seed: int, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``searched``: as in large keys, the session of a row is found by a search."""
     rng = random.Random(seed)
+    if searched:
+        search_all(monkeypatch, first=1 + seed % 3)
     gap = rng.choice([0, 1, 2, 5])
     by: Any = rng.choice([(), "w"])
     rows = frame("w n", history(rng, rng.choice([1, 2]), rng.choice([10, 40])))

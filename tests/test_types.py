@@ -9,7 +9,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -42,6 +42,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
             None,
         ],
     ),
+    "time": (pl.Time, [time(0), time(23, 59, 59, 999999), time(12, 0, 0, 1), None]),
     "decimal(38,3)": (
         pl.Decimal(38, 3),
         [*map(Decimal, ["0", "0.001", "-0.001", "1.001", f"{'9' * 35}.999", f"-{'9' * 35}.999", f"{2**64}.5"]), None],

@@ -22,7 +22,7 @@ from ddcore.base.errors import StorageError
 from ddcore.cli.main import run_command
 from ddcore.io.delta.deltalog import last_transaction
 from ddcore.io.storage import store
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 NOBODY = 65534
 WRONG = ("lost", "missing", "backup", "damaged", "there is no", "no ledger", "make it writable", "full-refresh")
@@ -78,9 +78,9 @@ PLACES: dict[str, Callable[[Path], Path]] = {
     "output-commit": lambda home: _newest(home / "outputs/journeys/_delta_log", "*.json"),
     "output-file": lambda home: _newest(home / "outputs/journeys", "*.parquet"),
     "states": lambda home: home / "state",
-    "state": lambda home: _newest(home / "state", "*/run=1").parent,
+    "state": lambda home: _newest(home / "state", "*/part-*-000001-*.parquet").parent,
     "state-log": lambda home: _newest(home / "state", "*/_delta_log"),
-    "state-file": lambda home: _newest(home / "state", "*/run=1/*.parquet"),
+    "state-file": lambda home: _newest(home / "state", "*/part-*-000001-*.parquet"),
     "lock": lambda home: home / ".lock",
 }
 

@@ -46,6 +46,26 @@ EDGES: dict[str, tuple[Any, list[Any]]] = {
             None,
         ],
     ),
+    "time": (pl.Time, [datetime.time(0), datetime.time(23, 59, 59, 999999), datetime.time(12, 0, 0, 1), None]),
+    "interval": (
+        pl.Struct({"months": pl.Int32, "days": pl.Int32, "microseconds": pl.Int64}),
+        [
+            *(
+                {"months": months, "days": days, "microseconds": microseconds}
+                for months, days, microseconds in [
+                    (0, 0, 0),
+                    (1, 0, 0),
+                    (0, 30, 0),
+                    (0, 29, 86_400_000_000),
+                    (-1, 31, -1),
+                    (2**31 - 1, 0, 0),
+                    (0, -(2**31) + 1, 0),
+                    (0, 0, 2**63 - 1),
+                ]
+            ),
+            None,
+        ],
+    ),
     "decimal": (pl.Decimal(18, 4), [Decimal("0"), Decimal("0.0001"), Decimal("-99999999999999.9999"), None]),
 }
 

@@ -107,7 +107,7 @@ def test_without_options_it_is_the_last_version_and_the_reference(here: Path, dd
     code, out, err = dd("verify", "--json")
     assert (code, err) == (0, [])
     (record,) = records(out)
-    assert record.pop("took") < 60
+    assert record.pop("took") < 600
     assert datetime.now(UTC) - datetime.fromisoformat(record.pop("instant")) < timedelta(days=1), "the file's date"
     assert record == {
         "schema_version": 1, "output": "journeys", "version": 5, "label": None, "by": "reference", "holds": True,
@@ -580,7 +580,7 @@ def test_with_several_dimensions_every_second_run_is_verified(tmp_path: Path, dd
 # --- random programs, real data, Spark --------------------------------------------------------------------------------
 
 
-SEEDS = range(4)
+SEEDS = range(3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from ddcore.base.errors import DataError, LockHeld, StorageError, UsageError
-from ddcore.io.storage.warehouse import Warehouse, reporting
+from ddcore.io.storage.reporting import reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 HOLD = """
 import sys, time

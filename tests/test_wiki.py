@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 import ddcore as dd
 
 SEED = 20240611
-BATCHES = 50
+BATCHES = 12
 LAST = BATCHES - 1
 KINDS = ("weak", "strong")
 
@@ -59,7 +59,7 @@ def test_largest_components_at_the_end_are_the_published_ones(logs: dict[str, pl
     assert largest == {"weak": 7_066, "strong": 1_300}
 
 
-@pytest.mark.parametrize("version", [0, 7, 24, LAST])
+@pytest.mark.parametrize("version", [0, 3, 7, LAST])
 def test_triangles_equal_scipy(logs: dict[str, pl.DataFrame], history: pl.DataFrame, version: int) -> None:
     """SNAP publishes 608,389 for the whole graph, as it is at the end."""
     edges = at(history, version).filter(pl.col("src") != pl.col("dst")).select("src", "dst").to_numpy()
@@ -72,7 +72,7 @@ def test_triangles_equal_scipy(logs: dict[str, pl.DataFrame], history: pl.DataFr
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", [0, 7, 24, LAST])
+@pytest.mark.parametrize("version", [0, 3, 7, LAST])
 def test_components_equal_scipy(logs: dict[str, pl.DataFrame], history: pl.DataFrame, version: int, kind: str) -> None:
     assert every_row_once(logs[kind], version) == from_scratch(history, version, kind)
 

@@ -62,8 +62,8 @@ def pagerank(
             ended = (
                 ranks.join(ends, on="node").select(all=0, rank="rank").group_by("all").agg(rank=aggregates.sum("rank"))
             )
-            each = ended.join(count, on="all").select("all", rank=part("nodes"))
-            moved = moved.concat(everyone.join(each, on="all").select("node", "rank"))
+            share = ended.join(count, on="all").select("all", rank=part("nodes"))
+            moved = moved.concat(everyone.join(share, on="all").select("node", "rank"))
         return moved.group_by("node").agg(rank=aggregates.sum("rank"))
 
     if rounds is None:  # from below: ranks only grow, and cannot alternate between two neighbours of a fixed point

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -18,13 +18,16 @@ from ddcore.text.wording import brief
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NAMES = ("int64", "float64", "bool", "string", "binary", "date", "timestamp", "decimal")
+_NAMES = (
+    "int64", "float64", "bool", "string", "binary", "date", "timestamp", "time", "uuid", "interval", "decimal",
+)  # fmt: skip
 _WIDENED = {
     "int8": "int64", "int16": "int64", "int32": "int64", "uint8": "int64", "uint16": "int64", "uint32": "int64",
     "float32": "float64", "uint64": "decimal(20,0)",
 }  # fmt: skip
 _PYTHON = {
     int: "int64", float: "float64", bool: "bool", str: "string", bytes: "binary", date: "date", datetime: "timestamp",
+    time: "time",
 }  # fmt: skip
 MOST_DIGITS = 38
 WORD_DIGITS = 18
@@ -32,14 +35,21 @@ WORD_DIGITS = 18
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\w+\s*\([^()]*\)|[^\s\[\],:"]+|[\[\],:])\s*')
 _PLAIN_FIELD = re.compile(r"\w+")
-_TYPES = f"types are {', '.join(_NAMES[:-1])}, decimal(precision,scale), list[TYPE] and struct[NAME: TYPE, ...]"
+_TYPES = (
+    f"types are {', '.join(_NAMES[:-1])}, decimal(precision,scale), list[TYPE], map[TYPE, TYPE] and "
+    "struct[NAME: TYPE, ...]"
+)
+UUID_MARK = "ddcore.uuid"
+"""The name of the extension type that marks a text of Polars as a UUID."""
+INTERVAL_PARTS = ("months", "days", "microseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
     """A column type. ``precision`` and ``scale`` belong to decimals only; a timestamp is microseconds in UTC.
 
-    ``element`` is the type of a list's elements; ``fields`` are the names and types of a struct's fields, in order.
+    ``element`` is the type of a list's elements; ``fields`` are the names and types of a struct's fields, in order; a
+    map has the fields ``key`` and ``value``, those of its entries.
     """
 
     name: str
@@ -52,14 +62,16 @@ class Type:
         """The type as ``dd.toml`` has it, and :func:`parse_type` reads it."""
         if self.element is not None:
             return f"list[{self.element}]"
+        if self.name == "map":
+            return f"map[{', '.join(str(kind) for _, kind in self.fields)}]"
         if self.fields:
             return f"struct[{', '.join(f'{_field_text(name)}: {kind}' for name, kind in self.fields)}]"
         return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
 
     @property
     def is_nested(self) -> bool:
-        """Whether values are lists or structs."""
-        return self.name in ("list", "struct")
+        """Whether values are lists, structs or maps."""
+        return self.name in ("list", "struct", "map")
 
     @property
     def is_wide(self) -> bool:
@@ -69,7 +81,23 @@ class Type:
     @property
     def is_pooled(self) -> bool:
         """Whether values need more than one word, so that the engine keeps them in a pool."""
-        return self.name in ("string", "binary", "list", "struct") or self.precision > WORD_DIGITS
+        return self.name in _POOLED or self.precision > WORD_DIGITS
+
+    @property
+    def base(self) -> Type:
+        """The plain type whose words stand for these values in the engine and in its state: a time of day is a number
+        of microseconds, a UUID its text, an interval a struct, and a map the list of its entries in the order of keys.
+        """
+        return _base_of(self) if self.name in _BASED else self
+
+    @property
+    def stored(self) -> Type:
+        """The type of a column of a Delta table with these values: Delta has maps, and else what ``base`` says."""
+        if self.element is not None:
+            return Type("list", element=self.element.stored)
+        if self.fields:
+            return Type(self.name, fields=tuple((name, kind.stored) for name, kind in self.fields))
+        return _BASES.get(self.name, self)
 
     @property
     def inner(self) -> list[tuple[str, Type]]:
@@ -83,15 +111,18 @@ class Type:
         """The Polars type of a column of this type."""
         if self.element is not None:
             return pl.List(self.element.polars)
+        if self.name == "map":
+            return pl.Map(*(kind.polars for _, kind in self.fields))
         if self.fields:
             return pl.Struct({name: kind.polars for name, kind in self.fields})
         if self.name == "decimal":
             return pl.Decimal(self.precision, self.scale)
-        if self.name == "timestamp":
-            return pl.Datetime("us", "UTC")
+        if self.name == "interval":
+            return interval_form()
         plain = {
+            "timestamp": pl.Datetime("us", "UTC"),
             "int64": pl.Int64(), "float64": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(),
-            "binary": pl.Binary(), "date": pl.Date(),
+            "binary": pl.Binary(), "date": pl.Date(), "time": pl.Time(), "uuid": pl.String(),
         }  # fmt: skip
         return plain[self.name]
 
@@ -100,22 +131,55 @@ class Type:
         """The Arrow type of a column of this type."""
         import pyarrow as pa
 
+        if self.name == "interval":
+            kinds = (pa.int32(), pa.int32(), pa.int64())
+            return pa.struct([pa.field(name, kind) for name, kind in zip(INTERVAL_PARTS, kinds, strict=True)])
+        if self.name == "map":
+            return pa.map_(*(kind.arrow for _, kind in self.fields))
         if self.element is not None:
             return pa.list_(pa.field("element", self.element.arrow))
         if self.fields:
             return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
         if self.name == "decimal":
             return pa.decimal128(self.precision, self.scale)
-        if self.name == "timestamp":
-            return pa.timestamp("us", tz="UTC")
         plain = {
+            "timestamp": pa.timestamp("us", tz="UTC"),
             "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "string": pa.string(),
-            "binary": pa.binary(), "date": pa.date32(),
+            "binary": pa.binary(), "date": pa.date32(), "time": pa.time64("us"), "uuid": pa.string(),
         }  # fmt: skip
         return plain[self.name]
 
 
 Schema = dict[str, Type]
+_POOLED = ("string", "binary", "uuid", "interval", "list", "struct", "map")
+_BASES = {
+    "time": Type("int64"),
+    "uuid": Type("string"),
+    "interval": Type("struct", fields=tuple((name, Type("int64")) for name in INTERVAL_PARTS)),
+}
+
+
+_BASED = (*_BASES, "list", "struct", "map")
+
+
+@lru_cache(maxsize=1024)
+def _base_of(kind: Type) -> Type:
+    inside = tuple((name, inner.base) for name, inner in kind.fields)
+    if kind.name == "map":
+        return Type("list", element=Type("struct", fields=inside))
+    if kind.element is not None:
+        return Type("list", element=kind.element.base)
+    return Type("struct", fields=inside) if kind.fields else _BASES[kind.name]
+
+
+def interval_form() -> pl.Struct:
+    """What intervals are in Polars. The widths tell them from structs, whose numbers have 64 bits here."""
+    return pl.Struct(dict(zip(INTERVAL_PARTS, (pl.Int32(), pl.Int32(), pl.Int64()), strict=True)))
+
+
+def uuid_mark() -> pl.DataType:
+    """The type of Polars that only marks a text as a UUID: values of that type are texts."""
+    return pl.Extension(UUID_MARK, pl.String())
 
 
 def widest(kind: Type, *others: Type) -> Type:
@@ -124,7 +188,7 @@ def widest(kind: Type, *others: Type) -> Type:
     """
     if kind.name != "decimal":
         return kind
-    is_wide = any(each.is_wide for each in (kind, *others)) or kind.scale > WORD_DIGITS
+    is_wide = any(part.is_wide for part in (kind, *others)) or kind.scale > WORD_DIGITS
     return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
 
 
@@ -155,7 +219,10 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
         dtype = dtype()
     if isinstance(dtype, pl.List | pl.Array):
         return Type("list", element=type_of(_instance(dtype.inner), f"{place}[]"))
-    if isinstance(dtype, pl.Struct) and dtype.fields:
+    if isinstance(dtype, pl.Map):
+        key, value = type_of(_instance(dtype.key), f"{place}.key"), type_of(_instance(dtype.value), f"{place}.value")
+        return _map(key, value, place)
+    if isinstance(dtype, pl.Struct) and dtype != interval_form() and dtype.fields:
         inner = [(one.name, type_of(_instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
         return Type("struct", fields=tuple(inner))
     if isinstance(dtype, pl.Decimal):
@@ -170,10 +237,11 @@ def _plain_type(dtype: pl.DataType, place: str) -> Type:
         return Type("int64")
     if dtype.is_float():
         return Type("float64")
-    if isinstance(dtype, pl.Datetime):
-        return Type("timestamp")
+    if isinstance(dtype, pl.Datetime) or dtype == interval_form():
+        return Type("timestamp" if isinstance(dtype, pl.Datetime) else "interval")
     plain = {
-        pl.Boolean(): "bool", pl.String(): "string", pl.Binary(): "binary", pl.Date(): "date",
+        pl.Boolean(): "bool", pl.String(): "string", pl.Binary(): "binary", pl.Date(): "date", pl.Time(): "time",
+        uuid_mark(): "uuid",
     }  # fmt: skip
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return Type("string")
@@ -187,13 +255,15 @@ def _instance(dtype: Any) -> pl.DataType:
 
 
 def polars_type(kind: pa.DataType) -> pl.DataType:
-    """The Polars type of an Arrow type. What Polars would turn into something else, such as a map, is ``pl.Object``,
-    also inside lists and structs.
+    """The Polars type of an Arrow type. What Polars would turn into something else, such as an extension type, is
+    ``pl.Object``, also inside lists and structs.
     """
     import pyarrow as pa
 
-    if pa.types.is_map(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):
-        return pl.Object()
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind):
+        return uuid_mark() if isinstance(kind, pa.UuidType) else pl.Object()
+    if pa.types.is_map(kind):
+        return pl.Map(polars_type(kind.key_type), polars_type(kind.item_type))
     if pa.types.is_struct(kind):
         return pl.Struct([pl.Field(field.name, polars_type(field.type)) for field in kind])
     if pa.types.is_fixed_size_list(kind):
@@ -218,6 +288,8 @@ def _of_arrow(kind: pa.DataType) -> pl.DataType:
     )
     if any(is_kind(kind) for is_kind in common):
         return pl.Schema(pa.schema([("", kind)]))[""]  # the other way imports Arrow's functions
+    if of.is_interval(kind):
+        return interval_form()
     try:
         series = pl.from_arrow(pa.nulls(0, type=kind))
     except Exception:  # an input cannot hold what Polars cannot
@@ -288,6 +360,13 @@ class _Text:
             element = self._type(f"{place}[]")
             self._take("]")
             return Type("list", element=element)
+        if name == "map" and self._peek() == "[":
+            self._take("[")
+            key = self._type(f"{place}.key")
+            self._take(",")
+            value = self._type(f"{place}.value")
+            self._take("]")
+            return _map(key, value, place)
         if name == "struct" and self._peek() == "[":
             self._take("[")
             fields = [self._field(place)]
@@ -335,6 +414,15 @@ def _named(name: str, shown: str, place: str) -> Type:
     return Type(name)
 
 
+def _map(key: Type, value: Type, place: str) -> Type:
+    """A map with keys of one plain type. Raises ProgramError where keys cannot be compared."""
+    if key.is_nested or key.name in ("float64", "interval"):
+        raise ProgramError(
+            f"{_at(place)}{key} cannot be the key of a map", "keys are text, numbers, dates and the like"
+        )
+    return Type("map", fields=(("key", key), ("value", value)))
+
+
 def _check_once(names: Sequence[str], place: str) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -351,7 +439,7 @@ def _at(place: str) -> str:
 
 
 def _unsupported(dtype: pl.DataType | type[pl.DataType], place: str) -> ProgramError:
-    what = f"{dtype} (maps, extension types)" if dtype == pl.Object() else str(dtype)
+    what = f"{dtype} (extension types)" if dtype == pl.Object() else str(dtype)
     hint = f"cast to one of {', '.join(_NAMES)}, or to a list or struct of them"
     return ProgramError(f"{_at(place)}columns of type {what} are not supported", hint)
 

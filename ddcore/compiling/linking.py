@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 
 __all__ = ["Entry", "Image", "UnlinkableError", "link"]
 
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     environments: list[tuple[int, list[str]]]
 
 
-@dataclass(frozen=True)
+@record
 class Image:
     """Linked kernels: ``entries`` by name, ``content`` with what is executed before ``data``, then what is written.
 

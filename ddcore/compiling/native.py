@@ -112,7 +112,7 @@ def linked(name: str, code: Code) -> Callable[..., Any]:
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(code.objects))
         engine.finalize_object()
-        places = [(engine.get_global_value_address(each), types) for each, types in code.environments.items()]
+        places = [(engine.get_global_value_address(variable), types) for variable, types in code.environments.items()]
         return _function(name, engine.get_function_address(code.entry), places, engine)
 
 

@@ -7,10 +7,12 @@ nor bools are numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import polars as pl
 
-from ddcore.base.schema import Type
-from ddcore.data import nested
+from ddcore.base.schema import INTERVAL_PARTS, Type, uuid_mark
+from ddcore.data import forms, nested
 
 __all__ = ["InexactCast", "exact_cast"]
 
@@ -40,10 +42,10 @@ def exact_cast(values: pl.Series, kind: Type, *, reserved: bool = True) -> pl.Se
         return values.cast(kind.polars)
     if kind.is_nested:
         return _inside(values, kind)
-    if kind.name == "timestamp" and isinstance(values.dtype, pl.Datetime):
-        return _timestamps(values, kind)
     if values.dtype.is_numeric() and kind.name in ("int64", "float64", "decimal"):
         return _numbers(values, kind, reserved=reserved)
+    if kind.name in _FORMS or (kind.name == "timestamp" and isinstance(values.dtype, pl.Datetime)):
+        return _FORMS.get(kind.name, _timestamps)(values, kind)
     if kind.name == "string" and isinstance(values.dtype, pl.Categorical | pl.Enum):
         return values.cast(pl.String)
     if values.dtype != kind.polars:
@@ -52,13 +54,14 @@ def exact_cast(values: pl.Series, kind: Type, *, reserved: bool = True) -> pl.Se
 
 
 def _inside(values: pl.Series, kind: Type) -> pl.Series:
-    """A list or struct, each column inside it cast by itself. The order of a struct's fields may differ."""
+    """A list, struct or map, each column inside it cast by itself. The order of a struct's fields may differ."""
     if isinstance(values.dtype, pl.Array):
         values = values.arr.to_list()
     names = {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
-    if isinstance(values.dtype, pl.List) != (kind.name == "list") or names != {name for name, _ in kind.fields}:
+    own = {name for name, _ in kind.fields} if kind.name == "struct" else set()
+    shape = {"list": pl.List, "map": pl.Map, "struct": pl.Struct}[kind.name]
+    if not isinstance(values.dtype, shape) or names != own:
         raise InexactCast(f"is {values.dtype}, not {kind}")
-    valid = values.is_not_null().to_numpy() if values.null_count() else None
     inside = []
     for (part, inner), (suffix, _) in zip(nested.parts(values, kind), kind.inner, strict=True):
         try:
@@ -66,9 +69,61 @@ def _inside(values: pl.Series, kind: Type) -> pl.Series:
         except InexactCast as error:
             error.path = suffix + error.path
             raise
-    if kind.element is not None:
-        return nested.lists(inside[0], nested.lengths(values), valid).alias(values.name)
-    return nested.structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(values.name)
+    return nested.together(values, kind, inside)
+
+
+def _times(values: pl.Series, kind: Type) -> pl.Series:
+    """Times of day of whole microseconds."""
+    if values.dtype != pl.Time():
+        raise InexactCast(f"is {values.dtype}, not {kind}")
+    _refuse(values, values.to_physical() % 1000 != 0, kind)
+    return values
+
+
+def _uuids(values: pl.Series, kind: Type) -> pl.Series:
+    """UUIDs in their usual form, from texts, from their 16 bytes, and from what is marked as UUIDs."""
+    if values.dtype == uuid_mark():
+        values = values.ext.storage()
+    texts = values.bin.encode("hex") if values.dtype == pl.Binary() else values
+    if texts.dtype != pl.String():
+        raise InexactCast(f"is {values.dtype}, not {kind}")
+    usual = forms.canonical_uuids(texts)
+    _refuse(values, usual.is_null() & values.is_not_null(), kind)
+    return usual
+
+
+def _intervals(values: pl.Series, kind: Type) -> pl.Series:
+    """Intervals from structs of months, days and microseconds of any width, and from durations."""
+    if isinstance(values.dtype, pl.Duration):
+        numbers = values.cast(pl.Duration("us")).to_physical()
+        _refuse(values, values != values.cast(pl.Duration("us")), kind)
+        zeros = pl.Series([0], dtype=pl.Int64).new_from_index(0, len(values))
+        valid = values.is_not_null().to_numpy() if values.null_count() else None
+        parts = {"months": zeros, "days": zeros, "microseconds": numbers.fill_null(0)}
+        values = nested.structs(parts, valid).alias(values.name)
+    if not isinstance(values.dtype, pl.Struct) or {each.name for each in values.dtype.fields} != {*INTERVAL_PARTS}:
+        raise InexactCast(f"is {values.dtype}, not {kind}")
+    parts = {name: values.struct.field(name) for name in INTERVAL_PARTS}
+    for name, part in parts.items():
+        bits = 31 if name != "microseconds" else 63
+        if not part.dtype.is_integer():
+            raise InexactCast(f"is {values.dtype}, not {kind}")
+        if part.dtype not in (pl.Int32(), pl.Int64()) or bits == 31:
+            _refuse(part, _mask(_integers(part), _outside(_X, -(2**bits) + 1, 2**bits - 1)), kind)
+        if values.filter(values.is_not_null() & part.is_null()).len():
+            raise InexactCast(f"has an interval whose {name} are null")
+    if [*parts] == [each.name for each in values.dtype.fields]:
+        return values.cast(kind.polars)
+    return _narrow(values, kind).alias(values.name)
+
+
+def _narrow(values: pl.Series, kind: Type) -> pl.Series:
+    """Intervals whose parts are in another order."""
+    valid = values.is_not_null().to_numpy() if values.null_count() else None
+    return nested.structs({name: values.struct.field(name) for name in INTERVAL_PARTS}, valid).cast(kind.polars)
+
+
+_FORMS: Mapping[str, Callable[[pl.Series, Type], pl.Series]] = {"time": _times, "uuid": _uuids, "interval": _intervals}
 
 
 def _numbers(values: pl.Series, kind: Type, *, reserved: bool) -> pl.Series:

@@ -22,7 +22,7 @@ from ddcore import kernels
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
-from ddcore.data import nested, wide
+from ddcore.data import forms, nested, wide
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.pools import Halves, Pool, Sequences, Strings, Words
 
@@ -43,11 +43,13 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
     Raises DataError for a value that the type does not hold, and for the one word that stands for null.
     """
     name = series.name
-    if series.dtype != kind.polars:
+    if series.dtype != kind.polars or kind.name in ("time", "uuid"):
         try:
             series = exact_cast(series, kind)
         except InexactCast as error:
             raise DataError(f"column {name}{error.path} {error}", "cast it first") from None
+    if kind.base is not kind:
+        series, kind = forms.to_base(series, kind).alias(name), kind.base
     if kind.is_pooled:
         return _encode_pooled(series, kind)
     nulls = series.is_null().to_numpy() if series.null_count() else None
@@ -68,6 +70,8 @@ def encode(series: pl.Series, kind: Type) -> np.ndarray:
 
 def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     """The series of n values that :func:`encode` turned into ``words``."""
+    if kind.base is not kind:
+        return forms.from_base(decode(words, kind.base), kind).alias(name)
     nulls = words == NULL
     some = bool(np.count_nonzero(nulls))
     if kind.is_nested:
@@ -161,7 +165,8 @@ def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | 
         return words, None
     distinct, inverse = np.unique(words, return_inverse=True)
     present = distinct[distinct != NULL]
-    order = decode(present, kind).arg_sort().to_numpy()
+    values = decode(present, kind)
+    order = (forms.ordered(values) if kind.name == "interval" else values).arg_sort().to_numpy()
     back = present[order]
     rank = np.empty(len(distinct), dtype=np.int64)
     rank[len(distinct) - len(present) :][order] = np.arange(len(present))
@@ -172,6 +177,7 @@ def rank_words(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray | 
 
 def pool_of(kind: Type) -> Pool[Any]:
     """The pool that holds values of a pooled type."""
+    kind = kind.base
     if kind.is_nested:
         return _sequences_of(kind)
     if kind.is_wide:

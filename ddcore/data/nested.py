@@ -1,11 +1,11 @@
-"""Lists and structs as Polars series: taken apart into the columns inside them, and put together again.
+"""Lists, structs and maps as Polars series: taken apart into the columns inside them, and put together again.
 
 A column inside is named by its path, ``address.zip`` or ``tags[]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,20 +13,26 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 
-__all__ = ["lengths", "lists", "map_inside", "parts", "structs"]
+__all__ = ["entries", "lengths", "lists", "map_inside", "parts", "structs", "together"]
 
 
 def lengths(series: pl.Series) -> np.ndarray:
-    """The number of elements of each list, 0 for null: int64[n]."""
+    """The number of elements of each list, or of entries of each map, 0 for null: int64[n]."""
+    if isinstance(series.dtype, pl.Map):
+        series = entries(series)
     return series.list.len().fill_null(0).cast(pl.Int64).to_numpy()
 
 
 def parts(series: pl.Series, kind: Type) -> Iterator[tuple[pl.Series, Type]]:
-    """The columns inside a list or struct column, named by path, with their types.
+    """The columns inside a list, struct or map column, named by path, with their types.
 
-    That of a list has the elements of all lists. Those of a struct are in the order of ``kind``, null where it is null.
+    That of a list has the elements of all lists, and those of a map the keys and the values of all entries. Those of a
+    struct are in the order of ``kind``, null where it is null.
     """
     path = series.name
+    if kind.name == "map":
+        listed = entries(series)
+        series = listed.filter(listed.is_not_null()).explode(empty_as_null=False, keep_nulls=False)
     if kind.element is not None:
         elements = series.filter(series.is_not_null()).explode(empty_as_null=False, keep_nulls=False)
         yield elements.alias(path + kind.inner[0][0]), kind.element
@@ -42,11 +48,26 @@ def map_inside(series: pl.Series, kind: Type, function: Callable[[pl.Series, Typ
     """
     if not kind.is_nested:
         return function(series, kind)
+    return together(series, kind, [map_inside(each, inner, function) for each, inner in parts(series, kind)])
+
+
+def together(series: pl.Series, kind: Type, inside: Sequence[pl.Series]) -> pl.Series:
+    """A column of lists, structs or maps like ``series``, with other columns inside, in the order of :func:`parts`."""
     valid = series.is_not_null().to_numpy() if series.null_count() else None
-    inside = [map_inside(each, inner, function) for each, inner in parts(series, kind)]
     if kind.element is not None:
         return lists(inside[0], lengths(series), valid).alias(series.name)
-    return structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(series.name)
+    columns = dict(zip(dict(kind.fields), inside, strict=True))
+    if kind.name != "map":
+        return structs(columns, valid).alias(series.name)
+    listed = lists(structs(columns, None), lengths(series), valid)
+    return listed.cast(pl.Map(*(each.dtype for each in inside))).alias(series.name)
+
+
+def entries(series: pl.Series) -> pl.Series:
+    """The entries of maps, as lists of structs of ``key`` and ``value``."""
+    if not isinstance(series.dtype, pl.Map):
+        return series
+    return series.cast(pl.List(pl.Struct({"key": series.dtype.key, "value": series.dtype.value})))
 
 
 def lists(elements: pl.Series, lengths: np.ndarray, valid: np.ndarray | None) -> pl.Series:

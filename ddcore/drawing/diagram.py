@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
@@ -57,7 +58,7 @@ class Box:
         return ", ".join(f"{file}:{low}" if low == high else f"{file}:{low}-{high}" for file, low, high in spans)
 
 
-@dataclass(frozen=True)
+@record
 class Edge:
     """Updates from one box to another: ``feedback`` is that of a loop, ``index`` the arrangement they are read from."""
 
@@ -67,7 +68,7 @@ class Edge:
     index: Index | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Frame:
     """A loop: its scope, that of the loop around it (0: none), its name, and what happens at the limit of rounds."""
 
@@ -123,7 +124,7 @@ class Index:
         return self.key_text + (f", shared by {len(self.readers)}" if len(self.readers) > 1 else "")
 
 
-@dataclass(frozen=True)
+@record
 class Diagram:
     """The drawing of a plan, before it has a form. ``by_node`` has the box of each operator, ``by_output`` those of
     outputs.

@@ -264,7 +264,7 @@ class _Placer:
         for scope in out:
             points += self._through(self.levels[scope], edge, None)
         level = self.levels[common]
-        lane = next((number for number, (each, _, _) in enumerate(level.feedback) if each is edge), None)
+        lane = next((number for number, (back, _, _) in enumerate(level.feedback) if back is edge), None)
         if lane is not None:
             return _tidy(points + self._return(level, edge, lane))
         points += self._through(level, edge, self._first(into, edge))

@@ -128,9 +128,9 @@ class Session:
             there = [times >= first for times, first in zip(batch.times, firsts, strict=True)]
             without = np.flatnonzero(~np.logical_or.reduce(there))
             if len(without):
-                time = ",".join(str(times[without[0]]) for times in batch.times)
+                at = ",".join(str(times[without[0]]) for times in batch.times)
                 raise ProgramError(
-                    f"the program uses now(), and neither {' '.join(self.plan.dims)} {time}, at which {name} has a row,"
+                    f"the program uses now(), and neither {' '.join(self.plan.dims)} {at}, at which {name} has a row,"
                     " nor one before it has an instant",
                     "give them: instants={0: datetime(2026, 11, 19, tzinfo=UTC)}",
                 )
@@ -194,8 +194,9 @@ def replay(
     """The output logs of a program on change logs held in memory.
 
     Each keyword is an input: a frame (Polars, Arrow, pandas) with the input's columns, the time columns ``dims`` and
-    ``diff``. ``instants``: as in :meth:`Session.fold`. Returns per output a frame of its columns, the time columns
-    and ``diff``, consolidated and sorted by time and row. Raises DataError for what is no frame, ProgramError, and the FoldError family.
+    ``diff``. ``instants``: as in :meth:`Session.fold`. Returns per output a frame of its columns, the time columns and
+    ``diff``, consolidated and sorted by time and row. Raises DataError for what is no frame, ProgramError, and the
+    FoldError family.
     """
     dims = _dims(dims)
     inputs = {name: as_frame(frame, name) for name, frame in frames.items()}

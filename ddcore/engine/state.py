@@ -36,10 +36,10 @@ Frontier = Sequence[tuple[int, ...]]
 class FoldState:
     """What steps see of a worker (:class:`ddcore.operators.base.State`), and what leaves for other workers.
 
-    ``stored``: batches of earlier folds by arrangement index, or what opens them. ``pending``: their pending times by block index;
-    ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that were not
-    complete, and are not processed before they are: a loop with only a part of its input might never reach a fixed
-    point.
+    ``stored``: batches of earlier folds by arrangement index, or what opens them. ``pending``: their pending times by
+    block index; ``held``: updates of earlier folds that wait before an arrangement, by its index. Both have times that
+    were not complete, and are not processed before they are: a loop with only a part of its input might never reach a
+    fixed point.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def _is_row(row: Sequence[int], words: list[np.ndarray]) -> np.ndarray:
 def rows_with(rows: pl.DataFrame, key: pl.DataFrame) -> pl.DataFrame:
     """Those of the rows that have the values of the one row of ``key``; nulls equal each other."""
     for name in key.columns:
-        rows = rows.filter(pl.col(name).eq_missing(pl.lit(key[name], dtype=rows.schema[name]).first()))
+        rows = rows.filter(pl.col(name).eq_missing(pl.lit(key[name].cast(rows.schema[name])).first()))
     return rows
 
 
@@ -181,9 +181,9 @@ class Question:
         words = _row_words(row, self.schema)
         full = {name: named.get(name, _nothing(schema)) for name, schema in self.schemas.items()}
         alone = self._trials(self._batches(full), _is_there(words, sign))
-        each = np.arange(alone.elements.number)
+        elements = np.arange(alone.elements.number)
         suffices = alone.all_hold()
-        is_minimal = not any(alone.folded_apart([np.setdiff1d(each, [one]) for one in each]))
+        is_minimal = not any(alone.folded_apart([np.setdiff1d(elements, [element]) for element in elements]))
         try:
             watch, _ = self._watch(_without(self._reader(inputs), self._batches(full)), row)
         except FoldError:  # as in a trial: where the program fails, the row is not there
@@ -296,10 +296,10 @@ def _without(read: Reader, rows: Mapping[str, Batch]) -> Reader:
 
     def left(name: str, restriction: Restriction) -> Batch:
         batch = read(name, restriction)
-        mine, theirs = (pl.DataFrame(each.words, orient="col") for each in (batch, rows[name]))
-        if not mine.columns:
+        given, removed = (pl.DataFrame(side.words, orient="col") for side in (batch, rows[name]))
+        if not given.columns:
             return batch.take(slice(0, 0)) if len(rows[name]) else batch
-        kept = mine.with_row_index("row").join(theirs, on=mine.columns, how="anti")["row"]
+        kept = given.with_row_index("row").join(removed, on=given.columns, how="anti")["row"]
         return batch.take(kept.to_numpy())
 
     return left

@@ -60,7 +60,7 @@ class Fetch:
     @property
     def look_ups(self) -> list[LookUp]:
         """The joins of which one side is restricted by what the other has."""
-        return [each for edge, each in self._look_ups.items() if edge not in self._given_up]
+        return [look_up for edge, look_up in self._look_ups.items() if edge not in self._given_up]
 
     @property
     def columns(self) -> dict[str, set[frozenset[str]]]:

@@ -59,7 +59,9 @@ class LookUp:
         for number, source in enumerate(node.inputs):
             schema = graph.nodes[source].schema
             pairs = _equal(node.operator, driver, number) if number != driver else []
-            flat = [pair for pair in pairs if not (schema[pair[0]].is_nested or schema[pair[0]].name == "float64")]
+            flat = [
+                pair for pair in pairs if not (schema[pair[0]].stored.is_nested or schema[pair[0]].name == "float64")
+            ]
             if flat:
                 keys[number] = tuple((there, here, Values(grows=True)) for there, here in flat)
         return cls(join, driver, keys)

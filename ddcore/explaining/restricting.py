@@ -71,7 +71,7 @@ class Restriction:
         """The rows with the values of the one row of a frame, in those of its columns that are neither lists nor
         structs. ``schema`` has the types of its columns.
         """
-        flat = {name: kind for name, kind in schema.items() if name in row.columns and not kind.is_nested}
+        flat = {name: kind for name, kind in schema.items() if name in row.columns and not kind.stored.is_nested}
         return cls(frozenset({frozenset((name, Values(encode(row[name], kind))) for name, kind in flat.items())}))
 
     @property
@@ -113,8 +113,11 @@ class Restriction:
             return None
         some = [alternative for alternative in self.alternatives if all(len(values) for _, values in alternative)]
         alternatives = (
-            reduce(and_, (values.condition(name, schema[name]) for name, values in sorted(each, key=lambda at: at[0])))
-            for each in some
+            reduce(
+                and_,
+                (values.condition(name, schema[name]) for name, values in sorted(values_by_name, key=lambda at: at[0])),
+            )
+            for values_by_name in some
         )
         return reduce(or_, alternatives, pl.lit(value=False))
 

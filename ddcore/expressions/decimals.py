@@ -126,6 +126,8 @@ def _exact(tree: Tree, types: Types) -> Tree:
             )
         parts = [_as_written(part) for part in parts]
         dtypes = types(parts)
+        if operation == "TrueDivide" and all(map(_is_decimal_cast, parts)):
+            return tree  # rounded to the scale of the first one, which says how many digits to keep
         if operation in _QUOTIENTS:
             raise ProgramError(
                 f"the expression {syntax.display(tree)} would lose digits: it divides decimals or takes a power of one",
@@ -134,6 +136,10 @@ def _exact(tree: Tree, types: Types) -> Tree:
         parts = _operands(tree, operation, parts, dtypes)
         return syntax.call(_SQL[operation], *parts) if operation in _SQL else syntax.with_children(tree, parts)
     return tree
+
+
+def _is_decimal_cast(tree: Tree) -> bool:
+    return isinstance(tree, syntax.Cast) and isinstance(tree.dtype, pl.Decimal)
 
 
 def _operands(tree: Tree, operation: str, parts: list[Tree], dtypes: list[pl.DataType]) -> list[Tree]:

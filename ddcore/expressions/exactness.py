@@ -144,11 +144,11 @@ class Bounds:
         """Those of a term: O(its size)."""
         numbers: dict[int, int] = {}
         steps: list[tuple[str, tuple[int, ...], Interval, str | None]] = []
-        for each in terms(term):
-            numbers[id(each)] = len(steps)
-            column = each.tree.name if isinstance(each.tree, syntax.Column) else None
-            parts = tuple(numbers[id(part)] for part in each.parts) if each.op else ()
-            steps.append((each.op, parts, each.interval or (0, 0), column))
+        for inner in terms(term):
+            numbers[id(inner)] = len(steps)
+            column = inner.tree.name if isinstance(inner.tree, syntax.Column) else None
+            parts = tuple(numbers[id(part)] for part in inner.parts) if inner.op else ()
+            steps.append((inner.op, parts, inner.interval or (0, 0), column))
         return cls(tuple(steps))
 
     def intervals(self, columns: Intervals) -> Iterator[tuple[bool, Interval]]:
@@ -176,7 +176,7 @@ class Bounds:
 
 def terms(term: Term) -> list[Term]:
     """A term and all in it, each once, parts first."""
-    return syntax.nodes(term, lambda each: each.parts)
+    return syntax.nodes(term, lambda part: part.parts)
 
 
 # -- from trees to terms ----------------------------------------------------------------------------------------------
@@ -329,8 +329,8 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
     if dtype.is_integer() and op in _INTERVALS:
         first = 1 if op == "Choice" else 0
         parts[first:] = [
-            syntax.Cast(part, pl.Int64()) if each == pl.Boolean() else part
-            for part, each in zip(parts[first:], inner[first:], strict=True)
+            syntax.Cast(part, pl.Int64()) if kind == pl.Boolean() else part
+            for part, kind in zip(parts[first:], inner[first:], strict=True)
         ]
     result = syntax.with_children(tree, parts)
     if dtype.is_integer() and op in _SQL:
@@ -376,7 +376,7 @@ def _mean(tree: syntax.Call, parts: list[Tree], inner: list[pl.DataType]) -> Tre
 
     count = add_up([syntax.Cast(syntax.call("Boolean.IsNotNull", part), pl.Int64()) for part in parts])
     total = add_up(
-        [part if each.is_integer() else syntax.Cast(part, pl.Int64()) for part, each in zip(parts, inner, strict=True)]
+        [part if kind.is_integer() else syntax.Cast(part, pl.Int64()) for part, kind in zip(parts, inner, strict=True)]
     )
     empty = syntax.call("EqValidity", count, syntax.Literal("Int64", 0))
     null = syntax.Literal("Null", "Int64")
@@ -447,10 +447,10 @@ def widen(term: Term) -> Wide:
     forms = _Forms({}, {})
     vast: list[Tree] = []
     columns = dict.fromkeys(syntax.columns(term.tree), (LEAST, GREATEST))
-    for each, (_, (low, high)) in zip(terms(term), Bounds.of(term).intervals(columns), strict=True):
-        parts = forms.add(each)
-        if each.op in _GROWING and (low < -_GUARDED or high > _GUARDED):
-            vast.append(_guard(each.op, parts))
+    for inner, (_, (low, high)) in zip(terms(term), Bounds.of(term).intervals(columns), strict=True):
+        parts = forms.add(inner)
+        if inner.op in _GROWING and (low < -_GUARDED or high > _GUARDED):
+            vast.append(_guard(inner.op, parts))
     tree = (forms.wide if term.op else forms.exact)[id(term)]
     guards = [Guard(0, tree, "an intermediate integer has more than 126 bits") for tree in vast]
     return Wide(tree, guards + temporal.guards(term, lambda part: forms.exact[id(part)]))

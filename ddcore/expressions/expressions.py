@@ -40,6 +40,7 @@ __all__ = ["ListProjection", "Predicate", "Projection", "RowTypes", "canonical",
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
+_MARK = "Extension.To"
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
 Failure = Callable[[Mapping[str, str]], ExpressionError]
 """The error of an expression that no user wrote, made of the values of its columns in the row where it fails."""
@@ -106,15 +107,15 @@ class Projection:
         self.constants: list[str] = []
         formulas = []
         for name, expr in exprs.items():
-            tree = _check(expr, schema)
-            if isinstance(tree, syntax.Column):
+            tree, kind = _check(expr, schema)
+            if isinstance(tree, syntax.Column) and kind in (None, schema[tree.name]):
                 self.renames[name] = tree.name
                 self.schema[name] = schema[tree.name]
                 continue
             if not syntax.columns(tree):
                 self.constants.append(name)
             term = exactness.analyse(tree, types)
-            self.schema[name] = _result_type(term.dtype, tree, types)
+            self.schema[name] = kind or _result_type(term.dtype, tree, types)
             formulas.append(_formula(name, tree, term, self.schema[name].polars, schema))
         self._formulas = _Formulas(formulas)
         self.columns: list[str] | None = self._formulas.columns if formulas else None
@@ -157,7 +158,7 @@ class Predicate:
         types = _typing(schema)
         total: Tree | None = None
         for expr in exprs:
-            tree = _check(expr, schema)
+            tree, _ = _check(expr, schema)
             dtype = types([tree])[0]
             if dtype != pl.Boolean():
                 raise ProgramError(
@@ -197,7 +198,7 @@ class ListProjection:
         elements: Schema = {}
         formulas = []
         for name, expr in exprs.items():
-            tree = _check(expr, schema)
+            tree, _ = _check(expr, schema)
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
@@ -320,7 +321,7 @@ class _Formulas:
         self.columns = sorted({name for formula in formulas for name in formula.columns})
         self._direct = stages.together([formula.direct.staged for formula in formulas])
         checks = zip_longest(*(formula.direct.guards for formula in formulas))
-        self._guards = [stages.together([each[0] for each in check if each is not None]) for check in checks]
+        self._guards = [stages.together([guard[0] for guard in check if guard is not None]) for check in checks]
         self._safe = min((formula.safe for formula in formulas), default=GREATEST)
         watched = {name for formula in formulas if formula.safe < GREATEST for name in formula.integers}
         self._watched = sorted(watched)
@@ -501,15 +502,16 @@ def _reason(failure: BaseException) -> str:
 
 def _integers(term: Term) -> set[str]:
     """The int64 columns that integer arithmetic reads."""
-    terms = syntax.nodes(term, lambda each: each.parts if each.computes else [])
-    return {each.tree.name for each in terms if isinstance(each.tree, syntax.Column) and each.dtype == pl.Int64()}
+    terms = syntax.nodes(term, lambda part: part.parts if part.computes else [])
+    return {part.tree.name for part in terms if isinstance(part.tree, syntax.Column) and part.dtype == pl.Int64()}
 
 
 # -- checks when the program is built ---------------------------------------------------------------------------------
 
 
-def _check(expr: pl.Expr, schema: Schema) -> Tree:
-    tree = syntax.bare(polars_json.read(expr))
+def _check(expr: pl.Expr, schema: Schema) -> tuple[Tree, Type | None]:
+    """An expression's tree, and the type that it is marked with."""
+    tree, kind = _unmarked(syntax.bare(polars_json.read(expr)))
     vocabulary.check(tree)
     for name in syntax.columns(tree):
         if name not in schema:
@@ -517,7 +519,18 @@ def _check(expr: pl.Expr, schema: Schema) -> Tree:
                 f"there is no column {name}: the columns are {', '.join(schema)}",
                 meant(name, schema) or "name one of these",
             )
-    return tree
+    return tree, kind
+
+
+def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:
+    """A tree without marks, which change no value, and the type that a mark gives to the result: see
+    :func:`ddcore.data.forms.marked`.
+    """
+    if not any(syntax.operation(node) == _MARK for node in syntax.walk(tree)):
+        return tree, None
+    kind = Type("uuid") if syntax.operation(tree) == _MARK else None
+    plain = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == _MARK else node)  # type: ignore[union-attr]
+    return syntax.bare(plain), kind
 
 
 class RowTypes:
@@ -664,7 +677,7 @@ def _sql(text: str) -> pl.Expr:
     if _CLOCK.search(_QUOTED.sub("", text)):
         raise ProgramError(
             f"the SQL text {text!r} reads the clock",
-            "the instant of the version is the row of dd.now(): join_between() or join with it",
+            "it must mean the same in every run; dd.now() has the instant of the version, for join_between()",
         )
     try:
         return pl.sql_expr(text)

@@ -118,7 +118,7 @@ def share(values: Sequence[pl.Expr], body: Callable[..., pl.Expr]) -> pl.Expr:
 def called(name: str, values: Sequence[pl.Expr]) -> pl.Expr:
     """A function that Polars' expressions have no method for, by its name."""
     names = _new_names(values)
-    return _bound(names, values, build(Call(name, tuple(Foreign("Field", [each], each) for each in names))))
+    return _bound(names, values, build(Call(name, tuple(Foreign("Field", [field], field) for field in names))))
 
 
 def _new_names(values: Sequence[pl.Expr]) -> list[str]:
@@ -299,8 +299,8 @@ class _Reader:
     def tree(self, node: _Json) -> Tree:
         """The tree of a node."""
         trees: dict[int, Tree] = {}
-        for each in syntax.nodes(node, _inner):
-            trees[id(each)] = self._tree(each, [trees[id(inner)] for inner in _inner(each)])
+        for part in syntax.nodes(node, _inner):
+            trees[id(part)] = self._tree(part, [trees[id(inner)] for inner in _inner(part)])
         return trees[id(node)]
 
     def _tree(self, node: _Json, parts: list[Tree]) -> Tree:  # noqa: PLR0911, PLR0912  (one case, one return)

@@ -29,7 +29,7 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
         return {_output_name(expr, tree): expr}
     frame = _frame(schema)
     names = _names(expr, frame)
-    parts = [polars_json.build(each) for each in _expand(tree, frame)]
+    parts = [polars_json.build(column) for column in _expand(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
             f"{syntax.display(tree)} may name any number of columns, and in this place it is not known which",
@@ -59,7 +59,7 @@ def _expand(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
     if all(len(part) == 1 for part in parts):
         return [syntax.with_children(tree, [part[0] for part in parts])]
     if syntax.is_function(tree) and len(_names(polars_json.build(tree), frame)) == 1:
-        return [syntax.with_children(tree, [each for part in parts for each in part])]
+        return [syntax.with_children(tree, [column for part in parts for column in part])]
     width = max(map(len, parts)) if all(parts) else 0
     rows = [[part[place if len(part) > 1 else 0] for part in parts] for place in range(width)]
     return [syntax.with_children(tree, row) for row in rows]

@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 import polars as pl
 
+from ddcore.base.record import record
 from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Tree
 
@@ -25,7 +26,7 @@ _SMALL = 4  # nodes: what has fewer is computed again where it is named again
 _FEW = 100  # nodes: so many more an expression may have when shared parts are written out
 
 
-@dataclass(frozen=True)
+@record
 class Staged:
     """Expressions, and the columns that they read beside those of the frame, stage by stage."""
 
@@ -43,7 +44,7 @@ def together(parts: Sequence[Staged]) -> Staged:
     """The expressions of all parts, whose stages have different names."""
     stages = zip_longest(*(part.stages for part in parts), fillvalue=())
     exprs = tuple(expr for part in parts for expr in part.exprs)
-    return Staged(tuple(tuple(expr for each in stage for expr in each) for stage in stages), exprs)
+    return Staged(tuple(tuple(expr for some in stage for expr in some) for stage in stages), exprs)
 
 
 # -- which rows need a part -------------------------------------------------------------------------------------------
@@ -72,10 +73,10 @@ class Scope:
         """
         path = [outward for outward in self.outwards() if outward.around is not None]
         outer: Tree | None = None
-        for each in reversed(path):
-            if id(each) not in conditions:
-                conditions[id(each)] = each.condition(form(syntax.children(each.choice)[0]), outer)
-            outer = conditions[id(each)]
+        for scope in reversed(path):
+            if id(scope) not in conditions:
+                conditions[id(scope)] = scope.condition(form(syntax.children(scope.choice)[0]), outer)
+            outer = conditions[id(scope)]
         return tree if outer is None else syntax.Choice(outer, tree, syntax.FALSE)
 
     def condition(self, predicate: Tree, outer: Tree | None) -> Tree:

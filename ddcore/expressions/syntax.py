@@ -22,7 +22,8 @@ import polars as pl
 FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",
-    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.",
+    "Boolean": "", "Range": "", "Trigonometry": "", "Digest": "digest.", "MapExpr": "map.",
+    "Extension": "ext.",
 }  # fmt: skip
 """Families of functions, and how users write them."""
 OPERATORS = {
@@ -282,14 +283,14 @@ def text(tree: Tree) -> str:
     numbers: dict[int, int] = {}
     waiting: list[str | Tree] = [tree]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            written.append(each)
-        elif id(each) in numbers and children(each):
-            written.append(f"(again {numbers[id(each)]})")
+        piece = waiting.pop()
+        if isinstance(piece, str):
+            written.append(piece)
+        elif id(piece) in numbers and children(piece):
+            written.append(f"(again {numbers[id(piece)]})")
         else:
-            numbers[id(each)] = len(numbers)
-            waiting += reversed(_text(each))
+            numbers[id(piece)] = len(numbers)
+            waiting += reversed(_text(piece))
     return "".join(written)
 
 
@@ -318,7 +319,7 @@ def _listed(head: str, inputs: list[Tree] | tuple[Tree, ...], *more: str) -> lis
     pieces: list[str | Tree] = [f"({head}"]
     for input_ in inputs:
         pieces += [" ", input_]
-    return [*pieces, "".join(f" {each}" for each in more) + ")"]
+    return [*pieces, "".join(f" {word}" for word in more) + ")"]
 
 
 def _leaf(tree: Tree) -> str:
@@ -431,7 +432,7 @@ def _literal(literal: Literal) -> str:  # noqa: PLR0911  (one case, one return)
             return f"(decimal {Decimal(f'{value[0]}e{-value[2]}')})"  # exact: scaleb() rounds to 28 digits
         case "List" | "Series":
             series = values(literal)
-            return f"(list {series.dtype} {[_element(each) for each in series.to_list()]})"
+            return f"(list {series.dtype} {[_element(element) for element in series.to_list()]})"
     return f"(literal {literal.dtype} {_compact(value)})"
 
 

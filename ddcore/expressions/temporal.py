@@ -56,19 +56,19 @@ def guards(term: Term, form: Callable[[Term], Tree]) -> list[Guard]:
 
     Raises ProgramError for operations on times that nothing can guard.
     """
-    order = syntax.nodes(term, lambda each: each.parts)
-    if not any(is_temporal(each.dtype) for each in order):
+    order = syntax.nodes(term, lambda inner: inner.parts)
+    if not any(is_temporal(inner.dtype) for inner in order):
         return []
-    around = scopes([each.tree for each in order[::-1]], [term.tree])
-    by_tree = {id(each.tree): each for each in order}
+    around = scopes([inner.tree for inner in order[::-1]], [term.tree])
+    by_tree = {id(inner.tree): inner for inner in order}
     conditions: dict[int, Tree] = {}
     levels: dict[int, int] = {}
     result: dict[tuple[int, str], Guard] = {}
-    for each in order:
-        level = levels[id(each)] = max((levels[id(part)] for part in each.parts), default=-1)
-        for tree, above, reason in _guarded(each, form):
-            levels[id(each)] = level + 2
-            scope, text = around[id(each.tree)], syntax.text(tree)
+    for inner in order:
+        level = levels[id(inner)] = max((levels[id(part)] for part in inner.parts), default=-1)
+        for tree, above, reason in _guarded(inner, form):
+            levels[id(inner)] = level + 2
+            scope, text = around[id(inner.tree)], syntax.text(tree)
             if not any((id(outer), text) in result for outer in scope.outwards()):
                 within = scope.within(tree, lambda node: form(by_tree[id(node)]), conditions)
                 result[id(scope), text] = Guard(level + above, within, reason)
@@ -81,7 +81,7 @@ def _guarded(term: Term, form: Callable[[Term], Tree]) -> Iterator[tuple[Tree, i
     operation = syntax.operation(term.tree)
     if (not timed and not is_temporal(term.dtype)) or isinstance(term.tree, syntax.Column | syntax.Literal):
         return
-    types = {str(each.dtype) for each in (*timed, *([term] if is_temporal(term.dtype) else []))}
+    types = {str(operand.dtype) for operand in (*timed, *([term] if is_temporal(term.dtype) else []))}
     if (operation in _PASSING and len(types) == 1) or (operation == "Cast" and term.dtype.is_integer()):
         return
     _require_known(term, operation)

@@ -36,6 +36,7 @@ FUNCTIONS = {
     "ListExpr.Length", "ListExpr.Max", "ListExpr.Mean", "ListExpr.Median", "ListExpr.Min", "ListExpr.SetOperation",
     "ListExpr.Shift", "ListExpr.Slice", "ListExpr.Sort", "ListExpr.Std", "ListExpr.Sum", "ListExpr.ToStruct",
     "ListExpr.Var",
+    "MapExpr.ContainsKey", "MapExpr.Entries", "MapExpr.Get", "MapExpr.Keys", "MapExpr.Length", "MapExpr.Values",
     "Pow.Cbrt", "Pow.Generic", "Pow.Sqrt",
     "Range.DateRanges", "Range.DatetimeRanges", "Range.IntRanges",
     "Sql.Div", "Sql.Eq", "Sql.EqMissing", "Sql.Gt", "Sql.GtEq", "Sql.IntDiv", "Sql.Lt", "Sql.LtEq", "Sql.Minus",
@@ -76,6 +77,7 @@ _AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}
 TYPES = {
     "Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Int128", "Float32",
     "Float64", "String", "Binary", "Date", "Time", "Datetime", "Duration", "Decimal", "List", "Struct",
+    "Map",
 }  # fmt: skip
 """Types to cast to. The codes of a Categorical depend on the other strings of the process."""
 
@@ -160,7 +162,9 @@ def _objection_to_type(dtype: pl.DataType) -> Objection | None:
     inner: list[Any] = [dtype.inner] if isinstance(dtype, pl.List) else []
     if isinstance(dtype, pl.Struct):
         inner = [field.dtype for field in dtype.fields]
-    instances = (each() if isinstance(each, type) else each for each in inner)
+    if isinstance(dtype, pl.Map):
+        inner = [dtype.key, dtype.value]
+    instances = (kind() if isinstance(kind, type) else kind for kind in inner)
     return next(filter(None, map(_objection_to_type, instances)), None)
 
 

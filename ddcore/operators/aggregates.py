@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.record import record
 from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import caller
 from ddcore.expressions.expressions import parse
@@ -22,7 +23,7 @@ from ddcore.operators.frame import Framed
 __all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """What an aggregate takes and gives.
 
@@ -43,7 +44,7 @@ class Rule:
 
 
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time", "uuid", "interval")
 
 
 def _same(argument: Type) -> Type:
@@ -98,7 +99,7 @@ class Aggregate(Framed):
 
 def _aggregate(kind: str, where: Any, *argument: Any) -> Aggregate:
     """Text is a column as an argument and SQL as a condition. Raises ProgramError."""
-    exprs = [checked(parse, each, bare_string="column") for each in argument]
+    exprs = [checked(parse, part, bare_string="column") for part in argument]
     condition = None if where is None else checked(parse, where, bare_string="sql")
     return Aggregate(kind, exprs[0] if exprs else None, condition)
 

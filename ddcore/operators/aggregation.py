@@ -15,6 +15,7 @@ from ddcore import kernels
 from ddcore.base.digests import Part, digest
 from ddcore.base.errors import DiffOverflow, ProgramError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
@@ -44,7 +45,7 @@ _T = TypeVar("_T")
 _NOTHING = Type("int64")  # stands for the argument of an aggregate without one
 
 
-@dataclass(frozen=True)
+@record
 class Needed:
     """What the aggregates of a group need: the key columns and arguments, and which aggregate takes which argument.
 

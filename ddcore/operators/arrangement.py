@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.traces.batch import Batch
 from ddcore.traces.columns import Columns, Plain
@@ -16,7 +17,7 @@ __all__ = ["Arrangement"]
 _SHARED = 1 << 14  # zeros
 
 
-@dataclass(frozen=True)
+@record
 class Arrangement:
     """An index of one collection by key columns, stored for as long as the program exists.
 

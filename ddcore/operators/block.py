@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ddcore.base.record import record
 
 __all__ = ["Block", "Position", "Rounds"]
 
@@ -10,7 +10,7 @@ Position = tuple[int, ...]
 Rounds = tuple[int, ...]  # of the loops around, outermost first
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """One step of a worker: update the ``owned`` arrangements, then run the operator, if it has a step.
 

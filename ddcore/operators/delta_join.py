@@ -100,7 +100,7 @@ class DeltaJoin(Keyed):
                         f"{caller()}: delta_join: {name} is {attributes[name]}, and {kind} in relation {number}",
                         "cast one side with select()",
                     )
-        relations = tuple(dict(zip(schema, each, strict=True)) for schema, each in zip(schemas, names, strict=True))
+        relations = tuple(dict(zip(schema, named, strict=True)) for schema, named in zip(schemas, names, strict=True))
         rules = tuple(_rule(relations, number) for number in range(len(relations)))
         return cls(attributes, digest(names), relations, rules)
 
@@ -170,7 +170,7 @@ class _DeltaJoinStep(Step):
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """One rule after the other. Raises DiffOverflow."""
         for number, relation in enumerate(self.join.relations):
-            arrangement = next(each for (of, _), each in self.arrangements.items() if of == number)
+            arrangement = next(found for (of, _), found in self.arrangements.items() if of == number)
             new = state.delta_at(arrangement, rounds)
             if new is None:
                 continue
@@ -216,7 +216,7 @@ class _Rule:
                 continue
             rows = _Prefix(prefix.attributes, prefix.batch.take(chosen))
             for match in self._match(rows, relation, key):
-                yield from self.bind(self._confirm(match, [each for each, _ in choices if each != relation]), at + 1)
+                yield from self.bind(self._confirm(match, [other for other, _ in choices if other != relation]), at + 1)
 
     def _best(self, prefix: _Prefix, choices: Sequence[tuple[int, tuple[str, ...]]]) -> np.ndarray:
         """For each row the number of the choice with the fewest candidates: int64[rows]; _NONE where there are none."""

@@ -95,7 +95,7 @@ class _Reader:
         if type(value) in (str, bytes, bytearray):
             return digest(type(value).__name__, value if isinstance(value, str) else bytes(value))
         if type(value) is tuple:
-            return digest("tuple", [self._at(f"[{place}]", each) for place, each in enumerate(value)])
+            return digest("tuple", [self._at(f"[{place}]", element) for place, element in enumerate(value)])
         number = self._numbers.get(id(value))
         if number is not None:
             return digest("again", str(number[0]))
@@ -143,7 +143,7 @@ class _Reader:
     def _container(self, value: Any) -> Iterator[Part]:
         yield type(value).__name__
         if isinstance(value, list):
-            yield [self._at(f"[{number}]", each) for number, each in enumerate(value)]
+            yield [self._at(f"[{number}]", element) for number, element in enumerate(value)]
         elif isinstance(value, set | frozenset):  # the order differs between processes: no element may depend on it
             outer, texts = dict(self._numbers), []
             for item in value:
@@ -151,7 +151,7 @@ class _Reader:
                 self._numbers = dict(outer)
             yield sorted(texts)
         else:
-            yield [[self.text(key), self._at(f"[{key!r:.40}]", each)] for key, each in value.items()]
+            yield [[self.text(key), self._at(f"[{key!r:.40}]", element)] for key, element in value.items()]
 
     def _data(self, value: Any) -> Iterator[Part]:
         """Expressions, collections, frames and arrays; then any other object."""

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, Self, get_args
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.record import record
 from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
 from ddcore.operators import arguments
@@ -21,7 +22,7 @@ _FARTHEST = 2**40  # rows or peer groups: more than there are
 _MICROSECOND, _DAY = timedelta(microseconds=1), timedelta(days=1)
 
 
-@dataclass(frozen=True)
+@record
 class Frame:
     """The rows from ``start`` to ``end`` of the current one, negative before it; None: to the partition's end.
 

@@ -27,7 +27,7 @@ __all__ = [
 
 Of = Literal["slope", "intercept", "r2", "sxx", "syy", "sxy"]
 _NUMBERS = ("int64", "float64", "decimal")
-_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp")
+_VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time")
 _ANY = (*_VALUES, "list", "struct")
 
 
@@ -84,7 +84,7 @@ GATHERED: Mapping[str, Gathered] = {
 
 
 def _gathered(kind: str, where: Any, fields: Mapping[str, Any], *options: Any) -> Aggregate:
-    exprs = {name: checked(parse, each, bare_string="column") for name, each in fields.items()}
+    exprs = {name: checked(parse, given, bare_string="column") for name, given in fields.items()}
     condition = None if where is None else checked(parse, where, bare_string="sql")
     struct = pl.struct([expr.alias(name) for name, expr in exprs.items()])
     return Aggregate(kind, struct, condition, exprs, options)
@@ -227,11 +227,11 @@ def _order(
     exprs = list(order_by) if isinstance(order_by, list | tuple) else [order_by]
     flags = []
     for flag, name in ((descending, "descending"), (nulls_first, "nulls_first")):
-        each = flag if isinstance(flag, list | tuple) else [flag] * len(exprs)
-        if len(each) != len(exprs):
+        values = flag if isinstance(flag, list | tuple) else [flag] * len(exprs)
+        if len(values) != len(exprs):
             raise ProgramError(
-                f"{caller()}: {what}: {name} has {len(each)} values, order_by {len(exprs)}", "give one for each"
+                f"{caller()}: {what}: {name} has {len(values)} values, order_by {len(exprs)}", "give one for each"
             )
-        flags.append([_flag(value, what) for value in each])
+        flags.append([_flag(value, what) for value in values])
     fields = {f"by {number}": expr for number, expr in enumerate(exprs)}
     return fields, tuple(zip(*flags, strict=True))

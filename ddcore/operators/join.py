@@ -13,6 +13,7 @@ from ddcore import kernels
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.base.tuning import Tuning
@@ -91,7 +92,7 @@ class Join(Keyed):
         return _JoinStep.of(self, plan, block)
 
 
-@dataclass(frozen=True)
+@record
 class _JoinStep(Step):
     """The sources of the result's columns, computed once per block."""
 
@@ -245,7 +246,7 @@ def matches(
                 yield Pairs(other, left, right, list(times), diffs, high)
 
 
-@dataclass(frozen=True)
+@record
 class _Sweep:
     """Keys of two batches whose updates, at totally ordered times, are paired with the rows present at their times.
 

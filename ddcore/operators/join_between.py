@@ -18,13 +18,16 @@ from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.encoding import NULL
 from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
+from ddcore.operators.disjoint import Probes, holding
 from ddcore.operators.join import Pairs, chunks, right_names
+from ddcore.operators.nearby import rows_of_keys
 from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.ranges import portions
@@ -44,7 +47,7 @@ _MOST = 2**63 - 1
 _UNFIT = 2.0**62
 
 
-@dataclass(frozen=True)
+@record
 class Ends:
     """The columns of an interval's ends, of which one may be missing, and which ends belong to it.
 
@@ -96,6 +99,7 @@ class JoinBetween(Keyed):
 
     ``left`` and ``right`` are the key columns, pairwise, of which there may be none; ``right_names`` is what the other
     columns of intervals are called in the result, which leaves out their ends. ``rows``: the columns of rows.
+    ``disjoint``: no two intervals of a key hold one value at any time, and each has a lower end.
     """
 
     name = "join_between"
@@ -106,11 +110,13 @@ class JoinBetween(Keyed):
     ends: Ends
     rows: tuple[str, ...]
     right_names: Mapping[str, str]
+    disjoint: bool = False
 
     @classmethod
     def of(
-        cls, rows: Schema, intervals: Schema, column: str, ends: Ends, *, on: Mapping[str, str], order: Sequence[str]
-    ) -> JoinBetween:
+        cls, rows: Schema, intervals: Schema, column: str, ends: Ends, *, on: Mapping[str, str], order: Sequence[str],
+        disjoint: bool = False,
+    ) -> JoinBetween:  # fmt: skip
         """For inputs of these schemas; ``order``: the columns of rows as the result has them. Raises ProgramError."""
         where = "join_between"
         arguments.require(rows, column, where)
@@ -132,7 +138,7 @@ class JoinBetween(Keyed):
         schema = {name: rows[name] for name in order} | {result: intervals[name] for name, result in names.items()}
         pairs = [[mine, theirs] for mine, theirs in on.items()]
         text = digest(column, pairs, [ends.lower or "", ends.upper or ""], ends.closed, str(ends.open_nulls))
-        return cls(schema, text, column, tuple(on), tuple(on.values()), ends, tuple(order), names)
+        return cls(schema, text, column, tuple(on), tuple(on.values()), ends, tuple(order), names, disjoint)
 
     @property
     def one_worker(self) -> bool:
@@ -161,7 +167,7 @@ class JoinBetween(Keyed):
         return _JoinBetweenStep(self, plan, block)
 
 
-@dataclass(frozen=True)
+@record
 class _Segments:
     """Changes of what covers values: after the word ``after`` up to ``to``, so many times more (``diffs``).
 
@@ -214,7 +220,7 @@ class _Segments:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class _Reach:
     """The intervals of a batch by ascending beginning, and up to which value any of those so far reaches."""
 
@@ -254,7 +260,8 @@ class _JoinBetweenStep(Step):
         self.is_keyed = bool(join.left)
         self._reaches: dict[int, _Reach] = {}  # of the batches of intervals that were searched last
         assert not self.is_keyed or self.rows.values[0] == join.column
-        assert self.is_keyed or self.intervals.values[0] == join.ends.columns[0]
+        self.is_searched = join.disjoint and self.coordinates == 1
+        assert (self.is_keyed and not join.disjoint) or self.intervals.values[0] == join.ends.columns[0]
 
     @cached_property
     def columns(self) -> list[tuple[bool, int]]:
@@ -283,14 +290,19 @@ class _JoinBetweenStep(Step):
 
     def _changed(self, budget: Budget, new: ColumnBatch) -> _Segments:
         """What new updates of intervals cover more, or less."""
-        columns = ([new.codes] if self.intervals.direct else []) + list(new.words)
-        words = dict(zip(self.intervals.schema, columns, strict=True))
+        words = dict(zip(self.intervals.schema, self._columns(new), strict=True))
         return self._segments(new.codes, words, new.times, new.diffs, budget)
 
     def _around(
         self, budget: Budget, new: SortedBatch, batches: Sequence[SortedBatch], frontier: np.ndarray
     ) -> _Segments:
         """What all intervals that new rows may lie in cover, at the representatives of their times."""
+        if self.is_searched and (near := self._searched(new.decompress(), batches, budget)) is not None:
+            codes, diffs = (np.concatenate(each) for each in zip(*((b.codes, b.diffs) for b in near), strict=True))
+            columns = [np.concatenate(each) for each in zip(*(self._columns(batch) for batch in near), strict=True)]
+            times = np.concatenate([np.stack(list(batch.times)) for batch in near], axis=1)
+            words = dict(zip(self.intervals.schema, columns, strict=True))
+            return self._segments(codes, words, advance(times, frontier), diffs, budget)
         if self.is_keyed:
             keys, _ = distinct_keys(new, self.rows.key_words)
         else:
@@ -303,6 +315,25 @@ class _JoinBetweenStep(Step):
         columns = [codes] if self.intervals.direct else list(np.take(keys.words, of, axis=1))
         words = dict(zip(self.intervals.schema, [*columns, *found.words], strict=True))
         return self._segments(codes, words, advance(found.times, frontier), found.diffs, budget)
+
+    def _columns(self, intervals: ColumnBatch) -> list[np.ndarray]:
+        """The columns of some intervals, as their schema has them."""
+        return ([intervals.codes] if self.intervals.direct else []) + list(intervals.words)
+
+    def _searched(
+        self, new: ColumnBatch, batches: Sequence[SortedBatch], budget: Budget
+    ) -> Sequence[ColumnBatch] | None:
+        """Of intervals that do not overlap, those that may hold a value; None where whole keys are no more work."""
+        ends, schema = self.join.ends, self.intervals.schema
+
+        def is_some(some: ColumnBatch) -> np.ndarray:
+            words = dict(zip(schema, self._columns(some), strict=True))
+            after, to = ends.bounds(words, len(some))
+            return after < to
+
+        back = ends.closed in ("both", "left")
+        probes = Probes.of(new, self.rows.key_words if self.is_keyed else None, back)
+        return holding(batches, probes, is_some, budget, ratio=budget.tuning.near_ratio)
 
     def _near(self, values: np.ndarray, batches: Sequence[SortedBatch], *, is_kept: bool) -> list[SortedBatch]:
         """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it;
@@ -335,10 +366,10 @@ class _JoinBetweenStep(Step):
 
         def arrivals(part: _Segments) -> list[Delivery]:
             return [
-                each
+                delivery
                 for batch in others
                 for pairs in self._pairs(part, batch, budget)
-                for each in state.forward(self.block, pairs.of(self._words(part, pairs)))
+                for delivery in state.forward(self.block, pairs.of(self._words(part, pairs)))
             ]
 
         for batch in others if self.is_keyed else ():
@@ -385,22 +416,6 @@ class _JoinBetweenStep(Step):
 
 def _stacked(columns: list[np.ndarray], rows: int) -> np.ndarray:
     return np.stack(columns) if columns else np.empty((0, rows), dtype=np.int64)
-
-
-def rows_of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each key (K, m) among those of its code, from lo[k] up to hi[k]. Mostly these are the same, as the
-    first and the last of them tell: a row of another key has the same code by chance.
-    """
-    some = np.flatnonzero(lo < hi)
-    if len(some) == 0:
-        return lo, hi
-    rows, places = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
-    words = np.take(batch.take(rows).words[: len(keys)], places, axis=1)
-    wanted = np.take(keys, some, axis=1)
-    if (words == np.concatenate([wanted, wanted], axis=1)).all():
-        return lo, hi
-    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.decompress().words)
-    return narrowed
 
 
 def _cut(lo: np.ndarray, hi: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,18 +8,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
-from ddcore.operators.join_between import rows_of_keys
 from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-__all__ = ["Near", "found_near", "gathered_between"]
+__all__ = [
+    "MOST",
+    "Near",
+    "Reach",
+    "found_near",
+    "gathered_between",
+    "rows_between",
+    "rows_of_keys",
+    "searchable",
+    "spans_of",
+]
 
 _LARGE = 512  # rows of a group from which on a search pays
 _FIRST = 64  # rows on either side of the changes that are read first
-_MOST = 2**63 - 1
+MOST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a function looks to either side of a row: so many rows, so many groups of rows that are equal in the
+    order, and so much less or more in the words of the order.
+    """
+
+    rows: int = 0
+    groups: int = 0
+    distance: int = 0
 
 
 @dataclass
@@ -39,17 +60,40 @@ class Near:
         return result
 
 
-def _spans(batch: SortedBatch, keys: Keys, budget: Budget) -> Spans:
+def rows_of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each key (K, m) among those of its code, from lo[k] up to hi[k]. Mostly these are the same, as the
+    first and the last of them tell: a row of another key has the same code by chance.
+    """
+    some = np.flatnonzero(lo < hi)
+    if len(some) == 0:
+        return lo, hi
+    rows, places = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
+    words = np.take(batch.take(rows).words[: len(keys)], places, axis=1)
+    wanted = np.take(keys, some, axis=1)
+    if (words == np.concatenate([wanted, wanted], axis=1)).all():
+        return lo, hi
+    narrowed: tuple[np.ndarray, np.ndarray] = kernels.look_up.of_keys(keys, lo, hi, batch.decompress().words)
+    return narrowed
+
+
+def spans_of(batch: SortedBatch, keys: Keys, budget: Budget) -> Spans:
     """The rows of each key."""
     lo, hi = batch.locate(keys.codes, budget)
     return rows_of_keys(batch, keys.words, lo, hi) if len(keys.words) else (lo, hi)
+
+
+def rows_between(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from ``lo[k]`` up to ``hi[k]``, for one k after the other, and the k of each."""
+    sizes = hi - lo
+    which = np.repeat(np.arange(len(lo)), sizes)
+    return np.arange(len(which)) + (lo - (np.cumsum(sizes) - sizes))[which], which
 
 
 def gathered_between(batches: Sequence[SortedBatch], keys: Keys, values: int, near: Near, budget: Budget) -> Rows:
     """The rows of keys, of those that ``near`` bounds the rows between their bounds. Times have one coordinate."""
     found, counts, word = [], np.zeros(len(keys), np.int64), len(keys.words)
     for batch in batches:
-        lo, hi = _spans(batch, keys, budget)
+        lo, hi = spans_of(batch, keys, budget)
         if near.some.any():
             after = np.where(near.low[near.some] > NULL, near.low[near.some] - 1, NULL)
             lo[near.some], hi[near.some] = batch.between(
@@ -65,24 +109,32 @@ def gathered_between(batches: Sequence[SortedBatch], keys: Keys, values: int, ne
     return Rows(offsets, columns[:values], columns[values:-1], columns[-1])
 
 
-def found_near(
-    batches: Sequence[SortedBatch], keys: Keys, values: int, *, reach: int, around: np.ndarray, since: np.ndarray,
-    budget: Budget,
-) -> tuple[Rows, Near]:  # fmt: skip
-    """The rows that decide results which changes between two values of the order (``around``, (2, keys)) may change.
-
-    Such a result is that of a row with fewer than ``reach`` rows, or just as many, between it and a change. Only rows
-    that are there at all times from ``since[k]`` on are counted, so that it holds at each of them.
-    """
-    everything = [_spans(batch, keys, budget) for batch in batches]
-    sizes = sum((hi - lo for lo, hi in everything), np.zeros(len(keys), np.int64))
-    some = (sizes >= _LARGE) & (around[0] > NULL)
+def searchable(
+    batches: Sequence[SortedBatch], everything: Sequence[Spans], around: np.ndarray, *, word: int
+) -> np.ndarray:
+    """Which keys have so many rows that a search pays, and no null in the order. ``everything``: their rows."""
+    sizes = sum((hi - lo for lo, hi in everything), np.zeros(around.shape[1], np.int64))
+    some: np.ndarray = (sizes >= _LARGE) & (around[0] > NULL)
     for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order
         there = np.flatnonzero(some & (hi > lo))
         if len(there):
             first, place = np.unique(lo[there], return_inverse=True)
-            some[there[batch.take(first).words[len(keys.words)][place] == NULL]] = False
-    width = _FIRST + reach
+            some[there[batch.take(first).words[word][place] == NULL]] = False
+    return some
+
+
+def found_near(
+    batches: Sequence[SortedBatch], keys: Keys, values: int, *, reach: Reach, around: np.ndarray, since: np.ndarray,
+    budget: Budget,
+) -> tuple[Rows, Near]:  # fmt: skip
+    """The rows that decide results which changes between two values of the order (``around``, (2, keys)) may change.
+
+    Such a result is that of a row that is no farther than ``reach`` from a change. Only rows
+    that are there at all times from ``since[k]`` on are counted, so that it holds at each of them.
+    """
+    everything = [spans_of(batch, keys, budget) for batch in batches]
+    some = searchable(batches, everything, around, word=len(keys.words))
+    width = _FIRST + max(reach.rows, reach.groups)
     while True:
         within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)
         history = gathered_between(batches, keys, values, within, budget)
@@ -97,7 +149,7 @@ def _within(
     width: int,
 ) -> Near:  # fmt: skip
     """The values between which each batch has at most ``width`` rows on either side of the changes."""
-    near = Near(some, np.full(len(some), NULL), np.full(len(some), _MOST))
+    near = Near(some, np.full(len(some), NULL), np.full(len(some), MOST))
     which = np.flatnonzero(some)
     for batch, spans in zip(batches, everything, strict=True):
         lo, hi = (span[which] for span in spans)
@@ -115,30 +167,40 @@ def _within(
     return near
 
 
-def _affected(rows: Rows, within: Near, reach: int, around: np.ndarray, since: np.ndarray) -> Near | None:
+def _affected(rows: Rows, within: Near, reach: Reach, around: np.ndarray, since: np.ndarray) -> Near | None:
     """The values between which results may change; None where the rows do not suffice to tell, or to compute them."""
-    near = Near(within.some, np.full(len(since), NULL), np.full(len(since), _MOST))
+    near = Near(within.some, np.full(len(since), NULL), np.full(len(since), MOST))
     for k in np.flatnonzero(within.some):
         span = slice(int(rows.offsets[k]), int(rows.offsets[k + 1]))
         steady = _steady(rows.words[:, span], rows.times[0, span], rows.diffs[span], int(since[k]))
         below, above = steady[steady < around[0, k]], steady[steady > around[1, k]]
-        low = _bound(-below[::-1] - 1, reach, within.low[k] == NULL, -int(around[0, k]) - 1)
-        high = _bound(above, reach, within.high[k] == _MOST, int(around[1, k]))
+        ends = -int(within.low[k]) - 1, int(within.high[k])
+        low = _bound(-below[::-1] - 1, reach, ends[0], -int(around[0, k]) - 1)
+        high = _bound(above, reach, ends[1], int(around[1, k]))
         if low is None or high is None:
             return None
         near.low[k], near.high[k] = -low - 1, high
     return near
 
 
-def _bound(values: np.ndarray, reach: int, is_end: bool, nearest: int) -> int | None:
+def _bound(values: np.ndarray, reach: Reach, end: int, nearest: int) -> int | None:
     """The value up to which results may change, of the values behind the changes, which ascend; None: too few.
 
-    ``is_end``: whether there are no others behind them.
+    ``end``: up to which value there are no others; MOST: there are none at all behind them.
     """
-    bound = nearest if reach == 0 else int(values[reach - 1]) if len(values) >= reach else None
-    if bound is not None and np.count_nonzero(values > bound) >= reach:
+    groups, bounds = np.unique(values), [nearest + reach.distance]
+    for known, number in ((values, reach.rows), (groups, reach.groups)):
+        if number > len(known):
+            return MOST if end == MOST else None
+        bounds += [int(known[number - 1])] if number else []
+    bound = max(bounds)
+    behind = (
+        len(values) - np.searchsorted(values, bound, "right"),
+        len(groups) - np.searchsorted(groups, bound, "right"),
+    )
+    if behind[0] >= reach.rows and behind[1] >= reach.groups and bound + reach.distance <= end:
         return bound
-    return _MOST if is_end else None
+    return MOST if end == MOST else None
 
 
 def _steady(words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int) -> np.ndarray:

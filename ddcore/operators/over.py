@@ -24,7 +24,8 @@ from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
 from ddcore.operators.frame import TO_PEERS, WHOLE, Frame
-from ddcore.operators.nearby import found_near, gathered_between
+from ddcore.operators.nearby import Reach, found_near, gathered_between
+from ddcore.operators.onwards import Onwards, Sources, found_onwards
 from ddcore.operators.partitions import Partitions, Spans, extremes
 from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Needed", "Order", "Over", "Window"]
 
+NOTHING_BEFORE: Mapping[int, np.ndarray] = {}
 _MOST_COPIES = 2**24
 """How often one row may occur: each copy is numbered."""
 _FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
@@ -212,7 +214,12 @@ class _OverStep(ReductionStep):
         order = over.order
         rest = [name for name in over.columns if name not in (*over.group, *order.by)]
         self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
-        self.reach = _reach(over.windows) if order.by and not self.types[order.by[0]].is_pooled else None
+        onwards = [_goes_on(window, self.types, over.schema) for window in over.windows]
+        others = [window for window, is_onward in zip(over.windows, onwards, strict=True) if not is_onward]
+        self.reach = _reach(others, self.types[order.by[0]]) if order.by else None
+        self.goes_on = any(onwards)
+        if self.goes_on and self.reach is not None and (self.reach.groups or self.reach.distance):
+            self.reach = None
         assert not order.by or self.values[0] == self.output.values[0] == order.by[0]
         self.kept = [self.values.index(name) for name in over.schema if name in self.values]
 
@@ -228,6 +235,14 @@ class _OverStep(ReductionStep):
         if part.around is None or self.reach is None:
             return super().histories(state, rounds, part)
         since, budget = np.minimum.reduceat(part.times[0], part.offsets[:-1]), state.budget
+        if self.goes_on:
+            inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
+            sources = Sources(inputs, outputs, len(self.values), len(self.output.values))
+            history, before, part.near = found_onwards(
+                sources, part.keys, reach=self.reach.rows, down=self.over.order.downs[0], around=part.around,
+                since=since, budget=budget,
+            )  # fmt: skip
+            return history, before
         history, part.near = found_near(
             state.trace(self.port).batches,
             part.keys,
@@ -242,14 +257,23 @@ class _OverStep(ReductionStep):
 
     def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Without the rows whose results do not change, of which the rows around may be missing."""
-        targets = self.evaluate(evaluations, history, loops)
+        anchors = part.near.anchors if isinstance(part.near, Onwards) else {}
+        targets = self.evaluate(evaluations, history, loops, anchors)
         if part.near is None:
             return targets
         rows = np.flatnonzero(part.near.holds(evaluations.key_of()[targets.evals], targets.words[0]))
         return Targets(targets.evals[rows], np.take(targets.words, rows, axis=1), targets.counts[rows])
 
-    def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
-        """Sorts the rows of all groups at once, and computes each result for all of them."""
+    def evaluate(
+        self,
+        evaluations: Evaluations,
+        history: Rows,
+        loops: np.ndarray,
+        anchors: Mapping[int, np.ndarray] = NOTHING_BEFORE,
+    ) -> Targets:
+        """Sorts the rows of all groups at once, and computes each result for all of them. ``anchors``: by the number of
+        a key the results of its first rows, of which the rows before are missing.
+        """
         evals, rows, counts = self.accumulate(evaluations, history, loops)
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
@@ -264,7 +288,8 @@ class _OverStep(ReductionStep):
         evals, words = evals[order], np.take(words, order, axis=1)
         by = [(nulls[order], column[order]) for nulls, column in sorts[: len(self.over.order.by)]]
         partitions = Partitions(evals, by, self.over.order.firsts, self.over.order.downs)
-        kinds = {window.name: self._result(window, partitions, words, evaluations, loops)
+        first = self._first(evals, words[self.kept], evaluations, anchors)
+        kinds = {window.name: self._result(window, partitions, words, at=evaluations, loops=loops, first=first)
                  for window in self.over.windows} if len(evals) else {}  # fmt: skip
         results = [kinds.get(window.name, evals) for window in self.over.windows]
         return Targets(evals, np.stack([*words[self.kept], *results]), np.ones(len(evals), np.int64))
@@ -276,22 +301,49 @@ class _OverStep(ReductionStep):
         nulls = column == encoding.NULL
         return nulls != first, np.where(nulls, 0, ~ranks if down else ranks)
 
+    def _first(
+        self, evals: np.ndarray, kept: np.ndarray, at: Evaluations, anchors: Mapping[int, np.ndarray]
+    ) -> _First | None:
+        """The results of the first rows of groups without the rows before; ``kept``: the columns of rows that stay."""
+        if not anchors or not len(evals):
+            return None
+        starts = np.flatnonzero(np.concatenate([np.ones(1, bool), evals[1:] != evals[:-1]]))
+        keys = at.key_of()[evals[starts]]
+        places, results = [], []
+        for place, key in zip(starts.tolist(), keys.tolist(), strict=True):
+            if key in anchors:
+                columns = anchors[key]
+                (row,) = np.flatnonzero((columns[: len(kept)] == kept[:, place : place + 1]).all(axis=0))
+                places.append(place)
+                results.append(columns[len(kept) :, row])
+        if not places:
+            return None
+        of = {window.name: column for window, column in zip(self.over.windows, np.stack(results).T, strict=True)}
+        return _First(np.array(places), of)
+
     def _result(
-        self, window: Window, rows: Partitions, words: np.ndarray, at: Evaluations, loops: np.ndarray
-    ) -> np.ndarray:
+        self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
+        first: _First | None,
+    ) -> np.ndarray:  # fmt: skip
         """The words of one result."""
+        goes_on = first is not None and _goes_on(window, self.types, self.over.schema)
         if window.argument is None and window.kind in WINDOW_FUNCTIONS:
-            return _number(window, rows)
+            number = _number(window, rows)
+            return first.added(window, number, rows) if first is not None and goes_on else number
         values = np.zeros(len(rows.places), np.int64)
         if window.argument is not None:
             values = words[self.values.index(window.argument)]
+            if first is not None and goes_on:
+                values = first.placed(window, values, rows)
         if window.kind in ("lag", "lead"):
             default = encoding.NULL if window.default is None else words[self.values.index(window.default)]
             return _neighbour(window, rows, values, default)
         spans = self._spans(window, rows)
         if window.kind in WINDOW_FUNCTIONS:
             return _value(window, values, spans)
-        return self._aggregate(window, rows, values, spans, at=at, loops=loops)
+        results = self._aggregate(window, rows, values, spans, at=at, loops=loops)
+        is_number = window.argument is None and first is not None and goes_on
+        return first.added(window, results, rows) if first is not None and is_number else results
 
     def _spans(self, window: Window, rows: Partitions) -> Spans:
         frame = window.frame
@@ -327,18 +379,70 @@ class _OverStep(ReductionStep):
         return results
 
 
-def _reach(windows: Sequence[Window]) -> int | None:
-    """How many rows away the functions look; None: as far as the group goes."""
-    reach = 0
+@dataclass(frozen=True)
+class _First:
+    """The first rows of groups whose rows before are missing: their places, and their results by window."""
+
+    places: np.ndarray
+    results: Mapping[str, np.ndarray]
+
+    def added(self, window: Window, numbers: np.ndarray, rows: Partitions) -> np.ndarray:
+        """Numbers that count rows, with those before."""
+        before = np.zeros(int(rows.partition[-1]) + 1, np.int64)
+        before[rows.partition[self.places]] = self.results[window.name] - numbers[self.places]
+        result: np.ndarray = numbers + before[rows.partition]
+        return result
+
+    def placed(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
+        """Values of which the first of each group stands for all before it, and for its peers where the frame has
+        these.
+        """
+        values = values.copy()
+        if window.frame.unit != "rows":
+            is_peer = np.zeros(len(values), np.bool_)
+            is_peer[self.places] = True
+            values[is_peer[rows.peers[0]]] = encoding.NULL
+        values[self.places] = self.results[window.name]
+        return values
+
+
+def _goes_on(window: Window, types: Schema, results: Schema) -> bool:
+    """Whether a result is known from that of the row before and the rows from there on."""
+    if window.kind in ("row_number", "rank", "dense_rank"):
+        return True
+    frame = window.frame
+    if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
+        return False
+    if window.kind == "first_value":
+        return True
+    if window.kind not in AGGREGATES or window.kind == "count_distinct":
+        return False
+    kind = AGGREGATES[window.kind].kind(Type("int64") if window.argument is None else types[window.argument])
+    pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
+    return kind in ("COUNT", "MIN", "MAX") or (kind == "SUM" and not pooled)
+
+
+def _reach(windows: Sequence[Window], order: Type) -> Reach | None:
+    """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
+    rows = groups = distance = 0
     for window in windows:
-        if window.kind in ("lag", "lead") and not window.ignore_nulls:
-            reach = max(reach, window.number)
-            continue
         frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
-        if not has_frame or window.kind in ("lag", "lead") or frame.unit != "rows" or None in (frame.start, frame.end):
+        if window.kind in ("lag", "lead"):
+            if window.ignore_nulls:
+                return None
+            rows = max(rows, window.number)
+        elif not has_frame or frame.start is None or frame.end is None:
             return None
-        reach = max(reach, abs(frame.start), abs(frame.end))
-    return reach if reach <= _FARTHEST else None
+        elif frame.has_distance:
+            if order.name == "float64":
+                return None
+            distance = max(distance, *(abs(int(end)) for end in frame.words(order)))
+        elif frame.unit == "rows":
+            rows = max(rows, abs(frame.start), abs(frame.end))
+        elif frame.unit == "groups":
+            groups = max(groups, abs(frame.start), abs(frame.end))
+    is_near = max(rows, groups) <= _FARTHEST and distance < 2**61 and not order.is_pooled
+    return Reach(rows, groups, distance) if is_near else None
 
 
 def _number(window: Window, rows: Partitions) -> np.ndarray:

@@ -209,13 +209,13 @@ class ReductionStep(Step):
                 self._results(state, rounds, small, waiting[0]),
                 self.of_large._results(state, rounds, state.delta_at(parts, rounds), waiting[1]),
             ]
-        results = [result for each in sets for result in each]
+        results = [result for part in sets for result in part]
         if not results:
             return
-        kept = _together([[result.kept for result in each] for each in sets if each], state.budget)
-        late = [[result.late for result in each if result.late is not None] for each in sets]
+        kept = _together([[result.kept for result in part] for part in sets if part], state.budget)
+        late = [[result.late for result in part if result.late is not None] for part in sets]
         if any(late):
-            state.postpone(self.block, _together([each for each in late if each], state.budget))
+            state.postpone(self.block, _together([group for group in late if group], state.budget))
         state.keep(self.output, rounds, kept)
         if any(result.deliveries is None for result in results):
             state.emit(self.block, self.output.batch_of(kept))
@@ -347,7 +347,7 @@ class ReductionStep(Step):
     def _seeds(self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None) -> Portion:
         """The keys to evaluate, and per key the times that cause it."""
         width, parts = self.port.key_words, list[Portion]()
-        for batch in (each.decompress() for each in (new, pending) if each is not None):
+        for batch in (packed.decompress() for packed in (new, pending) if packed is not None):
             part = Portion(*distinct_keys(batch, width), batch.times)
             parts.append(self.contested(state, rounds, part, batch) if not parts and new is not None else part)
         if len(parts) == 1:
@@ -445,7 +445,7 @@ def _divided(batch: SortedBatch, large: np.ndarray, budget: Budget) -> list[Sort
 
 def _together(sets: Sequence[Sequence[SortedBatch]], budget: Budget) -> SortedBatch:
     """One or two sets of batches as one batch: in each set keys ascend from one batch to the next."""
-    batches = [concatenated(each, budget) for each in sets]
+    batches = [concatenated(ordered, budget) for ordered in sets]
     if len(batches) == 1:
         return batches[0]
     arranged = partial(arrange_all, budget=budget)

@@ -55,7 +55,7 @@ class RowHash(Linear):
 def row_hashes(words: list[np.ndarray], kinds: list[Type], rounds: np.ndarray, bits: int) -> np.ndarray:
     """The ids of n rows given as words, at these rounds: int64[n], from 0 to 2**bits - 1."""
     states = np.array(rounds, dtype=np.int64)
-    for column, kind in zip(words, kinds, strict=True):
+    for column, kind in zip(words, (kind.base for kind in kinds), strict=True):
         if kind.is_wide:
             nulls = column == encoding.NULL
             for half in encoding.halves_of_ids(np.where(nulls, 0, column)).T:

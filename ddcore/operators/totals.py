@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ddcore import kernels
 from ddcore.base.digests import Part, digest
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
 from ddcore.operators.aggregates import AGGREGATES
@@ -181,7 +182,7 @@ class Picked(Linear):
         return batch.of([*batch.words[:width], np.full(len(batch), _PICKED), *batch.words[width:]])
 
 
-@dataclass(frozen=True)
+@record
 class Totals:
     """The operators from the rows of an aggregation to its totals.
 
@@ -236,8 +237,8 @@ def _adds_up(aggregates: Sequence[Named], source: Schema) -> bool:
 def _quantities(kind: str, argument: str | None, source: Schema) -> Sequence[Quantity]:
     """The quantities of an aggregate, the first one first."""
     is_float = argument is not None and source[argument].name == "float64"
-    each = [name for name in _QUANTITIES[kind] for name in (_FLOATS if is_float and name == "VALUES" else (name,))]
-    return [(name, argument) for name in each]
+    names = [name for name in _QUANTITIES[kind] for name in (_FLOATS if is_float and name == "VALUES" else (name,))]
+    return [(name, argument) for name in names]
 
 
 def _contributions(schema: Schema, source: Schema, keys: tuple[str, ...], quantities: list[Quantity]) -> Contributions:

@@ -22,6 +22,7 @@ from itertools import count
 
 from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Keyed, Linear, Operator
@@ -109,7 +110,7 @@ for its fingerprint.
 """
 
 
-@dataclass(frozen=True)
+@record
 class Tree:
     """The operators between the rows of a reduction and the partial results of its large groups, in their order.
 

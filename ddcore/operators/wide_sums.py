@@ -115,21 +115,21 @@ class FromLimbs(Linear):
     def of(cls, source: Schema, named: Sequence[str], results: Sequence[str], sums: Sequence[Sum]) -> FromLimbs:
         """``named``: the columns before the results, which say of what rows they are."""
         columns = [*named, *results]
-        types = {each.result: each.type for each in sums}
+        types = {total.result: total.type for total in sums}
         schema = {name: types[name] if name in types else source[name] for name in columns}
-        parts = [[each.result, each.kind, str(each.scale), list(each.limbs), each.number] for each in sums]
+        parts = [[total.result, total.kind, str(total.scale), list(total.limbs), total.number] for total in sums]
         return cls(schema, digest(list(columns), *parts), source, tuple(sums), tuple(named))
 
     @property
     def carried(self) -> Mapping[str, str]:
         """All columns but the sums."""
-        sums = {each.result for each in self.sums}
+        sums = {total.result for total in self.sums}
         return {name: name for name in self.schema if name not in sums}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Raises DiffOverflow for a sum that has more than 38 digits."""
         words = dict(zip(self.source, batch.words, strict=True))
-        results = {each.result: self._result(each, words, place) for each in self.sums}
+        results = {total.result: self._result(total, words, place) for total in self.sums}
         return batch.of([results[name] if name in results else words[name] for name in self.schema])
 
     def _result(self, one: Sum, words: Mapping[str, np.ndarray], place: str) -> np.ndarray:

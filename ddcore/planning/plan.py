@@ -12,9 +12,10 @@ once it is built, so it can be pickled and shared between threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Operator
@@ -27,7 +28,7 @@ from ddcore.text.notebook import drawn
 __all__ = ["Loop", "Plan", "Target"]
 
 
-@dataclass(frozen=True)
+@record
 class Loop:
     """One loop: W_0 = source, R_i = body(W_i), W_{i+1} = R_i; the result is R at the fixed point.
 
@@ -49,7 +50,7 @@ class Loop:
     consolidates: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """Where the updates of a node go: ``kind`` is linear, arrange, spread, enter, feed or leave.
 
@@ -62,7 +63,7 @@ class Target:
     variable: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """A program ready to run.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection as Group
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -52,11 +53,13 @@ def build(
     *,
     nonnegative: bool = False,
     origins: Mapping[str, Mapping[str, str]] | None = None,
+    only: Group[str] | None = None,
 ) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
     ``nonnegative``: at no time has a row of an input a negative count. ``origins``: by input, what tells columns from
-    those of the same name and type that held other values before.
+    those of the same name and type that held other values before. ``only``: the plan of these outputs alone, with the
+    arrangements that it has in the plan of all of them.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
@@ -71,15 +74,17 @@ def build(
 
     def now() -> Collection:
         instants = Collection(graph, graph.add(Clock.of()))
-        return instants if len(dims) == 1 else instants.group_by().agg(**{NOW: aggregates.max(NOW)})
+        return instants if len(dims) == 1 else instants.group_by().agg(now=aggregates.max(NOW))
 
     with making(lambda rows: Collection(graph, graph.add(Constant.of(rows))), now):
         returned = program(**{name: Collection(graph, node) for name, node in sources.items()})
     outputs = _check_outputs(returned, graph, dims)
     left = pruned(graph, outputs.values())
     read = {name: left.read[node] for name, node in sources.items()}
-    outputs, sources = ({name: left.numbers[node] for name, node in each.items()} for each in (outputs, sources))
+    outputs, sources = ({name: left.numbers[node] for name, node in nodes.items()} for nodes in (outputs, sources))
     outputs |= _inspections(left.graph, dims, outputs)
+    if only is not None:
+        outputs = {name: node for name, node in outputs.items() if name in only}
     return replace(_Planner(left.graph, dims, inputs, sources, outputs, nonnegative=nonnegative).plan(), read=read)
 
 
@@ -192,8 +197,8 @@ class _Planner:
         ends = []
         for chain in totals.chains:
             before = rows
-            for each in chain:
-                before = self._part(each, (before,), node)
+            for step in chain:
+                before = self._part(step, (before,), node)
             ends.append(before)
         return (self._part(totals.sums, tuple(ends), node),)
 

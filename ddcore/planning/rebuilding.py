@@ -9,8 +9,9 @@ stored, for example, is not iterated again: only the last of its blocks before t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ddcore.base.record import record
 from ddcore.operators.base import Keyed
 from ddcore.operators.block import Block
 from ddcore.planning.plan import Plan
@@ -18,7 +19,7 @@ from ddcore.planning.plan import Plan
 __all__ = ["Rebuilding", "definitions", "rebuilding"]
 
 
-@dataclass(frozen=True)
+@record
 class Rebuilding:
     """The part of a plan to fold anew: the ``missing`` arrangements, which gain; the stored ones whose history is
     ``replayed``; the ``blocks`` that run; the ``inputs`` that are read; the ``outputs`` whose logs are computed.

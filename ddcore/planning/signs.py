@@ -54,10 +54,10 @@ def _is_covered(graph: Graph, node: Node, left: set[int]) -> bool:
     """Whether all that a concatenation subtracts is in what it adds: of each added input at most one is subtracted."""
     added = [index for index in node.inputs if index in left]
     taken = [graph.nodes[index] for index in node.inputs if index not in left]
-    for each in taken:
-        if not isinstance(each.operator, Negate):
+    for negation in taken:
+        if not isinstance(negation.operator, Negate):
             return False
-        whole = next((index for index in added if _is_part(graph, each.inputs[0], index)), None)
+        whole = next((index for index in added if _is_part(graph, negation.inputs[0], index)), None)
         if whole is None:
             return False
         added.remove(whole)

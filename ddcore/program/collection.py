@@ -270,7 +270,7 @@ class GroupBy(Symbol):
     def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
         """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
         base = self._collection
-        if any(isinstance(each, Aggregate) and each.fields for each in aggregates.values()):
+        if any(isinstance(aggregate, Aggregate) and aggregate.fields for aggregate in aggregates.values()):
             rows: Collection = gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)
             return rows
         needed = Needed.of(base.schema, self._keys, unnamed, aggregates)
@@ -278,8 +278,8 @@ class GroupBy(Symbol):
         summed: Collection = wide_sums.aggregated(
             prepared,
             needed.aggregates,
-            lambda each: each,
-            lambda each, name, argument: (name, "sum", argument),
+            lambda result: result,
+            lambda result, name, argument: (name, "sum", argument),
             lambda rows, results: rows._add(Agg.of(rows.schema, self._keys, results, allow_negative)),
         )
         return summed
@@ -343,8 +343,8 @@ class GroupBy(Symbol):
         summed: Collection = wide_sums.aggregated(
             prepared,
             needed.windows,
-            lambda each: (each.name, each.kind, each.argument),
-            lambda each, name, argument: replace(each, name=name, kind="sum", argument=argument),
+            lambda window: (window.name, window.kind, window.argument),
+            lambda window, name, argument: replace(window, name=name, kind="sum", argument=argument),
             computed,
         )
         return summed

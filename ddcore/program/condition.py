@@ -64,14 +64,14 @@ class Condition:
         self.schema, self.text = schema, " AND ".join(map(str, arguments.flat([value])))
         try:
             with planning(origin):
-                trees = [part for each in arguments.flat([value]) for part in _conjuncts(_tree(each, schema))]
+                trees = [part for condition in arguments.flat([value]) for part in _conjuncts(_tree(condition, schema))]
                 doubtful = [tree for tree in trees if not _bounded(tree, schema)]
                 if doubtful:
                     arguments.checked(Predicate, list(map(polars_json.build, doubtful)), schema)
         except ProgramError as error:
             raise UsageError(error.message, _hint(error, self.text, schema)) from None
         sure = [tree for tree in trees if _bounded(tree, schema) or _is_total(tree, schema)][:_MOST]
-        rest = [tree for tree in trees if not any(tree is each for each in sure)]
+        rest = [tree for tree in trees if not any(tree is known for known in sure)]
         self.pushed = polars_json.build(reduce(partial(syntax.call, "And"), sure)) if sure else None
         self._comparisons = [each for tree in sure if (each := _bounded(tree, schema)) is not None]
         with planning(origin):
@@ -127,11 +127,11 @@ def _conjuncts(tree: Tree) -> Iterator[Tree]:
     """The parts of which all must be true."""
     waiting = [tree]
     while waiting:
-        each = waiting.pop()
-        if syntax.operation(each) in _AND:
-            waiting += syntax.children(each)[::-1]
+        part = waiting.pop()
+        if syntax.operation(part) in _AND:
+            waiting += syntax.children(part)[::-1]
         else:
-            yield each
+            yield part
 
 
 def _is_total(tree: Tree, schema: Schema) -> bool:

@@ -6,6 +6,7 @@ whoever calls a program says what it is made by.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ddcore.program.collection import Collection
 
-__all__ = ["Maker", "constant", "making", "now"]
+__all__ = ["Maker", "constant", "making", "now", "told"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,22 @@ def _maker(name: str) -> Maker:
     if maker is None:
         raise ProgramError(f"{caller()}: {name} is called outside of a program", "call it in the program's function")
     return maker
+
+
+def told(program: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The program with one more input, whose rows are the one of :func:`now`."""
+
+    def with_input(**inputs: Any) -> Any:
+        instants = inputs.pop(name)
+        with making(_maker(name).constant, lambda: instants):
+            return program(**inputs)
+
+    signature, more = inspect.signature(program), inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+    parameters = [*signature.parameters.values()]
+    if all(each.kind is not each.VAR_KEYWORD for each in parameters):  # programs of SQL take any inputs
+        parameters.append(more)
+    with_input.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return with_input
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from ddcore.base.errors import ProgramError, UsageError
+from ddcore.base.record import record
 from ddcore.base.source_line import planning
 from ddcore.text.wording import listed, meant
 
@@ -49,7 +49,7 @@ class Check(Protocol):
         """The rows that must not be there. Raises ProgramError, UsageError."""
 
 
-@dataclass(frozen=True)
+@record
 class DataTest:
     """A test: ``name`` is unique, ``severity`` says what a run does when it is broken, ``error`` or ``warn``.
 
@@ -72,7 +72,7 @@ class DataTest:
 # -- tests of dd.toml --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Empty:
     """No row of a collection, or none that meets a condition in SQL."""
 
@@ -84,7 +84,7 @@ class Empty:
         return _chosen(tables, self.of, self.where)
 
 
-@dataclass(frozen=True)
+@record
 class Unique:
     """No two rows that are equal in the ``key``, of those that meet a condition. Nulls are equal to each other."""
 
@@ -104,7 +104,7 @@ class Unique:
         return counted.where(_column(number) > 1)
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """One side of an equation: the total of column ``sum``, or the number of rows, of those that meet a condition."""
 
@@ -118,7 +118,7 @@ class Side:
         return f"{self.of}_{self.sum or 'rows'}"
 
 
-@dataclass(frozen=True)
+@record
 class Agree:
     """Equal totals on two sides, in each group of equal values in ``by``. A side without rows has the total 0."""
 
@@ -237,7 +237,7 @@ def test(function: Any = None, *, severity: str = ERROR, from_version: int = 0) 
     return function
 
 
-@dataclass(frozen=True)
+@record
 class _Written:
     """What a function of the program returns."""
 
@@ -271,7 +271,7 @@ class _Written:
         return collection
 
 
-@dataclass(frozen=True)
+@record
 class Planned:
     """What a test looked for when its program was planned, of a plan that is kept: its hidden output is in the plan."""
 

@@ -41,18 +41,18 @@ def gathered(
 ) -> Collection:
     """One row per group: the keys and the aggregates, some of which are gathered. Raises ProgramError."""
     check_names(keys, unnamed, aggregates)
-    kinds = {name: each for name, each in aggregates.items() if each.fields}
+    kinds = {name: aggregate for name, aggregate in aggregates.items() if aggregate.fields}
     if arguments.flag(allow_negative, "agg: allow_negative"):
         first = next(iter(kinds.values())).kind
         raise ProgramError(
             f"{caller()}: agg: there is no {first} with allow_negative", "compute it in an agg of its own, without"
         )
     writer = _Writer(base, list(keys))
-    plain: dict[str, Any] = {name: each for name, each in aggregates.items() if not each.fields}
+    plain: dict[str, Any] = {name: aggregate for name, aggregate in aggregates.items() if not aggregate.fields}
     parts = [base.group_by(*keys).agg(**plain)] if plain else []
-    ends = {name: each for name, each in kinds.items() if each.kind in _ENDS}
-    by_sums = {name: each for name, each in kinds.items() if GATHERED[each.kind].statistic}
-    by_order = {name: each for name, each in kinds.items() if name not in ends and name not in by_sums}
+    ends = {name: aggregate for name, aggregate in kinds.items() if aggregate.kind in _ENDS}
+    by_sums = {name: aggregate for name, aggregate in kinds.items() if GATHERED[aggregate.kind].statistic}
+    by_order = {name: aggregate for name, aggregate in kinds.items() if name not in ends and name not in by_sums}
     if by_order:
         parts.append(writer.by_order(by_order))
     if by_sums:
@@ -63,8 +63,8 @@ def gathered(
     result = parts[0]
     for part in parts[1:]:
         result = writer.beside(result, part, "inner")
-    for name, each in ends.items():
-        result = writer.beside(result, writer.end(name, each), "left")
+    for name, aggregate in ends.items():
+        result = writer.beside(result, writer.end(name, aggregate), "left")
     return result.select(*keys, *aggregates)
 
 
@@ -78,27 +78,31 @@ class _Writer:
     def by_order(self, aggregates: Mapping[str, Aggregate]) -> Collection:
         """A reduce of the rows of each group."""
         exprs, parts, schema = self._exprs(), [], {}
-        for number, (name, each) in enumerate(aggregates.items()):
-            fields = self._fields(name, each, as_float=each.kind == "median")
+        for number, (name, aggregate) in enumerate(aggregates.items()):
+            fields = self._fields(name, aggregate, as_float=aggregate.kind == "median")
             columns = {field: f"{number} {field}" for field in fields}
             exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
-            there = self._condition(exprs, number, name, each)
+            there = self._condition(exprs, number, name, aggregate)
             by = tuple(column for field, column in columns.items() if field != "value")
-            parts.append(Part(f"result {number}", each.kind, each.options, columns["value"], by, there))
-            schema[f"result {number}"] = GATHERED[each.kind].result({f: kind for f, (_, kind) in fields.items()}).polars
+            parts.append(Part(f"result {number}", aggregate.kind, aggregate.options, columns["value"], by, there))
+            schema[f"result {number}"] = (
+                GATHERED[aggregate.kind].result({f: kind for f, (_, kind) in fields.items()}).polars
+            )
         groups = self.base.select(**exprs).group_by(*self.own)
         return self._named(groups.reduce(ordered(tuple(parts)), schema), aggregates)
 
     def by_sums(self, aggregates: Mapping[str, Aggregate]) -> Collection:
         """Sums of digits by group, and the statistics of a group from these."""
         exprs, moments = self._exprs(), []
-        for number, (name, each) in enumerate(aggregates.items()):
-            fields = self._fields(name, each)
+        for number, (name, aggregate) in enumerate(aggregates.items()):
+            fields = self._fields(name, aggregate)
             columns = {field: f"{number} {field}" for field in fields}
             exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
-            there = self._condition(exprs, number, name, each)
+            there = self._condition(exprs, number, name, aggregate)
             scales = tuple(kind.scale for _, kind in fields.values())
-            moments.append(Moment(f"result {number}", each.kind, each.options, tuple(columns.values()), scales, there))
+            moments.append(
+                Moment(f"result {number}", aggregate.kind, aggregate.options, tuple(columns.values()), scales, there)
+            )
         rows = self.base.select(**exprs)
         schema = {key: rows.schema[key].polars for key in self.own}
         numbers = dict.fromkeys(("moment", "quantity", "place", "value"), pl.Int64())
@@ -107,15 +111,15 @@ class _Writer:
         results = {moment.result: pl.Float64() for moment in moments}
         return self._named(sums.group_by(*self.own).reduce(statistics(tuple(moments)), results), aggregates)
 
-    def end(self, name: str, each: Aggregate) -> Collection:
+    def end(self, name: str, aggregate: Aggregate) -> Collection:
         """The value of the first row of each group that has one, in an order."""
-        fields = self._fields(name, each)
+        fields = self._fields(name, aggregate)
         exprs = self._exprs() | {field: expr for field, (expr, _) in fields.items()}
-        there = self._condition(exprs, 0, name, each)
+        there = self._condition(exprs, 0, name, aggregate)
         conditions = [pl.col(field).is_not_null() for field in fields]
         rows = self.base.select(**exprs).where(*conditions, *([] if there is None else [pl.col(there)]))
         order = [*(field for field in fields if field != "value"), "value"]
-        downs = [each.kind == "max_by" and field != "value" for field in order]
+        downs = [aggregate.kind == "max_by" and field != "value" for field in order]
         first = rows.select(*self.own, *fields).group_by(*self.own).top_k(1, order, descending=downs)
         return first.select(**{key: pl.col(own) for own, key in self.own.items()}, **{name: pl.col("value")})
 
@@ -135,30 +139,30 @@ class _Writer:
         named = {key: pl.col(own) for own, key in self.own.items()}
         return rows.select(**named, **{name: pl.col(f"result {number}") for number, name in enumerate(aggregates)})
 
-    def _fields(self, name: str, each: Aggregate, *, as_float: bool = False) -> dict[str, tuple[pl.Expr, Any]]:
+    def _fields(self, name: str, aggregate: Aggregate, *, as_float: bool = False) -> dict[str, tuple[pl.Expr, Any]]:
         """The fields of an aggregate with their types. Raises ProgramError where it does not take them."""
-        where, rule = f"agg({name}=...)", GATHERED[each.kind]
+        where, rule = f"agg({name}=...)", GATHERED[aggregate.kind]
         found = {}
-        for field, given in each.fields.items():
+        for field, given in aggregate.fields.items():
             expr = arguments.single(self.base.schema, given, where, "aggregate each column by itself")
             schema: Schema = arguments.checked(checked_at, where, Projection, {"_": expr}, self.base.schema).schema
             kind = schema["_"]
             takes = rule.types_of(field)
-            if kind.name not in takes or (kind.is_wide and (rule.statistic or each.kind == "median")):
-                what = f"there is no {each.kind} of {kind}, only of {', '.join(takes)}"
+            if kind.name not in takes or (kind.is_wide and (rule.statistic or aggregate.kind == "median")):
+                what = f"there is no {aggregate.kind} of {kind}, only of {', '.join(takes)}"
                 if kind.is_wide:
                     raise ProgramError(f"{caller()}: {where}: {what} of up to 18 digits", "cast to float64 first")
                 raise ProgramError(f"{caller()}: {where}: {what}", f"cast to {takes[0]} first")
             found[field] = (expr.cast(pl.Float64()) if as_float and kind.name != "float64" else expr, kind)
         return found
 
-    def _condition(self, exprs: dict[str, pl.Expr], number: int, name: str, each: Aggregate) -> str | None:
+    def _condition(self, exprs: dict[str, pl.Expr], number: int, name: str, aggregate: Aggregate) -> str | None:
         """The column that says which rows count; None for all."""
-        if each.where is None:
+        if aggregate.where is None:
             return None
         where = f"agg({name}=...), where="
         hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
-        condition = arguments.single(self.base.schema, each.where, where, hint)
+        condition = arguments.single(self.base.schema, aggregate.where, where, hint)
         arguments.checked(checked_at, where, Predicate, [condition], self.base.schema)
         exprs[f"{number} there"] = condition
         return f"{number} there"

@@ -297,8 +297,8 @@ class Graph:
         needs = self._needs(operator, columns)
         if needs is None:
             return [(number, None) for number in inputs]
-        each = [*needs[1]] * len(inputs) if len(needs[1]) == 1 else needs[1]
-        return list(zip(inputs, each, strict=True))
+        columns_needed = [*needs[1]] * len(inputs) if len(needs[1]) == 1 else needs[1]
+        return list(zip(inputs, columns_needed, strict=True))
 
     def _digest(self, operator: Operator, inputs: tuple[int, ...], scope: int, columns: frozenset[str] | None) -> str:
         """The digest of some columns of an operator's result, in no order; None: of the result.

@@ -57,19 +57,30 @@ def keys_once(rows: C, pairs: Mapping[str, str]) -> tuple[C, dict[str, str]]:
     return rows, once
 
 
-def join_between(rows: C, intervals: Any, column: str, ends: Ends, on: str | Sequence[str] | Mapping[str, str]) -> C:
-    """``Collection.join_between``. Raises ProgramError."""
+def join_between(
+    rows: C,
+    intervals: Any,
+    column: str,
+    ends: Ends,
+    on: str | Sequence[str] | Mapping[str, str],
+    *,
+    disjoint: bool = False,
+) -> C:
+    """``Collection.join_between``. ``disjoint``: no two intervals of a key ever hold one value, and each has a lower
+    end. Raises ProgramError.
+    """
     where = "join_between"
     others = beside(intervals, rows, where)
     (column,) = arguments.names_of([column], where)
     pairs = key_pairs(rows.schema, others.schema, on, where)
     order = rows.columns
     rows, pairs = keys_once(rows, pairs)
-    operator = JoinBetween.of(rows.schema, others.schema, column, ends, on=pairs, order=order)
+    disjoint = disjoint and bool(pairs)
+    operator = JoinBetween.of(rows.schema, others.schema, column, ends, on=pairs, order=order, disjoint=disjoint)
     if pairs:
         rows = _with_first(rows, column, pairs)
-    else:
-        others = _with_first(others, ends.columns[0], ())
+    if disjoint or not pairs:
+        others = _with_first(others, ends.columns[0], {*pairs.values()})
     return rows._add(operator, others._index)
 
 
@@ -127,7 +138,9 @@ def join_asof(
         .select(*partners.columns, **{start: pl.col(time), end: pl.col(end)})
     )
     lower, upper = (start, end) if is_backward else (end, start)
-    joined: C = join_between(rows, bounded, column, Ends.of(lower, upper, nearest.closed, True), pairs)
+    joined: C = join_between(
+        rows, bounded, column, Ends.of(lower, upper, nearest.closed, True), pairs, disjoint=is_backward
+    )
     if arguments.choice(how, get_args(Outer), "join_asof: how") == "inner":
         return joined
     return joined.concat(_pad(rows.concat(joined.select(*rows.columns).negate()), joined))
@@ -167,10 +180,10 @@ def _with_first(rows: C, column: str, keys: Container[str]) -> C:
 def delta_joined(*relations: tuple[C, Sequence[str]]) -> C:
     """:func:`delta_join` in the graph of its collections."""
     first = relations[0][0]
-    for each, _ in relations:
-        beside(each, first, "delta_join")
-    operator = DeltaJoin.of([each.schema for each, _ in relations], [names for _, names in relations])
-    return first._add(operator, *(each._index for each, _ in relations[1:]))
+    for collection, _ in relations:
+        beside(collection, first, "delta_join")
+    operator = DeltaJoin.of([collection.schema for collection, _ in relations], [names for _, names in relations])
+    return first._add(operator, *(collection._index for collection, _ in relations[1:]))
 
 
 def equal(left: str, right: str) -> pl.Expr:

@@ -14,7 +14,7 @@ __all__ = ["combine"]
 def combine(operation: str, rows: C, other: Any, allow_negative: bool) -> C:
     """Two collections with the same columns by ``operation``: union, intersect or except_. Raises ProgramError."""
     sides = [
-        each.select(**arguments.kept(rows.schema), **{SIDE: number})
-        for number, each in enumerate((rows, aligned(rows, other, operation)))
+        side.select(**arguments.kept(rows.schema), **{SIDE: number})
+        for number, side in enumerate((rows, aligned(rows, other, operation)))
     ]
     return sides[0].concat(sides[1])._add(Multiset.of(rows.schema, operation, allow_negative))

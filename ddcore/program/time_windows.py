@@ -51,7 +51,7 @@ class _Moments:
     @classmethod
     def of(cls, schema: Schema, where: str, column: Any, start: Any, end: Any) -> _Moments:
         """Raises ProgramError."""
-        name, start, end = (arguments.names_of([each], where)[0] for each in (column, start, end))
+        name, start, end = (arguments.names_of([column_name], where)[0] for column_name in (column, start, end))
         arguments.require(schema, name, where)
         for result in (start, end):
             if result in schema or start == end:
@@ -134,7 +134,8 @@ def sessions(rows: Collection, column: Any, gap: Any, by: Any, *, start: Any, en
     there = rows.where(pl.col(moments.column).is_not_null()).with_columns(**parts, **{at: moments.number})
     found = _bounds(there.select(*parts, at).distinct(), [*parts], at, first, last, gap=length)
     windows = {moments.start: moments.moment(pl.col(first)), moments.end: moments.moment(pl.col(last) + length)}
-    pairs = join_between(there, found.with_columns(**windows), at, Ends.of(first, last, "both", False), [*parts])
+    ends = Ends.of(first, last, "both", False)
+    pairs = join_between(there, found.with_columns(**windows), at, ends, [*parts], disjoint=True)
     return pairs.select(*rows.schema, moments.start, moments.end)
 
 

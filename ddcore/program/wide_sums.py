@@ -27,24 +27,24 @@ def aggregated(
     argument, as a sum. ``aggregate``: the aggregation with these results.
     """
     schema: Schema = prepared.schema
-    wide = [each for each in results if _is_wide(part(each), schema)]
+    wide = [result for result in results if _is_wide(part(result), schema)]
     if not wide:
         return aggregate(prepared, tuple(results))
-    arguments = {str(part(each)[2]): None for each in wide}
+    arguments = {str(part(result)[2]): None for result in wide}
     limbs = Limbs.of(schema, list(arguments))
-    plain = [each for each in results if each not in wide]
-    taken, sums, more = {part(each)[0] for each in results}, list[Sum](), list[W]()
-    for each in wide:
-        name, kind, argument = part(each)
+    plain = [result for result in results if result not in wide]
+    taken, sums, more = {part(result)[0] for result in results}, list[Sum](), list[W]()
+    for result in wide:
+        name, kind, argument = part(result)
         columns = limbs.cut[str(argument)]
         names = tuple(_free(f"{column} of {name}", taken) for column in columns)
-        more += [other(each, new, column) for new, column in zip(names, columns, strict=True)]
+        more += [other(result, new, column) for new, column in zip(names, columns, strict=True)]
         sums.append(Sum(name, kind, schema[str(argument)].scale, names[:-1], names[-1]))
     rows = aggregate(prepared._add(limbs), (*plain, *more))
-    every = {part(each)[0] for each in results}
-    internal = {name for each in sums for name in (*each.limbs, each.number)}
+    every = {part(result)[0] for result in results}
+    internal = {name for total in sums for name in (*total.limbs, total.number)}
     first = [name for name in rows.schema if name not in internal and name not in every]
-    return rows._add(FromLimbs.of(rows.schema, first, [part(each)[0] for each in results], sums))
+    return rows._add(FromLimbs.of(rows.schema, first, [part(result)[0] for result in results], sums))
 
 
 def _is_wide(part: tuple[str, str, str | None], schema: Schema) -> bool:

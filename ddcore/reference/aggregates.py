@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ddcore.reference.rows import order_of, require_value
+from ddcore.reference.types import INTERVAL
 
 Values = list[tuple[Any, int]]
 """Values that are not null, with counts."""
@@ -49,13 +50,20 @@ def _mean(values: Values, dtype: pl.DataType) -> float | None:
     return _float(sum((Fraction(value) * count for value, count in values), Fraction(0)) / number)
 
 
+def _order(dtype: pl.DataType) -> Callable[[Any], Any]:
+    """The order of values of a type. Intervals are compared by their lengths, with months of 30 days."""
+    if dtype != INTERVAL:
+        return order_of
+    return lambda parts: ((parts[0] * 30 + parts[1]) * 86_400_000_000 + parts[2], *parts)
+
+
 def least(values: Values, dtype: pl.DataType) -> Any:
     """The least value that is there."""
-    return min((value for value, count in values if count > 0), key=order_of, default=None)
+    return min((value for value, count in values if count > 0), key=_order(dtype), default=None)
 
 
 def _greatest(values: Values, dtype: pl.DataType) -> Any:
-    return max((value for value, count in values if count > 0), key=order_of, default=None)
+    return max((value for value, count in values if count > 0), key=_order(dtype), default=None)
 
 
 def _some(values: Values, dtype: pl.DataType) -> bool | None:

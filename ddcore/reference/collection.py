@@ -259,7 +259,7 @@ class NaiveCollection(Multiset):
 
     def group_by(self, *keys: Any) -> NaiveGroups[NaiveCollection]:
         """The rows by their values in ``keys``; by no keys, all in one group. A null is a value like any other here."""
-        return NaiveGroups(self, [each.meta.output_name() for each in self.spread(keys)])
+        return NaiveGroups(self, [key.meta.output_name() for key in self.spread(keys)])
 
     # Ids of rows
 
@@ -279,7 +279,7 @@ class NaiveCollection(Multiset):
         self, *columns: Any, id: str = "row_id", bits: int = 63, hash: Any = None, max_rounds: int = 1_000
     ) -> dict[str, NaiveCollection]:
         """For each column the pairs of a row's id and its value."""
-        names = [each.meta.output_name() for each in self.spread(columns)] or list(self.columns)
+        names = [column.meta.output_name() for column in self.spread(columns)] or list(self.columns)
         interned = self.intern(id, bits, hash, max_rounds)
         return {name: interned.select(id, name) for name in names}
 

@@ -38,7 +38,7 @@ def _is_float(node: Tree) -> bool:
 
 def named_expressions(plain: Iterable[pl.Expr], exprs: Mapping[str, Any]) -> dict[str, pl.Expr]:
     """The expressions of a ``select`` by the names of their results."""
-    return {each.meta.output_name(): each for each in plain} | {name: expression_of(e) for name, e in exprs.items()}
+    return {expr.meta.output_name(): expr for expr in plain} | {name: expression_of(e) for name, e in exprs.items()}
 
 
 def expression_of(value: Any) -> pl.Expr:
@@ -74,6 +74,9 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
     """
     tree = polars_json.read(expr)
+    if any(syntax.operation(node) == "Extension.To" for node in syntax.walk(tree)):  # marks a text as a UUID
+        tree = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
+        expr = polars_json.build(tree)
     if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
         return expr
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
@@ -117,6 +120,8 @@ def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
     names = {family, _SIGNS_OF_SQL.get(name, name) if family == "Sql" else name}
     if not names & (_OF_ONE_SCALE | _QUOTIENTS):
         return syntax.with_children(node, parts)
+    if name == "TrueDivide" and all(isinstance(part, Cast) and part.dtype.is_decimal() for part in parts):
+        return syntax.with_children(node, parts)  # rounded to the scale of the first one
     first = 1 if isinstance(node, Choice) else 0  # the predicate
     operands = _operands(names, parts[first:], frame)
     if family == "Sql" and names & {*_SIGNS_OF_SQL.values()} and operands != parts and not names & _QUOTIENTS:
@@ -138,10 +143,10 @@ def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> lis
     dtypes = [_value_type(operand, frame) for operand in operands]
     scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
     kind = pl.Decimal(38, sum(scales) if "Multiply" in names else max(scales))
-    for number, (each, dtype) in enumerate(zip(operands, dtypes, strict=True)):
+    for number, (given, dtype) in enumerate(zip(operands, dtypes, strict=True)):
         if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and number > 1):
-            nested = _type_of(each, frame) == pl.List
-            operands[number] = Cast(each, pl.List(kind) if nested else kind)
+            nested = _type_of(given, frame) == pl.List
+            operands[number] = Cast(given, pl.List(kind) if nested else kind)
     return operands
 
 

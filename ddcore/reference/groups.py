@@ -13,7 +13,7 @@ from ddcore.reference.expressions import expression_of, names_of
 from ddcore.reference.gathered import DEFINITIONS, Definition
 from ddcore.reference.multiset import C, Multiset, with_loops_of_arguments
 from ddcore.reference.records import recorders
-from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative
+from ddcore.reference.rows import Row, order_of, python_value, require_int64, require_no_negative, rows_of
 from ddcore.reference.types import as_declared, columns_of
 from ddcore.reference.windows import Partition, arguments_of, in_order, result_of, type_of
 
@@ -128,7 +128,7 @@ class NaiveGroups(Generic[C]):
         order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
         ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]
         types, arguments = arguments_of(source, functions)
-        columns = source.columns | {name: type_of(each, types[name]) for name, each in functions.items()}
+        columns = source.columns | {name: type_of(function, types[name]) for name, function in functions.items()}
         by_row = dict(zip(source.rows, arguments, strict=True))
 
         rows = []
@@ -139,9 +139,9 @@ class NaiveGroups(Generic[C]):
             partition = Partition(in_order(copies, [*order, *ties]), order)
             for place, row in enumerate(partition.rows):
                 results = [
-                    result_of(each, partition, place, [by_row[*key, *other][name] for other in partition.rows],
+                    result_of(function, partition, place, [by_row[*key, *other][name] for other in partition.rows],
                               columns[name])
-                    for name, each in functions.items()
+                    for name, function in functions.items()
                 ]  # fmt: skip
                 rows.append(((*key, *row, *results), 1))
         return self.collection.of(columns, rows)
@@ -172,7 +172,7 @@ class NaiveGroups(Generic[C]):
         keys, whole = list(groups), {"group": pl.Int64(), "count": pl.Int64()}
         result_rows = [
             ((*keys[number], *row), count)
-            for number, count, *row in as_declared(returned.select(*whole, *columns), whole | columns).rows()
+            for number, count, *row in rows_of(as_declared(returned.select(*whole, *columns), whole | columns))
         ]
         result = self.collection.of({name: source.columns[name] for name in self.keys} | columns, result_rows)
         recorders[-1].keep(result.rows)

@@ -8,7 +8,7 @@ from itertools import product
 
 import polars as pl
 
-from ddcore.reference.rows import Row, Rows, canonical, nonzero
+from ddcore.reference.rows import Row, Rows, canonical, nonzero, rows_of
 
 Time = tuple[int, ...]
 
@@ -70,6 +70,6 @@ def log_of(frame: pl.DataFrame, dims: Sequence[str] = ("version",)) -> Log:
 def _updates(
     frame: pl.DataFrame, columns: Sequence[str], dims: Sequence[str]
 ) -> Iterable[tuple[tuple[Row, Time], int]]:
-    for values in frame.select(*columns, *dims, "diff").iter_rows():
+    for values in rows_of(frame.select(*columns, *dims, "diff")):
         row, time = values[: len(columns)], values[len(columns) : -1]
         yield (canonical(row), time), values[-1]

@@ -29,15 +29,15 @@ def fixed_points(
     for number in range(max_rounds):
         with record.round(number):
             following = _following(current, body)
-        if all(following[name].rows == each.rows for name, each in current.items()):
+        if all(following[name].rows == rows.rows for name, rows in current.items()):
             return following
         current, before = following, current
     if at_limit == "return":
         return current
     moving = sum(
-        current[name].rows[row] != each.rows[row]
-        for name, each in before.items()
-        for row in {*each.rows, *current[name].rows}
+        current[name].rows[row] != rows.rows[row]
+        for name, rows in before.items()
+        for row in {*rows.rows, *current[name].rows}
     )
     raise Diverged(getattr(body, "__name__", "iterate"), (0, max_rounds), max_rounds, moving)
 
@@ -45,7 +45,7 @@ def fixed_points(
 def _following(current: Mapping[str, C], body: Callable[..., Mapping[str, C]]) -> dict[str, C]:
     """The variables of the next round."""
     returned = body(**current)
-    return {name: in_loops(each, dict(returned[name].in_order_of(each)), each.loops) for name, each in current.items()}
+    return {name: in_loops(rows, dict(returned[name].in_order_of(rows)), rows.loops) for name, rows in current.items()}
 
 
 def by_priority(

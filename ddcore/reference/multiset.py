@@ -17,6 +17,7 @@ from ddcore.reference.rows import (
     canonical,
     nonzero,
     python_value,
+    rows_of,
 )
 from ddcore.reference.types import Columns, as_declared, columns_of, inner, narrowed, type_name, widened
 
@@ -123,13 +124,13 @@ class Multiset:
             exploded = (
                 (rest(row) + elements, count)
                 for (row, count), of_row in zip(self.rows.items(), values, strict=True)
-                for elements in zip(*(each or [] for each in of_row), strict=True)
+                for elements in zip(*(column or [] for column in of_row), strict=True)
             )
             names = [name for name in self.columns if name not in lists] + list(types)
             return self.of({name: columns[name] for name in names}, exploded)
         columns, counts = columns_of(schema), list(self.rows.values())
         mapped = function(self.frame().with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64)))
-        rows = as_declared(mapped.select("row", *columns), {"row": pl.Int64(), **columns}).rows()
+        rows = rows_of(as_declared(mapped.select("row", *columns), {"row": pl.Int64(), **columns}))
         return self.of(columns, ((tuple(row), counts[number]) for number, *row in rows))
 
     def concat(self, *others: Multiset) -> Self:
@@ -167,18 +168,18 @@ class Multiset:
                 if "not supported" not in str(error):
                     raise
                 values = values_of(frame, exprs)
-            return types, [tuple(row) for _, *row in values.cast(pl.Schema(types)).rows()]
+            return types, [tuple(row) for _, *row in rows_of(values.cast(pl.Schema(types)))]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
 
     def spread(self, names: Iterable[Any]) -> list[pl.Expr]:
         """The expressions that these stand for, one by one: Polars computes them all, and each takes its own field."""
         spread: list[pl.Expr] = []
-        for each in names:
-            if isinstance(each, list | tuple):
-                spread += self.spread(each)
+        for given in names:
+            if isinstance(given, list | tuple):
+                spread += self.spread(given)
                 continue
-            expr = pl.col(each) if isinstance(each, str) else each
+            expr = pl.col(given) if isinstance(given, str) else given
             columns = pl.DataFrame(schema=self.columns).select(expr).columns
             named = expr.meta.output_name(raise_if_undetermined=False) is not None
             spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in columns]

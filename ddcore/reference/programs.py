@@ -14,7 +14,7 @@ from ddcore.program.constants import making
 from ddcore.reference.collection import NaiveCollection
 from ddcore.reference.logs import Log, Time, accumulate, differences, grid
 from ddcore.reference.records import Record, by_round, recorders, recording, require_int64_differences
-from ddcore.reference.rows import Rows, python_value, require_int64
+from ddcore.reference.rows import Rows, python_value, require_int64, rows_of
 from ddcore.reference.types import columns_of, widened
 
 
@@ -39,7 +39,7 @@ def _constant(frame: pl.DataFrame) -> NaiveCollection:
     """The rows that a program spells out, at every time."""
     recorders[-1].spelled = True
     columns = {name: widened(dtype) for name, dtype in frame.schema.items()}
-    return NaiveCollection(columns, ((row, 1) for row in frame.iter_rows()))
+    return NaiveCollection(columns, ((row, 1) for row in rows_of(frame)))
 
 
 def _now(instant: datetime | None) -> NaiveCollection:
@@ -82,7 +82,7 @@ def outputs_of(
 def replay(
     program: Callable[..., Mapping[str, Any]],
     dims: Sequence[str] = ("version",),
-    instants: Mapping[Any, Any] | None = None,
+    instants: Any = None,
     **frames: pl.DataFrame,
 ) -> dict[str, Log]:
     """The differences of every output, given those of every input: frames of row columns, ``dims`` and ``diff``.

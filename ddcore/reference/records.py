@@ -59,7 +59,7 @@ def _settled(collections: Mapping[Any, Rows], rounds: tuple[Any, ...]) -> Rows:
     reached: tuple[Any, ...] = ()
     for number in rounds:
         numbers = {collection[len(reached)] for collection in collections if collection[: len(reached)] == reached}
-        reached += (max(each for each in numbers if each <= number),)
+        reached += (max(earlier for earlier in numbers if earlier <= number),)
     return collections[reached]
 
 

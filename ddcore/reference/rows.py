@@ -24,7 +24,7 @@ NAN = float("nan")
 def order_of(value: Any) -> tuple[bool, Any]:
     """A sort key under which NaN is greater than every number, and null inside a list or struct less than anything."""
     if isinstance(value, tuple):
-        return (False, tuple((each is not None, 0 if each is None else order_of(each)) for each in value))
+        return (False, tuple((element is not None, 0 if element is None else order_of(element)) for element in value))
     return (True, 0) if value is NAN else (False, value)
 
 
@@ -69,12 +69,29 @@ def _canonical_value(value: Any) -> Any:
 
 
 def python_value(value: Any, dtype: Any) -> Any:
-    """A canonical value as Polars takes it: lists as lists, structs as dicts."""
+    """A canonical value as Polars takes it: lists as lists, structs as dicts, maps as lists of their entries."""
     if isinstance(dtype, pl.List) and value is not None:
-        return [python_value(each, dtype.inner) for each in value]
+        return [python_value(element, dtype.inner) for element in value]
+    if isinstance(dtype, pl.Map) and value is not None:
+        kinds = (dtype.key, dtype.value)
+        return [dict(zip(("key", "value"), map(python_value, entry, kinds), strict=True)) for entry in value]
     if isinstance(dtype, pl.Struct) and value is not None:
-        return {field.name: python_value(each, field.dtype) for field, each in zip(dtype.fields, value, strict=True)}
+        return {
+            field.name: python_value(element, field.dtype) for field, element in zip(dtype.fields, value, strict=True)
+        }
     return value
+
+
+def rows_of(frame: pl.DataFrame) -> list[Row]:
+    """The rows of a frame in Python: a map is the list of its entries in the order of keys."""
+    maps = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Map)]
+    listed = {name: frame[name].cast(_listed(frame.schema[name])).list.sort() for name in maps}
+    return frame.with_columns(**listed).rows()
+
+
+def _listed(dtype: Any) -> pl.DataType:
+    """The type of the entries of a map."""
+    return pl.List(pl.Struct({"key": dtype.key, "value": dtype.value}))
 
 
 def nonzero(counts: Iterable[tuple[Row, int]]) -> Rows:

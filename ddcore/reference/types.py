@@ -14,6 +14,8 @@ import polars as pl
 from ddcore.base.errors import ExpressionError
 
 Columns = dict[str, pl.DataType]
+INTERVAL = pl.Struct({"months": pl.Int32(), "days": pl.Int32(), "microseconds": pl.Int64()})
+"""What intervals are in Polars."""
 
 
 def as_declared(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
@@ -29,7 +31,7 @@ def as_declared(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
                 unit is None or ((unit * parts).denominator == 1 and abs(unit * parts) < 2**63)
                 for unit in series.to_physical()
             )
-        elif isinstance(dtype, pl.Datetime | pl.Date | pl.String | pl.Binary | pl.Boolean):
+        elif isinstance(dtype, pl.Datetime | pl.Date | pl.Time | pl.Map | pl.String | pl.Binary | pl.Boolean):
             alike = dtype == pl.String and isinstance(series.dtype, pl.Categorical | pl.Enum)
             exact = alike or series.dtype in (dtype, pl.Null())
         else:
@@ -72,7 +74,7 @@ def _is_exactly(value: Any, dtype: pl.DataType, name: str) -> bool:
 
 def columns_of(schema: Mapping[str, Any]) -> Columns:
     """Names to Polars types, from names to our names of types (or to Polars types)."""
-    return {name: _dtype(each) for name, each in schema.items()}
+    return {name: _dtype(kind) for name, kind in schema.items()}
 
 
 def _dtype(name: Any) -> pl.DataType:
@@ -83,6 +85,9 @@ def _dtype(name: Any) -> pl.DataType:
     if str(name).startswith("struct["):
         fields = (field.split(":", 1) for field in _outermost(str(name)[7:-1]))
         return pl.Struct({field.strip(): _dtype(kind.strip()) for field, kind in fields})
+    if str(name).startswith("map["):
+        key, value = _outermost(str(name)[4:-1])
+        return pl.Map(_dtype(key.strip()), _dtype(value.strip()))
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", str(name))
     if decimal:
         return pl.Decimal(int(decimal[1]), int(decimal[2]))
@@ -94,6 +99,9 @@ def _dtype(name: Any) -> pl.DataType:
         "binary": pl.Binary(),
         "date": pl.Date(),
         "timestamp": pl.Datetime("us", "UTC"),
+        "time": pl.Time(),
+        "uuid": pl.String(),
+        "interval": INTERVAL,
     }
     return types[str(name)]
 
@@ -102,6 +110,10 @@ def type_name(dtype: Any) -> str:
     """The name that ``dd.toml`` has for a column's type."""
     if isinstance(dtype, pl.List):
         return f"list[{type_name(inner(dtype))}]"
+    if isinstance(dtype, pl.Map):
+        return f"map[{type_name(dtype.key)}, {type_name(dtype.value)}]"
+    if dtype == INTERVAL:
+        return "interval"
     if isinstance(dtype, pl.Struct):
         return f"struct[{', '.join(f'{field.name}: {type_name(instance(field.dtype))}' for field in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
@@ -130,15 +142,15 @@ def instance(dtype: Any) -> pl.DataType:
 
 def widened(dtype: pl.DataType) -> pl.DataType:
     """The type a column of ``dtype`` has here: one width of each kind."""
-    if dtype.is_integer():
-        return pl.Int64()
-    if dtype.is_float():
-        return pl.Float64()
+    if dtype.is_integer() or dtype.is_float():
+        return pl.Int64() if dtype.is_integer() else pl.Float64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
     if isinstance(dtype, pl.Decimal):
         return pl.Decimal(dtype.precision, dtype.scale)
-    if isinstance(dtype, pl.Struct):
+    if isinstance(dtype, pl.Map):
+        return pl.Map(widened(instance(dtype.key)), widened(instance(dtype.value)))
+    if isinstance(dtype, pl.Struct) and dtype != INTERVAL:
         return pl.Struct({field.name: widened(instance(field.dtype)) for field in dtype.fields})
     return pl.List(inner(dtype)) if isinstance(dtype, pl.List) else dtype
 
@@ -147,7 +159,7 @@ def narrowed(dtype: pl.DataType) -> pl.DataType:
     """The type of a result that is computed from decimals of up to 18 digits: it has as many, if its scale allows."""
     if isinstance(dtype, pl.Decimal) and dtype.scale <= 18:
         return pl.Decimal(min(dtype.precision, 18), dtype.scale)
-    if isinstance(dtype, pl.Struct):
+    if isinstance(dtype, pl.Struct) and dtype != INTERVAL:
         return pl.Struct({field.name: narrowed(instance(field.dtype)) for field in dtype.fields})
     return pl.List(narrowed(inner(dtype))) if isinstance(dtype, pl.List) else dtype
 

@@ -91,14 +91,18 @@ def arguments_of(source: Multiset, functions: Mapping[str, Any]) -> tuple[dict[s
     """The type of each function's argument, and for each row (argument, default), by the function's name."""
     types: dict[str, Any] = {}
     rows: list[dict[str, Any]] = [{} for _ in source.rows]
-    for name, each in functions.items():
-        argument = pl.lit(True) if each.expr is None else expression_of(each.expr)
+    for name, function in functions.items():
+        argument = pl.lit(True) if function.expr is None else expression_of(function.expr)
         exprs = {"argument": argument}
-        if getattr(each, "default", None) is not None:
-            exprs["default"] = expression_of(each.default)
+        if getattr(function, "default", None) is not None:
+            exprs["default"] = expression_of(function.default)
         kinds, values = source.map(exprs)
         types[name] = kinds["argument"]
-        counted = source.rows if getattr(each, "where", None) is None else source.where(expression_of(each.where)).rows
+        counted = (
+            source.rows
+            if getattr(function, "where", None) is None
+            else source.where(expression_of(function.where)).rows
+        )
         for row, known, of_row in zip(source.rows, rows, values, strict=True):
             argument, *default = canonical(of_row)
             known[name] = (argument if row in counted else None, default[0] if default else None)

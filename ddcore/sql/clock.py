@@ -10,7 +10,7 @@ from sqlglot import exp
 from ddcore.base.instants import NOW
 from ddcore.program.constants import now
 from ddcore.sql.names import Column, Relation
-from ddcore.sql.source import DIALECT
+from ddcore.sql.source import DIALECT, called
 
 __all__ = ["CLOCK", "clock", "reads_clock", "with_instants"]
 
@@ -42,7 +42,7 @@ def _subquery(node: exp.Expr, *, is_day: bool) -> exp.Subquery:
     value: exp.Expr = exp.column(NOW)
     if is_day:
         value = exp.Cast(this=value, to=exp.DataType.build("date"))
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.sql_name().lower()
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else called(node)
     name = {"current_timestamp": "now"}.get(name, name)
     select = exp.Select(
         expressions=[exp.alias_(value, name)],

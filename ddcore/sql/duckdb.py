@@ -197,7 +197,7 @@ SHARED: tuple[type[exp.Expr], ...] = (
 )  # fmt: skip
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.Div: zeros.floats(fails=False, decimals=""),
+    exp.Div: zeros.floats(fails=False),
     exp.IntDiv: zeros.whole,
     exp.Mod: zeros.remainder,
     exp.Sign: function(lambda x: x.sign().cast(pl.Int64), INT, "float64"),

@@ -15,7 +15,7 @@ from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import canonical
 from ddcore.operators import aggregates
-from ddcore.sql import gathered
+from ddcore.sql import gathered, quotients
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.grouping_sets import Grouping
 from ddcore.sql.names import Relation, types
@@ -240,14 +240,14 @@ class Aggregates:
                 self.values.source.refuse(node, f"{called(node)} of {value.name}")
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
-        is_decimal = value.type is not None and value.type.name == "decimal"
-        if isinstance(node, exp.Avg) and is_decimal and self.values.source.dialect in SPARKS:
-            self.values.source.refuse(node, "avg() of a decimal, which is a decimal in Spark", "cast it to double")
+        if distinct and self._has_decimal_mean(node, value):
+            self.values.source.refuse(node, "avg(DISTINCT) of a decimal, a decimal in Spark", "cast it to double")
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)
         if isinstance(node, exp.Avg):
-            return self._plain(aggregates.mean, value, where)
+            is_decimal = self._has_decimal_mean(node, value)
+            return self._decimal_mean(value, where) if is_decimal else self._plain(aggregates.mean, value, where)
         return self._sum(value, where)
 
     def _gathered(self, found: gathered.Found) -> Callable[[exp.Expr], Value]:
@@ -311,6 +311,19 @@ class Aggregates:
             return Value(expr, wide, node)
 
         return result
+
+    def _has_decimal_mean(self, node: exp.Expr, value: Value) -> bool:
+        """Whether it is a mean of decimals in a dialect in which that is a decimal."""
+        is_decimal = value.type is not None and value.type.name == "decimal"
+        return isinstance(node, exp.Avg) and is_decimal and self.values.source.dialect in SPARKS
+
+    def _decimal_mean(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        """Spark's mean of decimals: null where no value is there."""
+        kind, of = quotients.mean_type(self.values, value), value.type
+        assert of is not None
+        total = self._plain(aggregates.sum, value, where)
+        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
+        return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
 
     def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         arguments = [value.expr] if value is not None else []

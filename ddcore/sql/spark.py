@@ -11,7 +11,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import polars_json
-from ddcore.sql import arrays, casts, dates, json_paths, numbers, regexes, texts, zeros
+from ddcore.sql import arrays, casts, dates, json_paths, numbers, quotients, regexes, texts, zeros
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import (
@@ -360,7 +360,7 @@ SHARED: tuple[type[exp.Expr], ...] = (
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Cast: _cast,
-    exp.Div: zeros.floats(fails=True, decimals="division of decimals, which is a decimal in Spark,"),
+    exp.Div: zeros.floats(fails=True, decimals=quotients.divided),
     exp.IntDiv: zeros.whole,
     exp.Mod: zeros.remainder,
     exp.Ceil: _whole(pl.Expr.ceil),

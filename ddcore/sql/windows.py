@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace as replaced
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -49,16 +50,26 @@ def bounds(conditions: Iterable[exp.Expr]) -> list[tuple[exp.Expr, int]]:
 def windowed(
     queries: Queries, node: exp.Select, relation: Relation, parts: Iterable[exp.Expr], replace: Replace
 ) -> tuple[Relation, dict[int, Value]]:
-    """The rows with one more column for each window, and the values of these."""
+    """The rows with one more column for each window, and the values of these. Windows of equal parts and orders are
+    computed together.
+    """
     known: dict[int, Value] = {}
     windows = windows_in(parts)
+    alike: dict[Any, dict[str, exp.Window]] = {}
     for number, window in enumerate(windows):
-        with planning(queries.source.place(window)):
-            name = f"window {number}"
-            least = _bound(queries, node, window) if len(windows) == 1 else None
-            relation, value = _window(queries, relation, window, name, replace, most=least)
-            known[id(window)] = value
+        alike.setdefault(_shape(window), {})[f"window {number}"] = window
+    for group in alike.values():
+        with planning(queries.source.place(next(iter(group.values())))):
+            least = _bound(queries, node, windows[0]) if len(windows) == 1 else None
+            relation, values = _windows(queries, relation, group, replace, most=least)
+            known |= {id(window): value for window, value in zip(group.values(), values, strict=True)}
     return relation, known
+
+
+def _shape(window: exp.Window) -> Any:
+    """Equal for windows that are computed together."""
+    order, parts = window.args.get("order"), window.args.get("partition_by") or []
+    return id(window) if order is None else (*(part.sql() for part in parts), order.sql())
 
 
 def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None:
@@ -82,20 +93,54 @@ def _bound(queries: Queries, node: exp.Select, window: exp.Window) -> int | None
     return min(numbers) if numbers and 0 < min(numbers) <= _LONGEST else None
 
 
-def _window(
-    queries: Queries, relation: Relation, window: exp.Window, name: str, replace: Replace, *, most: int | None
-) -> tuple[Relation, Value]:
-    source = queries.source
+def _windows(
+    queries: Queries, relation: Relation, windows: Mapping[str, exp.Window], replace: Replace, *, most: int | None
+) -> tuple[Relation, list[Value]]:
+    """The rows with the results of windows of equal parts and orders, by name, and their values."""
+    source, (name, first) = queries.source, next(iter(windows.items()))
     values = Values(source, relation.columns, relation.types, replace)
-    if window.args.get("first") is False:
-        source.refuse(window, "this window")
-    order, function = window.args.get("order"), unwrapped(window.this)
+    order = first.args.get("order")
     keys = {key: pl.col(key) for key in relation.carried}
-    for number, part in enumerate(window.args.get("partition_by") or []):
+    for number, part in enumerate(first.args.get("partition_by") or []):
         value = values.of(part)
         if value.type is None:
             source.refuse(part, "PARTITION BY NULL")
         keys[is_plain(value.expr) or f"{name} part {number}"] = value.expr
+    frames = {each: _checked(values, window) for each, window in windows.items()}
+    if order is None:
+        relation, value = _aggregate(queries, relation, first, name, keys, values=values)
+        return relation, [value]
+    functions: dict[str, Any] = {}
+    results: list[tuple[str, exp.Window, Any]] = []
+    for each, window in windows.items():
+        function, frame = unwrapped(window.this), frames[each]
+        if isinstance(function, grouping.AGGREGATES):
+            added = grouping.aggregates_of(values, window.this, f"{each} ")
+            functions |= {key: replaced(made, frame=frame) for key, made in added.aggregates.items()}
+            results.append((each, window, added.known[window.this.sql()]))
+        else:
+            functions[each], kind = _Functions(values, window).made(function, frame)
+            results.append((each, window, partial(_named, each, kind)))
+    numbers = isinstance(unwrapped(first.this), exp.RowNumber | exp.Rank)
+    rows = _ordered(relation, order, name, keys, values, functions=functions, most=most if numbers else None)
+    made = {each: make(window.this) for each, window, make in results}
+    kept = {key: pl.col(key) for key in relation.types}
+    result = rows.select(**kept, **{each: value.expr for each, value in made.items()})
+    of = [Value(pl.col(each), made[each].type, window) for each, window, _ in results]
+    return Relation(result, relation.columns, relation.carried), of
+
+
+def _named(name: str, kind: Type, node: exp.Expr) -> Value:
+    """The value of a function whose result has a column."""
+    return Value(pl.col(name), kind, node)
+
+
+def _checked(values: Values, window: exp.Window) -> Frame | None:
+    """The frame of a window. Raises ProgramError for what is not supported."""
+    source = values.source
+    if window.args.get("first") is False:
+        source.refuse(window, "this window")
+    order, function = window.args.get("order"), unwrapped(window.this)
     is_aggregate = isinstance(function, grouping.AGGREGATES)
     if not is_aggregate and not isinstance(function, _FUNCTIONS):
         source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
@@ -104,30 +149,11 @@ def _window(
         source.refuse(window, f"{called(function)} with ORDER BY in OVER", f"there are {listed(_AGGREGATES)}")
     if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
         source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
-    if order is None:
-        if not is_aggregate or (frame and (frame.start, frame.end, frame.exclude) != (None, None, "nothing")):
-            source.refuse(window, f"{called(function)} without ORDER BY", "the order decides the result: add ORDER BY")
-        return _aggregate(queries, relation, window, name, keys, values=values)
-    if is_aggregate:
-        added = grouping.aggregates_of(values, window.this, f"{name} ")
-        functions = {key: replaced(each, frame=frame) for key, each in added.aggregates.items()}
-        make = added.known[window.this.sql()]
-    else:
-        made, kind = _Functions(values, window).made(function, frame)
-        functions, make = {name: made}, lambda node: Value(pl.col(name), kind, node)
-    rows = _ordered(
-        relation,
-        order,
-        name,
-        keys,
-        values,
-        functions=functions,
-        most=most if isinstance(function, exp.RowNumber | exp.Rank) else None,
-    )
-    value = make(window.this)
-    kept = {key: pl.col(key) for key in relation.types}
-    result = rows.select(**kept, **{name: value.expr})
-    return Relation(result, relation.columns, relation.carried), Value(pl.col(name), value.type, window)
+    if order is None and (
+        not is_aggregate or (frame and (frame.start, frame.end, frame.exclude) != (None, None, "nothing"))
+    ):
+        source.refuse(window, f"{called(function)} without ORDER BY", "the order decides the result: add ORDER BY")
+    return frame
 
 
 def _aggregate(

@@ -13,6 +13,9 @@ from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, shared
 __all__ = ["failing", "failing_where", "floats", "remainder", "whole"]
 
 
+Decimals = Callable[[Values, exp.Div, Value, Value], Value]
+
+
 def failing(divisor: pl.Expr) -> pl.Expr:
     """0, as a whole number; the row fails where the divisor is 0."""
     return failing_where(divisor == 0, "division by zero")
@@ -41,13 +44,13 @@ def remainder(values: Values, node: exp.Binary) -> Value:
     return Value(_checked(left, right, lambda a, b: polars_json.called("Sql.Rem", [a, b])), INT, node)
 
 
-def floats(*, fails: bool, decimals: str) -> Rule:
-    """The rule of the quotient of all numbers as floats. ``decimals``: why those of decimals are refused, if so."""
+def floats(*, fails: bool, decimals: Decimals | None = None) -> Rule:
+    """The rule of the quotient of all numbers as floats. ``decimals``: the rule of those of decimals, if another."""
 
     def rule(values: Values, node: exp.Div) -> Value:
         left, right = values.arguments(node, "number", "number")
         if decimals and FLOAT not in (left.type, right.type) and not left.type == right.type == INT:
-            values.source.refuse(node, decimals, "cast a side of it to double")
+            return decimals(values, node, left, right)
         sides = [Value(as_type(values.source, each, FLOAT), FLOAT, each.node, each.literal) for each in (left, right)]
         if not fails:
             return Value(sides[0].expr / sides[1].expr, FLOAT, node)

@@ -38,7 +38,7 @@ def keep_secret(settings: Mapping[str, object] | Iterable[tuple[str, object]]) -
     """
     for name, value in settings.items() if isinstance(settings, Mapping) else settings:
         if isinstance(value, Mapping):
-            keep_secret((f"{name}.{inner}", each) for inner, each in value.items())
+            keep_secret((f"{name}.{inner}", secret) for inner, secret in value.items())
         elif isinstance(value, list | tuple):
             keep_secret((name, item) for item in value)
         elif is_secret(name) and len(text := str(value).strip()) >= _SHORTEST and text.lower() not in _SWITCHES:

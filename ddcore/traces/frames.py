@@ -87,11 +87,16 @@ def _is_alike(actual: Type, kind: Type) -> bool:
     """Whether the types are the same but for the digits of decimals before the point."""
     if actual.element is not None and kind.element is not None:
         return _is_alike(actual.element, kind.element)
-    if actual.fields and kind.fields:
+    if actual.name == kind.name == "struct":
         fields = dict(actual.fields)
         return len(fields) == len(kind.fields) and all(
             name in fields and _is_alike(fields[name], inner) for name, inner in kind.fields
         )
+    if kind.name == "map" and actual.name == "map":
+        pairs = zip(actual.fields, kind.fields, strict=True)
+        return all(_is_alike(one, other) for (_, one), (_, other) in pairs)
+    if kind.name == "uuid":
+        return actual.name in ("uuid", "string", "binary")
     return actual == kind or (actual.name == kind.name == "decimal" and actual.scale == kind.scale)
 
 

@@ -232,7 +232,7 @@ def _packed(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget) 
 
 def _union_of(bounds: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     """The least and the greatest value of each column of all pieces."""
-    return [(min(low for low, _ in each), max(high for _, high in each)) for each in zip(*bounds, strict=True)]
+    return [(min(low for low, _ in column), max(high for _, high in column)) for column in zip(*bounds, strict=True)]
 
 
 def _cut(pieces: Sequence[Columns], starts: Sequence[int], size: int) -> Iterator[tuple[int, Columns]]:

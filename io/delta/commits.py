@@ -24,8 +24,8 @@ from ddcore.io.delta.tables import APP, add_actions, check_files, files_of, path
 from ddcore.io.delta.writer import Group, Writer
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -259,36 +259,36 @@ def together(writer: Writer) -> Iterator[set[Place]]:
         yield group.overtaken
         _publish(writer, group)
     finally:
-        for each in group.pending:  # of a command that failed before
-            writer.forget(each.folder)
-            store.delete(each.temporary)
+        for prepared in group.pending:  # of a command that failed before
+            writer.forget(prepared.folder)
+            store.delete(prepared.temporary)
         writer.group = before
 
 
 def _publish(writer: Writer, group: Group) -> None:
     """Make the commits that are pending."""
     pending, group.pending = group.pending, []
-    done = {each.folder for each in _published(writer, pending)}
-    group.overtaken.update(each.folder for each in pending if each.folder not in done)
+    done = {prepared.folder for prepared in _published(writer, pending)}
+    group.overtaken.update(prepared.folder for prepared in pending if prepared.folder not in done)
 
 
 def _published(writer: Writer, group: Sequence[Prepared], *, is_table: bool = True) -> list[Prepared]:
     """Sync commits and give them their numbers; those for which these were free. ``is_table``: not the ledger."""
     done = []
     with reporting(group[0].folder if group else Path(), "commit to"):
-        syncs.sync_all([each.temporary for each in group], [])
-    for each in group:
-        with reading(each.folder, "commit to"):
+        syncs.sync_all([prepared.temporary for prepared in group], [])
+    for prepared in group:
+        with reading(prepared.folder, "commit to"):
             try:
-                heads.publish(each)
+                heads.publish(prepared)
             except FileExistsError:
-                writer.forget(each.folder)
+                writer.forget(prepared.folder)
                 continue
-            done.append(each)
+            done.append(prepared)
             if is_table:
                 failpoint("after-table")
     with reporting(group[0].folder if group else Path(), "commit to"):
-        syncs.sync_all([], [each.folder / LOG for each in done])
+        syncs.sync_all([], [prepared.folder / LOG for prepared in done])
     return done
 
 

@@ -21,8 +21,8 @@ from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.storage import objects, scratch, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place, sync
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -73,10 +73,9 @@ def _is_replaceable(writer: Writer, folder: Place) -> bool:
             files = tables.files_of(table)
             is_ours = not files or table.transaction_version(tables.APP) is not None
             is_plain = table.protocol().min_reader_version <= 1 and not _is_append_only(table.metadata().configuration)
-            parts = ["run"] if folder.parent.name == "state" else []
             # A checkpoint alone can be read, but not committed to.
             has_commit = store.is_file(commit_file(folder, table.version()))
-            return is_ours and is_plain and has_commit and table.metadata().partition_columns == parts
+            return is_ours and is_plain and has_commit and not table.metadata().partition_columns
     except StorageError:
         return False
 

@@ -17,8 +17,8 @@ from ddcore.io.storage.store import Place
 
 __all__ = [
     "AFTER", "COMPACTED", "FENCE", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info",
-    "compaction_of", "gap_text", "has_commits", "is_maintenance", "last_transaction", "lost_versions", "named_files",
-    "newest_checkpoint", "removed_files", "transaction_of", "versions_of",
+    "compaction_of", "feed_files", "gap_text", "has_commits", "is_maintenance", "last_transaction", "lost_versions",
+    "named_files", "newest_checkpoint", "removed_files", "transaction_of", "versions_of",
 ]  # fmt: skip
 
 LOG = "_delta_log"
@@ -130,6 +130,11 @@ def added_files(folder: Place, version: int) -> set[str]:
 def removed_files(folder: Place, version: int) -> set[str]:
     """The paths of the data files that a commit removed."""
     return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "remove")}
+
+
+def feed_files(folder: Place, version: int) -> set[str]:
+    """The paths of the change feed's files that a commit names."""
+    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "cdc")}
 
 
 def versions_of(folder: Place) -> tuple[list[int], list[int]]:

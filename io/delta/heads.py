@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddcore.base.errors import StorageError
 from ddcore.base.version import __version__
@@ -223,8 +223,13 @@ def following(
     ):
         return None
     bounds = [
-        LiveFile(each.path, each.size, each.rows, *(_integers(columns, side) for side in (each.lower, each.upper)))
-        for each in live
+        LiveFile(
+            live_file.path,
+            live_file.size,
+            live_file.rows,
+            *(_integers(columns, side) for side in (live_file.lower, live_file.upper)),
+        )
+        for live_file in live
     ]
     every = int(settings.get(_INTERVAL, "0"))
     head = Head(
@@ -256,14 +261,22 @@ def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | No
     actions.append({"txn": {"appId": app, "version": change.txn}})
     prepared = Prepared(folder, after)
     temporary = prepared.temporary
-    temporary.unlink(missing_ok=True)  # never written into: it may be a commit that has its number already
     try:
-        with temporary.open("xb") as commit:
+        with _begun(temporary) as commit:
             commit.write("".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     return prepared
+
+
+def _begun(temporary: Path) -> BinaryIO:
+    """A new file. One that a killed process left is never written into: it may be a commit that has its number."""
+    try:
+        return temporary.open("xb")
+    except FileExistsError:
+        temporary.unlink()
+        return temporary.open("xb")
 
 
 def publish(prepared: Prepared) -> None:

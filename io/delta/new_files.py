@@ -13,10 +13,11 @@ from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from ddcore.base.schema import Schema
@@ -96,15 +97,31 @@ class Unsynced:
                 )
 
 
+def stored_columns(rows: pl.DataFrame, schema: Schema) -> dict[str, Any]:
+    """The columns of ``schema`` as Arrow's, those that Delta has no type for as what it stores in their place."""
+    from ddcore.data.forms import to_stored
+
+    return {name: to_stored(rows[name], kind).to_arrow() for name, kind in schema.items()}
+
+
 def arrow_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
-    """Arrow columns, cast to exactly the types of ``schema``, also inside lists and structs.
+    """Arrow columns, cast to exactly the types that files have for ``schema``, also inside lists and structs.
 
     Texts and bytes may come as views, and stay so: in Parquet they are the same.
     """
+    return _table(columns, {name: kind.stored.arrow for name, kind in schema.items()})
+
+
+def value_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
+    """Arrow columns, cast to exactly the types of ``schema``."""
+    return _table(columns, {name: kind.arrow for name, kind in schema.items()})
+
+
+def _table(columns: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> pa.Table:
     import pyarrow as pa
 
-    given = pa.table({name: columns[name] for name in schema})
-    return pa.table({name: _of_type(given[name], kind.arrow) for name, kind in schema.items()})
+    given = pa.table({name: columns[name] for name in types})
+    return pa.table({name: _of_type(given[name], kind) for name, kind in types.items()})
 
 
 def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -14,8 +14,8 @@ from ddcore.io.delta import heads
 from ddcore.io.delta.deltalog import gap_text, lost_versions
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import REFRESH, reporting
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -11,8 +11,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.store import Place, sync
 
 _SYNCS = 16  # at the same time
-
-
 _FEW = 3  # files that are not worth a thread
 
 
@@ -25,8 +23,13 @@ def sync_all(files: Sequence[Place], folders: Sequence[Place]) -> None:
         else:
             from concurrent.futures import ThreadPoolExecutor
 
-            with ThreadPoolExecutor(_SYNCS) as pool:
-                list(pool.map(sync, places))
+            with ThreadPoolExecutor(_SYNCS) as pool:  # a thread has several files: to hand one on costs as much
+                list(pool.map(_sync_each, [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]))
+
+
+def _sync_each(places: Sequence[Place]) -> None:
+    for place in places:
+        sync(place)
 
 
 def settle(folder: Place, first: int, last: int) -> None:

@@ -26,8 +26,8 @@ from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_o
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +47,7 @@ def schema_of(folder: Place, writer: Writer | None = None) -> Schema:
     with reporting(folder, "read", mend_hint(folder)):
         table = open_table(folder, writer=writer)
         apart = table.metadata().partition_columns
-        return {field.name: row_type(field.type) for field in table.schema().fields if field.name not in apart}
+        return {field.name: row_type(field) for field in table.schema().fields if field.name not in apart}
 
 
 def create(
@@ -200,9 +200,9 @@ def scan(
     """
     import polars as pl
 
-    types = {name: kind.polars for name, kind in schema.items()}
+    types = {name: kind.stored.polars for name, kind in schema.items()}
     if not files:
-        return pl.LazyFrame(schema=types)
+        return values_of(pl.LazyFrame(schema=types), schema)
     # Files that another engine's OPTIMIZE wrote may hold nanoseconds without a zone.
     casts = pl.ScanCastOptions(
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
@@ -228,12 +228,31 @@ def scan(
         use_statistics=trusted,
     )
     if not ranges:
-        return reader(sources(paths, hint))
+        return values_of(reader(sources(paths, hint)), schema)
     # A reader of a slice reads the row groups of the slice.
     parts = [
         reader(sources([path], hint)).slice(*place) for path in paths for place in ranges.get(path, [(0, None)])
     ]  # fmt: skip
-    return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
+    return values_of(pl.concat(parts) if parts else pl.LazyFrame(schema=types), schema)
+
+
+def values_of(rows: pl.LazyFrame, schema: Schema) -> pl.LazyFrame:
+    """Rows as files hold them, as values: of types that Delta does not have, the columns are another thing there."""
+    other = {name: kind for name, kind in schema.items() if kind.stored != kind}
+    if not other:
+        return rows
+    import polars as pl
+
+    return rows.with_columns(
+        pl.col(name).map_batches(partial(_from_stored, kind=kind), return_dtype=kind.polars, is_elementwise=True)
+        for name, kind in other.items()
+    )
+
+
+def _from_stored(values: pl.Series, kind: Type) -> pl.Series:
+    from ddcore.data.forms import from_stored
+
+    return from_stored(values, kind)
 
 
 def exists(folder: Place) -> bool:
@@ -281,7 +300,7 @@ def check_files(folder: Place, table: DeltaTable, state: TableState) -> list[Liv
     now = state_of_table(table, files)
     if now == state or (now.version > state.version and now.rows == state.rows):
         return files
-    before, after = ((f"{each.files} files with {each.rows} rows") for each in (state, now))
+    before, after = ((f"{table_state.files} files with {table_state.rows} rows") for table_state in (state, now))
     what = f"it has {after}, the ledger says {before}" if before != after else "its files differ from the ledger's"
     raise StorageError(f"{folder} is damaged: at version {state.version} of the table {what}", mend_hint(folder))
 

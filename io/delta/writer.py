@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.base.tuning import DEFAULT, Tuning
-from ddcore.io.storage.warehouse import Lock
+from ddcore.io.storage.lock import Lock
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

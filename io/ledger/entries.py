@@ -14,9 +14,10 @@ import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
+from ddcore.base.lazy import numpy as np
 from ddcore.base.version import __version__
 from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.deltalog import (
@@ -40,10 +41,11 @@ from ddcore.io.ledger.summary import Summary
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
     from ddcore.io.delta.writer import Writer
@@ -312,8 +314,6 @@ class Entries:
 
     def append(self, row: Entry) -> bool:
         """Commit a row in its own file, or in one file with the rows of earlier files; return whether in one."""
-        import polars as pl
-
         from ddcore.base.schema import Type
 
         spans = [_span(path) for path in self._files]
@@ -325,11 +325,7 @@ class Entries:
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
         rows = [*self.onwards(first), row]
         schema = {name: Type("int64" if name in NUMBERS else "string") for name in COLUMNS}
-        # Through Polars: given Python's values, PyArrow imports pandas.
-        columns = {
-            name: pl.Series([getattr(one, name) for one in rows], dtype=kind.polars).to_arrow()
-            for name, kind in schema.items()
-        }
+        columns = {name: _column([getattr(one, name) for one in rows], of_text=name not in NUMBERS) for name in schema}
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = new_files.write_file(
             self.folder, stem, new_files.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
@@ -428,6 +424,19 @@ def _replaced(name: str, written: Mapping[str, float]) -> float:
         return own
     others = ((_span(other), at) for other, at in written.items() if other != name and at >= own)
     return min((at for other, at in others if other and other[0] <= span[0] and span[1] <= other[1]), default=own)
+
+
+def _column(values: Sequence[Any], *, of_text: bool) -> pa.Array:
+    """Texts or integers as an array. From buffers: given Python's values, PyArrow imports pandas."""
+    import pyarrow as pa
+
+    if not of_text:
+        return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.array(values, np.int64))])
+    texts = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return pa.Array.from_buffers(
+        pa.large_string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    )
 
 
 def _notes_of(rows: Sequence[Entry]) -> dict[str, str]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.lattice import frontier
 from ddcore.io.ledger.labels import json_instant
-from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord
+from ddcore.io.ledger.records import (
+    FailureRecord,
+    IngestRecord,
+    IntentRecord,
+    PartRecord,
+    RunRecord,
+    UndoRecord,
+)
 from ddcore.io.project.times import (
     Frontier,
     Time,
@@ -64,7 +71,7 @@ def spelled(record: dict[str, Any], names: VersionNames) -> dict[str, Any]:
             spelled[name] = frontier_json(record[name], dims)
     if record.get("broken_tests"):
         broken = record["broken_tests"].items()
-        spelled["broken_tests"] = {name: {**each, "first": json_time(each["first"], dims)} for name, each in broken}
+        spelled["broken_tests"] = {name: {**test, "first": json_time(test["first"], dims)} for name, test in broken}
     if "labels" in record:
         spelled["labels"] = [
             {dim: coordinate, "label": label.text or None, "instant": json_instant(label.instant)}
@@ -91,6 +98,8 @@ def entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
                 yield _ingest(record)
             case UndoRecord():
                 yield _undone(record)
+            case PartRecord():
+                yield _part(record)
             case FailureRecord():
                 yield {**_start(record), "kind": "failed", "error": record.error}
             case IntentRecord():
@@ -132,8 +141,24 @@ def run_entry(run: RunRecord) -> dict[str, Any]:
         "program": run.fingerprint,
         "refresh": run.refresh,
         "broken_tests": {
-            name: {"first": each.first, "versions": each.times, "rows": each.rows} for name, each in run.broken.items()
+            name: {"first": test.first, "versions": test.times, "rows": test.rows} for name, test in run.broken.items()
         },
+    }
+
+
+def _part(run: PartRecord) -> dict[str, Any]:
+    """A run of some outputs alone."""
+    return {
+        "kind": "part",
+        "run": run.run,
+        "at": moment(run.at),
+        "first": run.first,
+        "last": run.last,
+        "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
+        "engine": run.engine,
+        "took": round(run.took, 3),
+        "program": run.fingerprint,
+        "ahead": sorted(run.tables),
     }
 
 
@@ -315,13 +340,16 @@ def _entry_row(record: dict[str, Any], dims: Sequence[str]) -> list[str]:
         return [f"run {record['run']}", when, times, "", "", f"not finished: the next run resumes it; {program}"]
     if record["kind"] == "failed":
         return [f"run {record['run']}", when, times, "", "", f"failed: {cell(record['error'])}; {program}"]
+    if record["kind"] == "part":
+        what = f"{program}, {record['took']:.1f}s, only {', '.join(record['ahead'])}"
+        return [f"run {record['run']}", when, times, "", outputs, what]
     what = f"{program}, {record['took']:.1f}s, {count(record['rounds'])} rounds, {record['engine']}"
     what += f" x{record['parallelism']}{', full refresh' if record['refresh'] else ''}"
     if 0 < record["base"] < record["run"] - 1:
         what += f", on run {record['base']}"
     if record["appends"]:
         what += f", corrections for {record['last'].version + 1}"
-    broken = [f"{name} at {shown(each['first'], dims)}" for name, each in record["broken_tests"].items()]
+    broken = [f"{name} at {shown(test['first'], dims)}" for name, test in record["broken_tests"].items()]
     if broken:
         what += f", broken tests: {', '.join(broken)}"
     return [f"run {record['run']}", when, times, inputs, outputs, what]

@@ -7,8 +7,8 @@ from ddcore.io.delta import open_tables, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
 from ddcore.io.project.times import Frontier
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["check_restated", "give_up", "is_committed"]
 

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
+from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from ddcore.base.errors import StorageError, UsageError
@@ -32,6 +33,7 @@ from ddcore.io.ledger.next_summary import rows_before, summary_with
 from ddcore.io.ledger.records import (
     IngestRecord,
     IntentRecord,
+    PartRecord,
     Record,
     RunRecord,
     UndoRecord,
@@ -45,7 +47,8 @@ from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.warehouse import REFRESH, Warehouse, reporting
+from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -171,8 +174,8 @@ class Ledger:
         return self.entries.ingest_index(input)
 
     def version_names(self, dims: Sequence[str], inputs: Collection[str] | None = None) -> VersionNames:
-        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a footer of each file, and no file where no ingest
-        ever gave a label; all rows of files that have no index.
+        """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a
+        footer of each file, and no file where no ingest ever gave a label; all rows of files that have no index.
         """
         return VersionNames(dims, self.labels, inputs)
 
@@ -270,6 +273,16 @@ class Ledger:
         entry = self.entries.summary.run
         return None if entry is None else self.entries[entry].record
 
+    def ahead(self) -> PartRecord | None:
+        """The outputs that are ahead of the last finished run, by runs of some outputs alone; None without any."""
+        entry = self.entries.summary.part
+        return None if entry is None else self.entries[entry].record
+
+    def is_ahead_of_changes(self) -> bool:
+        """Whether no input has changed since the last run of some outputs alone. Reads the rows after it."""
+        entry = self.entries.summary.part
+        return entry is not None and all(row.kind not in ("ingest", "undo") for row in self.entries.onwards(entry + 1))
+
     def newest(self) -> Record | None:
         """The last record, None in an empty ledger."""
         if self.entries.last is None:
@@ -293,6 +306,11 @@ class Ledger:
         None where nothing is folded.
         """
         return self.entries.summary.complete
+
+    def upper_of(self, output: str) -> Frontier | None:
+        """The frontier to which an output is complete: :meth:`upper`, or one beyond it where the output is ahead."""
+        ahead = self.ahead()
+        return self.upper() if ahead is None else ahead.upper.get(output, self.upper())
 
     def since(self) -> Frontier:
         """The logs of inputs and outputs are exact at times at or beyond this frontier; empty: at all times."""
@@ -327,7 +345,9 @@ class Ledger:
         every time: they have not read it.
         """
         uppers = [run.complete for run in self._reading(input)]
-        return None if not uppers else uppers[0] if len(uppers) == 1 else times.close_both(*uppers)
+        if uppers and (ahead := self.ahead()) is not None:
+            uppers += ahead.upper.values()
+        return reduce(times.close_both, uppers) if uppers else None
 
     def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
         """The unfinished and the last finished run, where their programs read an input."""
@@ -389,6 +409,23 @@ class Ledger:
         inputs = {f"inputs/{name}": one.table for name, one in sorted(self.entries.summary.inputs.items())}
         return {**self.tables(), **inputs}
 
+    def output_table(self, output: str) -> TableState | None:
+        """The state of an output's table, also where it is ahead; None if no run names it."""
+        name = f"outputs/{output}"
+        return self.tables_ahead().get(name) or self.table(name)
+
+    def tables_ahead(self) -> dict[str, TableState]:
+        """The tables of outputs that are ahead, by name as in :meth:`tables`."""
+        ahead = self.ahead()
+        return {} if ahead is None else {f"outputs/{output}": state for output, state in ahead.tables.items()}
+
+    def run_of(self, output: str) -> int | None:
+        """The number of the run that completed an output as far as it is; None where nothing is folded."""
+        ahead, run = self.ahead(), self.current_run()
+        if ahead is not None and output in ahead.tables:
+            return ahead.run
+        return None if run is None else run.run
+
     def table(self, relative: str) -> TableState | None:
         """The state of a table of state or outputs (``outputs/dists``); None if no run names it."""
         return self.tables().get(relative)
@@ -411,10 +448,9 @@ class Ledger:
         What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
         input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
         """
-        begun = self.entries.exists
+        begun, known_tables = self.entries.exists, self.states()
         for place, folder in self.warehouse.tables():
-            part = place.partition("/")[0]
-            state = self.input_table(folder.name) if part == "inputs" else self.table(place)
+            part, state = place.partition("/")[0], known_tables.get(place)
             if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
                 continue
             known = self.entries.summary.runs if part != "inputs" else self.entries.summary.ingests + begun

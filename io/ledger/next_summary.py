@@ -9,7 +9,15 @@ from ddcore.base.lattice import frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry import Entry, standing
-from ddcore.io.ledger.records import CompactRecord, IngestRecord, IntentRecord, RunRecord, UndoRecord, without_replaced
+from ddcore.io.ledger.records import (
+    CompactRecord,
+    IngestRecord,
+    IntentRecord,
+    PartRecord,
+    RunRecord,
+    UndoRecord,
+    without_replaced,
+)
 from ddcore.io.ledger.summary import Input, Summary
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
@@ -33,12 +41,14 @@ def summary_with(entries: Entries, row: Entry) -> Summary:
         return replace(now, intent=row.entry)
     ended = now.intent is None or record.run >= entries[now.intent].number
     now = replace(now, ended=record.run, intent=None if ended else now.intent)
+    if isinstance(record, PartRecord):
+        return replace(now, part=row.entry)
     if isinstance(record, RunRecord):
         waiting, still_open = _waiting_after(entries, record.complete, row.entry)
         lower = record.lower or (record.first,)
         restated = tuple(time for time in now.restated if not times.is_open(time, lower))
         now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
-        now = replace(now, compact=None, restated=restated, rows=_rows_after(entries, record))
+        now = replace(now, compact=None, part=None, restated=restated, rows=_rows_after(entries, record))
     return now
 
 

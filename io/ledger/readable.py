@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.io.ledger.version_names import OR_BEFORE, VersionNames
 from ddcore.io.project.times import Frontier, Time, corners, example, is_open, named, shown_frontier
 
@@ -25,7 +25,7 @@ _GREATEST = 2**63 - 1
 _VERSIONS = "the folded versions: ddcore log --versions"
 
 
-@dataclass(frozen=True)
+@record
 class Readable:
     """The times that can be read: at or beyond ``since`` and not at or beyond ``upper``; and their names."""
 

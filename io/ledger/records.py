@@ -111,7 +111,8 @@ class UndoRecord:
 class IntentRecord:
     """Run ``run`` is about to fold versions ``first``..``last``.
 
-    ``appends``: the outputs keep what they hold, and go on with the difference to what is folded. Other fields: as in
+    ``appends``: the outputs keep what they hold, and go on with the difference to what is folded. ``part``: it is of
+    some outputs alone. Other fields: as in
     :class:`RunRecord`.
     """
 
@@ -128,6 +129,7 @@ class IntentRecord:
     upper: Frontier = ()
     base: int = 0
     appends: bool = False
+    part: bool = False
 
     @property
     def complete(self) -> Frontier:
@@ -254,7 +256,28 @@ class CompactRecord:
         return self.last
 
 
-Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | CompactRecord
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    """Run ``run`` folded ``first``..``last`` for some outputs alone and stored no state: they are ahead of the others
+    until the next run of the whole program, whose ``fingerprint`` this is.
+
+    ``outputs`` count what these outputs got, per version. ``tables`` and ``upper`` have the tables and the frontiers of
+    all outputs that are ahead by now, by output.
+    """
+
+    run: int
+    fingerprint: str
+    first: Time
+    last: Time
+    engine: str
+    took: float
+    outputs: Mapping[str, Counts]
+    tables: Mapping[str, TableState]
+    upper: Mapping[str, Frontier]
+    at: datetime = field(default_factory=_now)
+
+
+Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | CompactRecord | PartRecord
 
 
 # --- as JSON ---
@@ -263,13 +286,13 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out", "instants",
+    "broken", "left_out", "instants", "part",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
 _KINDS: dict[str, Any] = {
     "ingest": IngestRecord, "undo": UndoRecord, "intent": IntentRecord, "failure": FailureRecord, "run": RunRecord,
-    "compact": CompactRecord,
+    "compact": CompactRecord, "part": PartRecord,
 }  # fmt: skip
 
 
@@ -300,7 +323,9 @@ def to_json(record: Record) -> dict[str, Any]:
             body["before"] = astuple(record.before)
     if isinstance(record, IngestRecord | UndoRecord):
         body["table"] = astuple(record.table)
-    if isinstance(record, RunRecord | CompactRecord):
+    if isinstance(record, PartRecord):
+        body["outputs"] = {name: _counts_to_json(counts) for name, counts in record.outputs.items()}
+    if isinstance(record, RunRecord | CompactRecord | PartRecord):
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
     if isinstance(record, RunRecord):
         del body["profile"]
@@ -309,7 +334,7 @@ def to_json(record: Record) -> dict[str, Any]:
         if record.outdated is None:
             del body["outdated"]
         if record.broken:
-            body["broken"] = {name: (each.first.plain, each.times, each.rows) for name, each in record.broken.items()}
+            body["broken"] = {name: (test.first.plain, test.times, test.rows) for name, test in record.broken.items()}
         if record.corrections:
             body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
         for side in ("inputs", "outputs"):
@@ -333,7 +358,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
         if name in body:
             body[name] = time_of(body[name])
     for name in ("lower", "upper", "restates", "since"):
-        if name in body:
+        if name in body and kind != "part":
             body[name] = frontier_from_json(body[name])
     if kind in ("intent", "run"):
         body["program_inputs"] = tuple(body["program_inputs"])
@@ -354,9 +379,13 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
     if kind == "compact":
         return CompactRecord(**body)
+    if kind == "part":
+        body["outputs"] = {name: _counts(counts) for name, counts in body["outputs"].items()}
+        body["upper"] = {name: frontier_from_json(elements) for name, elements in body["upper"].items()}
+        return PartRecord(**body)
     for side in ("inputs", "outputs"):
         body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body |= {kind: {name: tuple(each) for name, each in body.get(kind, {}).items()} for kind in _CODES}
+    body |= {kind: {name: tuple(codes) for name, codes in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
     broken = body.get("broken", {}).items()

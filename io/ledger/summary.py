@@ -30,14 +30,15 @@ class Input:
 class Summary:
     """A summary of all rows up to one. Its size does not grow with the ledger. Rows are referred to by their ``entry``.
 
-    ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so far;
-    ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its last
-    version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version that is not
-    folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time dimensions, their
-    names, and the frontier after the last finished run; without them no row has these two. ``compact``: the row of the
-    last compaction, if no run came after it. ``since``: as in its record. ``restated``: the least closed times at which
-    ingests changed an input; the next run folds again from there. ``labels``: whether any ingest gave labels. ``rows``:
-    those of each output after the last finished run, of outputs that have had any.
+    ``head``: the Delta version of the ledger that added the row. ``runs``, ``ingests``: the greatest numbers so
+    far; ``ended``: that of finished and given-up runs. ``run``: the row of the last finished run; ``folded``: its
+    last version. ``intent``: the row of the unfinished run. ``waiting``: no ingest before this row has a version
+    that is not folded, unless it was undone or its row is in ``open``. ``dims`` and ``upper``: with several time
+    dimensions, their names, and the frontier after the last finished run; without them no row has these two.
+    ``compact``: the row of the last compaction, if no run came after it. ``since``: as in its record. ``restated``:
+    the least closed times at which ingests changed an input; the next run folds again from there. ``labels``:
+    whether any ingest gave labels. ``part``: the row of the last run of some outputs alone, if no run of all came
+    after it. ``rows``: those of each output after the last finished run, of outputs that have had any.
     """
 
     head: int = 0
@@ -56,6 +57,7 @@ class Summary:
     since: Frontier = ()
     restated: Frontier = ()
     labels: bool = False
+    part: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -67,7 +69,7 @@ class Summary:
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""
-        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels", "rows")
+        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels", "part", "rows")
         body = plain(asdict(self), *seldom)
         body["inputs"] = {name: plain(one) for name, one in body["inputs"].items()}
         return json.dumps(body, separators=(",", ":"))

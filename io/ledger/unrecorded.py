@@ -18,8 +18,8 @@ from ddcore.io.delta.deltalog import AFTER, commit_file, commit_info, compaction
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["UNKNOWN", "carried", "finish", "note"]
 
@@ -40,8 +40,8 @@ def finish(ledger: Ledger, *, refresh: bool = False) -> list[IngestRecord | Undo
     """
     _finish_compactions(ledger, refresh=refresh)
     finished = []
-    for name, folder in list(ledger.warehouse.tables()):
-        if name.startswith("inputs/") and (record := _unrecorded(ledger, folder)) is not None:
+    for _, folder in list(ledger.warehouse.tables(("inputs",))):
+        if (record := _unrecorded(ledger, folder)) is not None:
             ledger.append(record)
             finished.append(record)
     return finished
@@ -55,6 +55,8 @@ def _finish_compactions(ledger: Ledger, *, refresh: bool) -> None:
         folder, version = ledger.warehouse.table(name), state.version + 1
         if refresh and not name.startswith("inputs/"):
             continue
+        if not store.is_file(commit_file(folder, version)):
+            continue  # as nearly always
         while is_maintenance(folder, version):
             version += 1
         elements = compaction_of(folder, version)

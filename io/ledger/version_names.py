@@ -94,7 +94,8 @@ class VersionNames:
     def instants(self) -> Instants:
         """When the coordinates of each dimension were made, as numbers."""
         return tuple(
-            {each: microseconds(datetime.fromisoformat(text)) for each, text in of.items()} for of in self._moments
+            {coordinate: microseconds(datetime.fromisoformat(text)) for coordinate, text in of.items()}
+            for of in self._moments
         )
 
     def read(self) -> VersionNames:
@@ -163,7 +164,7 @@ class VersionNames:
     ) -> int:
         """The last coordinate that was made by the end of a span, or the first made at its beginning or later."""
         begin, end = span
-        fits = [each for each, moment in moments.items() if (moment >= begin if begins else moment <= end)]
+        fits = [coordinate for coordinate, moment in moments.items() if (moment >= begin if begins else moment <= end)]
         fits += self._labelled[place].get(_date_text(text, span), [])  # a version may have several dates as labels
         if fits:
             return min(fits) if begins else max(fits)
@@ -186,15 +187,15 @@ class VersionNames:
         if said in self._labelled[place] or any(begin <= moment <= end for moment in moments.values()):
             return
         is_day, word = begin != end, self._word(place)
-        earlier = [each for each, moment in moments.items() if moment < begin]
-        later = [each for each, moment in moments.items() if moment > end]
+        earlier = [coordinate for coordinate, moment in moments.items() if moment < begin]
+        later = [coordinate for coordinate, moment in moments.items() if moment > end]
         if later and not is_day:
             return
         day = f"{said}, which is {text}" if said != text else said
         what = f"no {word} was made on {day}" if is_day else f"{text!r} is after all {word}s with a date"
         hint = f"say which {word}, by its number or label" if begins else OR_BEFORE
         if not later:
-            newest = max(earlier, key=lambda each: (moments[each], each))
+            newest = max(earlier, key=lambda coordinate: (moments[coordinate], coordinate))
             made = "" if is_day else f", made {moments[newest]}Z"
             raise UsageError(f"{origin}: {what}: the newest is {self._labelled_one(newest, place)}{made}", hint)
         near = f"{self._labelled_one(max(earlier), place)} is before it, " if earlier else ""
@@ -236,7 +237,7 @@ class VersionNames:
 
     def label(self, time: Time) -> str:
         """The label of a time for people: ``2026-11-19``, or ``day=2026-11-19``. The last of several; empty for none"""
-        labels = [self.name(each, number).label for number, each in enumerate(time)]
+        labels = [self.name(coordinate, number).label for number, coordinate in enumerate(time)]
         if len(self.dims) == 1:
             return labels[0]
         return label_text({dim: label for dim, label in zip(self.dims, labels, strict=True) if label})
@@ -262,7 +263,7 @@ class VersionNames:
         """``label`` and ``instant`` of a time for JSON: text or null; with several dimensions, of each that has one."""
         if time is None:
             return {"label": None, "instant": None}
-        names = [self.name(each, number) for number, each in enumerate(time)]
+        names = [self.name(coordinate, number) for number, coordinate in enumerate(time)]
         labels = [name.label or None for name in names]
         instants = [json_instant(name.instant) for name in names]
         if len(self.dims) == 1:

@@ -15,10 +15,11 @@ from ddcore.base.lattice import is_before
 from ddcore.io.delta.open_tables import mend_hint
 from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.delta.tables import sources as data_sources
+from ddcore.io.delta.tables import values_of
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
 from ddcore.io.project.times import named
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import shown_value
 
 __all__ = ["Balance", "repeated_key", "repeated_key_error"]
@@ -121,7 +122,7 @@ def _shown(row: Mapping[str, object]) -> str:
 def _scan(log: ChangeLog, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
     if not files:
         return pl.LazyFrame(schema={name: kind.polars for name, kind in log.columns.items()})
-    types = log.read_types
+    types = {name: kind.stored.polars for name, kind in log.read_columns.items()}
     data = data_sources([log.folder / file.path for file in files], mend_hint(log.folder))
     files_as_now = pl.scan_parquet(data, schema=types, missing_columns="insert", glob=False, hive_partitioning=False)
-    return log.seen(files_as_now.select(*types))
+    return log.seen(values_of(files_as_now.select(*types), log.read_columns))

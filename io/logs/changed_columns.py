@@ -100,8 +100,9 @@ def _way_on(log: Log, stored: Mapping[str, str], gone: Sequence[str], other: Seq
             lost.append(name)
             continue
         alike = [column for column in new if kind == log.schema[column] or widens(kind, log.schema[column])]
-        dropped[name] = str(kind)
-        if alike:
+        if not alike:
+            dropped[name] = str(kind)
+        else:
             column = (difflib.get_close_matches(name, alike, 1, 0) or alike)[0]
             renamed[column] = name
             new.remove(column)

@@ -7,15 +7,17 @@ Rows are compared as in the engine: null equals null, NaN equals NaN, -0.0 equal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ddcore.base.errors import DiffOverflow, StorageError
 from ddcore.base.lattice import is_before
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
+from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
@@ -26,8 +28,8 @@ from ddcore.io.parquet.datafile import MayMeet
 from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.project.times import Time, Window, span
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +50,7 @@ def _normalise(values: pl.Series, kind: Type) -> pl.Series:
     return one_nan_one_zero(values) if kind.name == "float64" else values
 
 
-@dataclass(frozen=True)
+@record
 class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
@@ -130,6 +132,7 @@ class ChangeLog:
         updates = self._normalise(updates)
         if len(updates) and not is_at_one_time(updates, self.dims):
             updates = updates.sort(self.dims, maintain_order=True)
+        updates = pl.DataFrame([to_stored(updates[name], kind) for name, kind in self.columns.items()])
         chunks = updates.to_arrow(compat_level=pl.CompatLevel.newest())  # texts as they are in Polars: views
         columns, names = self.columns, self.names
         written = {names.get(name, name): kind for name, kind in columns.items()}
@@ -139,14 +142,14 @@ class ChangeLog:
         self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
     ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
-        bounded = [self.names.get(name, name) for name, kind in self.columns.items() if not kind.is_nested]
+        bounded = [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
         return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
         updates = self.collect(self.scan_files([file]))
-        table = new_files.arrow_table({name: updates[name].to_arrow() for name in self.columns}, self.columns)
-        bounded = [name for name, kind in self.columns.items() if not kind.is_nested]
+        table = new_files.arrow_table(new_files.stored_columns(updates, self.columns), self.columns)
+        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
         return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, bounded))
 
     def commit(
@@ -214,22 +217,18 @@ class ChangeLog:
         ``may_meet``, of row groups whose bounds may be those of such rows, and leaves the others out.
         """
         try:
-            updates = tables.scan(self.folder, files, self._read_columns, may_meet=self._meeting(may_meet))
+            updates = tables.scan(self.folder, files, self.read_columns, may_meet=self._meeting(may_meet))
         except StorageError as error:
             raise self._lost(files) or error from None
         return self.seen(updates)
 
     def seen(self, updates: pl.LazyFrame) -> pl.LazyFrame:
-        """Updates with the columns of the row, from those of the table: :attr:`read_types`."""
+        """Updates with the columns of the row, from those of the table: :attr:`read_columns`."""
         return updates if self.stored is None else updates.select(*self.stored.values(), *self._times)
 
     @property
-    def read_types(self) -> dict[str, pl.DataType]:
-        """The columns that files of the table may have, with those that were dropped, and their Polars types."""
-        return {name: kind.polars for name, kind in self._read_columns.items()}
-
-    @property
-    def _read_columns(self) -> Schema:
+    def read_columns(self) -> Schema:
+        """The columns that files of the table may have, with those that were dropped."""
         return {**self.table_columns, **({} if self.stored is None else self.stored.dropped)}
 
     def _meeting(self, may_meet: MayMeet | None) -> MayMeet | None:

@@ -18,6 +18,7 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
 from ddcore.data import wide
+from ddcore.data.nested import entries
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 
@@ -217,6 +218,8 @@ def _parts(values: pl.Series, key: bytes) -> list[_Part]:
     """
     if isinstance(values.dtype, pl.Struct):
         return _parts_of(values.struct.unnest().get_columns(), key)
+    if isinstance(values.dtype, pl.Map):
+        values = entries(values)  # in the order of keys, as all rows of a log have them
     if isinstance(values.dtype, pl.List):
         return [_list_texts(values, key)]
     if values.dtype in (pl.String, pl.Binary):

@@ -7,7 +7,6 @@ A frame of updates has the columns of the rows, the time columns and ``diff``, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from operator import mul
@@ -17,6 +16,7 @@ import polars as pl
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.io.project.times import Time
 
 __all__ = [
@@ -147,7 +147,7 @@ def merge_counts(parts: Iterable[Counts]) -> Counts:
 # --- running counts ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class RowCount:
     """A row, a time, and the row's count there; with one dimension, its count from that version on."""
 

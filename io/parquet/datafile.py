@@ -23,8 +23,8 @@ from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.parquet.checked import Checked, damaged
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Contents, Mapped, Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     import pyarrow as pa

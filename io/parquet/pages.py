@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.data.wide import width
 from ddcore.io.parquet.thrift import I32, I64, Encoded, Struct, encoded, varint
@@ -59,7 +59,7 @@ class Output:
         self.write(bytes(-(self.at + ahead) % to))
 
 
-@dataclass(frozen=True)
+@record
 class Chunk:
     """A column of a row group: its description for Parquet's footer, but for its path; and where ``values`` lie, and
     the numbers of dictionary entries (``ids``), and which rows are not null (``valid``), if it has these.
@@ -143,7 +143,7 @@ def _statistics(values: np.ndarray, nulls: int) -> Struct:
     return Struct({3: I64(nulls), 5: values.max().tobytes(), 6: values.min().tobytes()})
 
 
-@dataclass(frozen=True)
+@record
 class _Dictionary:
     """The type of a dictionary's entries, what Parquet has for them, and their number."""
 

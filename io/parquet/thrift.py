@@ -49,7 +49,7 @@ def encoded(struct: Struct) -> Encoded:
 
 
 # A run writes some hundred files, and most of their footers' bytes pass through here: one buffer, few calls.
-_KINDS = {I32: _I32, I64: _I64, str: _BINARY, bytes: _BINARY, Struct: _STRUCT, Encoded: _STRUCT}
+_KINDS = {I32: _I32, I64: _I64, str: _BINARY, bytes: _BINARY, Struct: _STRUCT, Encoded: _STRUCT, bool: _TRUE}
 
 
 def _write_struct(out: bytearray, fields: dict[int, Value | None]) -> None:
@@ -57,38 +57,42 @@ def _write_struct(out: bytearray, fields: dict[int, Value | None]) -> None:
     for number, value in fields.items():
         if value is None:
             continue
-        flag = isinstance(value, bool)
-        kind = (_TRUE if value else _TRUE + 1) if flag else _KINDS.get(type(value), _LIST)
-        step = number - before
+        kind = _KINDS.get(value.__class__, _LIST)
+        if kind == _TRUE and not value:
+            kind += 1
+        step, before = number - before, number
         if 0 < step < 16:
             out.append(step << 4 | kind)
         else:
             out.append(kind)
             _write_varint(out, number << 1)
-        if not flag:
+        if kind > _TRUE + 1:
             _write(out, kind, value)
-        before = number
     out.append(0)
 
 
 def _write(out: bytearray, kind: int, value: Any) -> None:
     """Append a value of this kind; one that is no bool."""
     if kind in (_I32, _I64):
-        _write_varint(out, value << 1 ^ value >> 63)
+        number = value << 1 ^ value >> 63
+        while number > 127:
+            out.append(number & 127 | 128)
+            number >>= 7
+        out.append(number)
     elif kind == _BINARY:
-        content = value.encode() if isinstance(value, str) else value
+        content = value.encode() if value.__class__ is str else value
         _write_varint(out, len(content))
         out += content
     elif kind == _LIST:
         _write_list(out, value)
-    elif isinstance(value, Encoded):
+    elif value.__class__ is Encoded:
         out += value
     else:
         _write_struct(out, value.fields)
 
 
 def _write_list(out: bytearray, values: Sequence[Value]) -> None:
-    kind = _KINDS.get(type(values[0]), _LIST) if values else _STRUCT
+    kind = _KINDS.get(values[0].__class__, _LIST) if values else _STRUCT
     if len(values) < 15:
         out.append(len(values) << 4 | kind)
     else:

@@ -33,12 +33,15 @@ _TEST_SETTINGS = {"fail_calc": "count(*)", "warn_if": "!= 0", "error_if": "!= 0"
 
 @dataclass(frozen=True)
 class DbtProject:
-    """What is in a manifest. ``texts``: the views, by the name of their file, each behind a ``heads``."""
+    """What is in a manifest. ``texts``: the views, by the name of their file, each behind a ``heads``; ``comments`` and
+    ``tags``: those of models, by view.
+    """
 
     dialect: str
     texts: Mapping[str, str]
     heads: Mapping[str, str]
     comments: Mapping[str, str]
+    tags: Mapping[str, tuple[str, ...]]
     tests: tuple[DataTest, ...]
     notes: tuple[str, ...]
 
@@ -88,11 +91,14 @@ class _Reading:
         """All of it."""
         self._check_current()
         texts, heads, comments = dict[str, str](), dict[str, str](), dict[str, str]()
+        tags = dict[str, tuple[str, ...]]()
         for model in self.models:
             name = self._checked(model)
             file = model["original_file_path"]
             heads[file] = f'CREATE {"TEMPORARY " * _VIEWS[model["config"]["materialized"]]}VIEW "{name}" AS '
             texts[file] = heads[file] + self._query(model)
+            if model.get("tags"):
+                tags[name] = tuple(map(str, model["tags"]))
             if model.get("description"):
                 comments[name] = model["description"].strip()
         tests = []
@@ -103,7 +109,7 @@ class _Reading:
                 heads[file] = f'CREATE TEMPORARY VIEW "{_view_of(test.name)}" AS '
                 texts[file] = heads[file] + self._query(node)
                 tests.append(test)
-        return DbtProject(self._dialect(), texts, heads, comments, tuple(tests), tuple(self.notes))
+        return DbtProject(self._dialect(), texts, heads, comments, tags, tuple(tests), tuple(self.notes))
 
     def _dialect(self) -> str:
         """That of dbt's adapter."""

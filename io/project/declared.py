@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.io.project.ingest_settings import FORMS, IngestSettings
 from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import is_url
@@ -23,7 +23,7 @@ _OWN = ("path", "expect", "severity")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *(second|minute|hour|day|week)s?")
 
 
-@dataclass(frozen=True)
+@record
 class DeclaredSource:
     """A declared source: its ``paths`` as they are written, the ``places`` that they name, and the options of
     ``dd ingest`` by their names. A relative path begins at the project's folder, wherever the command runs.

@@ -177,10 +177,12 @@ def _outputs(section: Section, branch: str) -> dict[str, OutputSettings]:
     outputs: dict[str, OutputSettings] = {}
     for name, one in section.named():
         section.check_name(name)
-        one.only(("key", "table"))
+        one.only(("key", "table", "tags"))
         table = output_table(one, section.file.parent)
         outputs[name] = OutputSettings(
-            one.names("key") or (), replace(table, place=None) if table and branch else table
+            one.names("key") or (),
+            replace(table, place=None) if table and branch else table,
+            one.names("tags") or (),
         )
     section.check_case(outputs)
     return outputs

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.io.project.event_words import words_of
 from ddcore.io.project.section import quoted
 from ddcore.io.project.times import Time
@@ -26,7 +27,7 @@ _TABLES = ("op_values", "column", "option")
 _PAIRS = {"column": ("OURS=THEIRS", "src=from_station"), "option": ("KEY=VALUE", "rowTag=row")}
 
 
-@dataclass(frozen=True)
+@record
 class IngestSettings:
     """How an ingest reads its sources, and what it does with their rows. Each field but ``form`` is an option's name.
 

@@ -57,8 +57,8 @@ def input_keys(section: Section) -> dict[str, tuple[str, ...]]:
         for column in key:
             if column not in columns:
                 raise one.wrong("key", f"there is no column {column!r}", meant(column, columns))
-            if parse_type(columns[column]).is_nested:
-                raise one.wrong("key", f"the column {column!r} is a list or struct", "name columns of plain types")
+            if parse_type(columns[column]).stored.is_nested:
+                raise one.wrong("key", f"the column {column!r} is {columns[column]}", "name columns of plain types")
         keys[name] = key
     return keys
 

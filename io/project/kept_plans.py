@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base import version
 from ddcore.base.cache import cache_folder, distrust, make_private, note_use, version_of
+from ddcore.base.record import record
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
 from ddcore.io.project.project import Project
@@ -52,7 +53,7 @@ _WITHOUT_EFFECT = {
 _TRUSTED = {"builtins", "collections", "copyreg", "datetime", "ddcore", "decimal", "functools", "numpy", "polars"}
 
 
-@dataclass(frozen=True)
+@record
 class PlannedProgram:
     """The plan of a program, and its data tests."""
 
@@ -60,7 +61,7 @@ class PlannedProgram:
     tests: tuple[DataTest, ...]
 
 
-@dataclass(frozen=True)
+@record
 class KeptPlan:
     """What is known of a program that has not changed since it was planned, without planning it.
 
@@ -144,21 +145,21 @@ def _version(library: str) -> str:
 
 
 def _own_sources() -> str:
-    """A digest of the sources of this package that plan. Raises OSError."""
+    """A digest of the names, sizes and times of this package's modules. By their size and time Python itself knows
+    whether a module has to be compiled again, so no other module is running. Raises OSError.
+    """
     state = hashlib.blake2b(digest_size=16)
     for folder in (Path(version.__file__).parent.parent, Path(__file__).parent.parent):
-        for path in sorted(_python_files(str(folder))):
-            with open(path, "rb", buffering=0) as file:
-                content = file.read()
-            state.update(f"{path} {len(content)} ".encode(errors="surrogatepass") + content)
+        for path, status in sorted(_python_files(str(folder))):
+            state.update(f"{path} {status.st_size} {status.st_mtime_ns} ".encode(errors="surrogatepass"))
     return state.hexdigest()
 
 
-def _python_files(folder: str) -> Iterator[str]:
+def _python_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
-                yield entry.path
+                yield entry.path, entry.stat()
             elif entry.name not in ("__pycache__", "compiled") and entry.is_dir():
                 yield from _python_files(entry.path)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import Place, address_of, is_url
@@ -19,7 +19,7 @@ _KEYS = ("path", "partition_by", "cluster_by", "count")
 _PARTITIONS = ("int64", "string", "date", "bool")  # types whose values every reader reads alike from Delta's log
 
 
-@dataclass(frozen=True)
+@record
 class TableSettings:
     """A published table: its ``place``, None for one in the warehouse; the columns by which it is partitioned and
     sorted; and the column with the count of equal rows, empty where each is a row of its own.
@@ -42,8 +42,8 @@ class TableSettings:
                 if key == "partition_by" and kind.name not in _PARTITIONS:
                     hint = f"partition by columns of the types {listed(_PARTITIONS)}"
                     raise UsageError(f"{place}: the column {column!r} is of the type {kind}", hint)
-                if kind.is_nested:
-                    raise UsageError(f"{place}: the column {column!r} is a list or struct", "name plain columns")
+                if kind.stored.is_nested:
+                    raise UsageError(f"{place}: the column {column!r} is {kind}", "name plain columns")
         if self.count.casefold() in {name.casefold() for name in schema}:
             raise UsageError(
                 f"dd.toml: [outputs.{output}] table: count: the output has a column {self.count!r}",

@@ -13,13 +13,13 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
+from ddcore.base.record import record
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
 from ddcore.io.project.project import Project
 from ddcore.io.storage.foreign_files import kind_of
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["Program", "load", "load_plan", "load_program", "plan_of"]
+__all__ = ["Program", "load", "load_plan", "load_program", "outputs_named", "plan_of"]
 
 
-@dataclass(frozen=True)
+@record
 class Program:
     """A program and its data tests. ``function`` returns the collections of the tests, too, as hidden outputs."""
 
@@ -45,6 +45,11 @@ class Program:
     def comments(self) -> Mapping[str, str]:
         """What the text says before each view of SQL, by the view's name."""
         return getattr(self.function, "comments", {})
+
+    @property
+    def tags(self) -> Mapping[str, Sequence[str]]:
+        """The tags that the text gives to outputs, by output."""
+        return getattr(self.function, "tags", {})
 
     @property
     def notes(self) -> Sequence[str]:
@@ -108,7 +113,7 @@ def _of_dbt(project: Project) -> Program:
 
     dbt = read_dbt(project.program_file, project.inputs)
     function = sql.program_of(dbt.texts, dbt.heads, dialect=dbt.dialect)
-    function.comments = dbt.comments  # type: ignore[attr-defined]
+    function.comments, function.tags = dbt.comments, dbt.tags  # type: ignore[attr-defined]
     function.notes.extend(dbt.notes)  # type: ignore[attr-defined]
     tests = (*project.tests, *dbt.tests)
     _check_tests(tests, project)
@@ -147,13 +152,23 @@ def _check_tests(tests: Iterable[DataTest], project: Project) -> None:
             raise ProgramError(f"{where}: the times here have the dimensions {dims}", "leave it out")
 
 
+def outputs_named(program: Program, project: Project, plan: Plan, texts: Iterable[str]) -> frozenset[str]:
+    """The outputs of a program that the texts of ``--select`` name, by the tags of ``dd.toml`` and of its own text.
+    UsageError.
+    """
+    from ddcore.planning.selecting import selected
+
+    tags = {name: one.tags for name, one in project.outputs.items() if one.tags}
+    return selected(plan, texts, {**program.tags, **tags})
+
+
 def load_plan(project: Project) -> Plan:
     """The plan of the project's program, imported anew. Raises as :func:`plan_of`."""
     return plan_of(load(project), project)
 
 
-def plan_of(program: Program, project: Project) -> Plan:
-    """The plan of the project's program.
+def plan_of(program: Program, project: Project, only: Collection[str] | None = None) -> Plan:
+    """The plan of the project's program, or of some of its outputs.
 
     Raises as :func:`load`, ProgramError where the program cannot be built or a table cannot have an output's
     columns, and UsageError for settings of an output that does not exist.
@@ -167,6 +182,7 @@ def plan_of(program: Program, project: Project) -> Plan:
             project.dims,
             nonnegative=True,  # ingest checks every row
             origins={name: stored.origins for name, stored in project.stored.items()},
+            only=only,
         )
     except ProgramError as error:
         error.hint = "; ".join(filter(None, [error.hint, *_became(project, error.message)]))
@@ -174,7 +190,7 @@ def plan_of(program: Program, project: Project) -> Plan:
     _check_columns(plan.outputs)
     ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:
-        if name not in ours:
+        if name not in ours and only is None:
             raise UsageError(
                 f"dd.toml has [outputs.{name}] but the program returns {', '.join(ours)}",
                 "name the section after an output, or remove it",

@@ -12,16 +12,16 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.record import record
 
 __all__ = ["Sources", "self_contained"]
 
 
-@dataclass(frozen=True)
+@record
 class Sources:
     """Files with a digest of their text, and the folders where modules were looked for, with a digest of what could be
     imported there; by path. ``modules``: the names under which Python keeps the modules, by file.

@@ -7,10 +7,11 @@ default; ``Project.origin`` says which. This module reads no file, runs no progr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ddcore.base.errors import UsageError
+from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
@@ -28,17 +29,18 @@ FILE_NAME = "dd.toml"
 MANIFEST = "target/manifest.json"  # of a dbt project
 
 
-@dataclass(frozen=True)
+@record
 class OutputSettings:
     """The settings in ``[outputs.NAME]``: ``key`` names the columns by which ``diff`` pairs a delete with an insert;
-    ``table`` says where its present contents are published.
+    ``table`` says where its present contents are published; ``tags`` name it for ``--select``.
     """
 
     key: tuple[str, ...] = ()
     table: TableSettings | None = None
+    tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Retention:
     """What ``[compaction]`` and ``[retention]`` say: whether runs compact by themselves; from how many versions back a
     run can be continued (None: from the runs of a week); for how many days files of inputs and outputs stay after they
@@ -51,7 +53,7 @@ class Retention:
     history: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Project:
     """One project, every setting resolved. Paths are absolute.
 

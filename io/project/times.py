@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import Frontier, frontier, is_beyond, join, le, meet
+from ddcore.base.record import record
 from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def frontier_json(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> l
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """The times at or beyond the frontier ``lower`` and not at or beyond ``upper``: those that a run completes."""
 

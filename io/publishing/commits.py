@@ -11,7 +11,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ from ddcore.io.publishing.ranges import FIRST, RangeFile, first_from
 from ddcore.io.storage import store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -48,6 +49,9 @@ _OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (
     "ddcore.output", "ddcore.run", "ddcore.time", "ddcore.label", "ddcore.versions",
 )  # fmt: skip
 _CHECKPOINT_EVERY = 25  # commits
+_REMOVALS = "delta.deletedFileRetentionDuration"  # how long checkpoints name a file that was removed: a week otherwise
+_DAY = 86_400  # seconds
+GRACE = 60  # seconds that what was replaced stays at least, for readers that are opening the table
 # files before the first commit; the names of a store's files have one part more
 _OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}(-[0-9a-f]{16}){1,2}\.parquet|\..*\.tmp")
 
@@ -261,13 +265,48 @@ def remove_temporary(folder: Place) -> None:
 
 
 def upkeep(folder: Place, version: int, days: float) -> None:
-    """Every 25 commits: write a checkpoint, and delete files that were replaced for longer than so many days."""
+    """Every 25 commits: write a checkpoint, and delete what nobody needs who reads versions of the last ``days``: the
+    log before a checkpoint, the data files that its entries removed, and their files of the change feed.
+    """
     if version == 0 or version % _CHECKPOINT_EVERY:
         return
     with reporting(folder, "tidy up", HINT):
-        table = _opened(folder)
+        table, seconds = _opened(folder), max(days * _DAY, GRACE)
         table.create_checkpoint()
-        table.cleanup_metadata()
-        table.vacuum(retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False)
         if isinstance(folder, Path):
             sync_all([], [folder / deltalog.LOG])
+        _trim(folder, time.time() - seconds, {unquote(path) for path in add_actions(table)["path"]})
+        wanted = f"interval {int(seconds)} seconds"
+        if table.metadata().configuration.get(_REMOVALS) != wanted:
+            table.alter.set_table_properties({_REMOVALS: wanted})
+
+
+def _trim(folder: Place, moment: float, live: Collection[str]) -> None:
+    """Delete the entries of a log before the newest checkpoint from before a moment, with the files that only versions
+    before that have. The oldest first, and its files before an entry: so what is left is a log at any time, and the
+    next call finds what a killed process left.
+    """
+    commits, checkpoints = deltalog.versions_of(folder)
+    old = [number for number in checkpoints if store.modified(deltalog.checkpoint_file(folder, number)) <= moment]
+    for number in sorted(number for number in {*commits, *checkpoints} if number < max(old, default=0)):
+        commit = deltalog.commit_file(folder, number)
+        for path in filter(_is_inside, sorted(deltalog.removed_files(folder, number) - {*live})):
+            _delete_replaced(folder / path, commit)
+        for path in filter(_is_inside, sorted(deltalog.feed_files(folder, number))):
+            store.delete(folder / path)
+        for file in (commit, deltalog.checkpoint_file(folder, number), commit.with_suffix(".crc")):
+            store.delete(file)
+        failpoint("after-trim")
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path in a log names a file of the table; other programs write into this log, too."""
+    return not path.startswith("/") and "://" not in path and ".." not in path.split("/")
+
+
+def _delete_replaced(file: Place, commit: Place) -> None:
+    """Delete a file that a commit removed, unless a later one added it again: it was written again then."""
+    with suppress(FileNotFoundError):
+        if store.modified(file) <= store.modified(commit):
+            store.delete(file)
+            failpoint("after-delete")

@@ -16,8 +16,9 @@ import polars as pl
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.schema import Schema, Type
 from ddcore.io.delta.column_types import delta_type
-from ddcore.io.delta.new_files import Unsynced, arrow_table, write_file
+from ddcore.io.delta.new_files import Unsynced, arrow_table, stored_columns, write_file
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.tables import values_of
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.parquet import datafile
@@ -41,7 +42,7 @@ from ddcore.io.publishing.commits import (
 from ddcore.io.publishing.published import Published
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.reading.folded import FoldedLog, output_log
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.storage.reporting import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
@@ -62,9 +63,9 @@ class _Differs(Exception):
 
 
 class _Due(NamedTuple):
-    """What a table should hold: the contents that a run gave at a time."""
+    """What a table should hold: the contents that a run of this number gave at a time."""
 
-    run: RunRecord
+    run: int
     at: Time
 
 
@@ -105,16 +106,16 @@ class Publication:
 
         Cost: that of the files with a changed row; of all rows where the table is made again.
         """
-        run = self.ledger.current_run()
-        if run is None:
+        number = self.ledger.run_of(self.output)
+        if number is None:
             return None
         there = position(self.folder)
-        if there is not None and there.is_newest and there.run == run.run:
+        if there is not None and there.is_newest and there.run == number:
             return None
         tops = self.log.readable.tops
         if len(tops) != 1:
             return None  # no time is after all others: there are no present contents
-        due = _Due(run, tops[0])
+        due = _Due(number, tops[0])
         remove_temporary(self.folder)
         try:
             return self._brought_up(due, there)
@@ -176,13 +177,13 @@ class Publication:
                 touched = part.select(names)
                 olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
                 news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
-            feed = self._feed(olds, news)
+            feed = self._feed(due.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
         self._commit(due, since, before, _Files(added, removed, feed))
         plus, minus = (int(changes.filter(pl.col("diff") * sign > 0)["diff"].sum()) * sign for sign in (1, -1))
         total = len(files) - len(removed) + len(added)
-        return Published(self.output, str(self.folder), due.run.run, plus, minus, len(added), total)
+        return Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
 
     def _written(self, rows: pl.DataFrame) -> list[AddedFile]:
         """New files of some rows and their counts, each of one range."""
@@ -195,8 +196,8 @@ class Publication:
         rows = self._as_stored(part)
         partition = {name: _partition_value(first[name][0], name, self.output) for name in self.order.partition}
         schema = {name: kind for name, kind in self.schema.items() if name not in partition}
-        table = arrow_table({name: rows[name].to_arrow() for name in schema}, schema)
-        bounded = [name for name, kind in schema.items() if not kind.is_nested]
+        table = arrow_table(stored_columns(rows, schema), schema)
+        bounded = [name for name, kind in schema.items() if not kind.stored.is_nested]
         steps = {name: escaped(value) for name, value in partition.items()}
         file = write_file(
             self.folder, f"{self.output}-{_stem(first)}", table, bounded=bounded, notes={FIRST: first_of(first)},
@@ -223,7 +224,8 @@ class Publication:
                     pl.lit(file.first[name][0], file.first[name].dtype).alias(name) for name in self.order.partition
                 ]
                 frame = frame.with_columns(values)
-                frames.append(frame.select([pl.col(name).cast(kind.polars) for name, kind in self.schema.items()]))
+                stored = frame.lazy().select([pl.col(n).cast(kind.stored.polars) for n, kind in self.schema.items()])
+                frames.append(values_of(stored, self.schema).collect())
         names = list(self.log.schema)
         if not frames:
             return pl.DataFrame(schema={**{n: k.polars for n, k in self.log.schema.items()}, "diff": pl.Int64})
@@ -232,8 +234,8 @@ class Publication:
             return rows.rename({self.settings.count: "diff"})
         return rows.group_by(names).agg(diff=pl.len().cast(pl.Int64))
 
-    def _feed(self, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
-        """The files of the change feed: what became of the changed rows, given as they were and as they are."""
+    def _feed(self, run: int, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
+        """The files of the change feed of a run: what became of changed rows, given as they were and as they are."""
         if not olds:
             return []
         names, key = list(self.log.schema), self.project.outputs[self.output].key
@@ -259,13 +261,14 @@ class Publication:
             parts = [part for part in rows.partition_by(self.order.partition, maintain_order=True)]
         else:
             parts = [rows] if len(rows) else []
-        return [self._feed_file(part) for part in parts]
+        return [self._feed_file(run, part) for part in parts]
 
-    def _feed_file(self, rows: pl.DataFrame) -> AddedFile:
+    def _feed_file(self, run: int, rows: pl.DataFrame) -> AddedFile:
+        """A file of the change feed, which goes with its commit; so no two runs have one of the same name."""
         partition = {name: _partition_value(rows[name][0], name, self.output) for name in self.order.partition}
         schema = {**{name: kind for name, kind in self.schema.items() if name not in partition}, _KIND: Type("string")}
-        table = arrow_table({name: rows[name].to_arrow() for name in schema}, schema)
-        file = write_file(self.folder / CHANGES, "cdc", table, unsynced=self.unsynced)
+        table = arrow_table(stored_columns(rows, schema), schema)
+        file = write_file(self.folder / CHANGES, f"cdc-{run:08x}", table, unsynced=self.unsynced)
         return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
 
     # --- the whole table ----------------------------------------------------------------------------------------------
@@ -281,7 +284,7 @@ class Publication:
                 added.append(self._file(part))
         removed = [] if before is None else [path for path in before.paths if path not in {file.path for file in added}]
         self._commit(due, None, before, _Files(added, removed))
-        return Published(self.output, str(self.folder), due.run.run, rows, 0, len(added), len(added), why)
+        return Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
@@ -299,7 +302,7 @@ class Publication:
     def _commit(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> None:
         dims, label = self.project.dims, self.log.names.fields(due.at).get("label")
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
-        note = note_of(self.output, due.run.run, due.at, label if isinstance(label, str) else "", versions)
+        note = note_of(self.output, due.run, due.at, label if isinstance(label, str) else "", versions)
         change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
         number = commit(self.folder, before, change)
         upkeep(self.folder, number, self.project.retention.days)

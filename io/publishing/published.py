@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ddcore.base.record import record
 
 __all__ = ["Published"]
 
 
-@dataclass(frozen=True)
+@record
 class Published:
     """What a publication did. ``plus`` and ``minus`` are rows that came and went; ``files`` were written, of ``of``
     that the table has then. ``made``: why the whole table was written, empty where only files with changes were.

@@ -47,7 +47,7 @@ class Order:
     @classmethod
     def of(cls, schema: Schema, settings: TableSettings, key: Sequence[str]) -> Order:
         """The order of an output's table."""
-        plain = [name for name, kind in schema.items() if not kind.is_nested]
+        plain = [name for name, kind in schema.items() if not kind.stored.is_nested]
         first = (*settings.partition_by, *(settings.cluster_by or key), *plain)
         return cls(tuple(dict.fromkeys(name for name in first if name in plain)), settings.partition_by)
 

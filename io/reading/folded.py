@@ -19,7 +19,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.project.times import Time, Window, greatest, nothing_closed, up_to
+from ddcore.io.project.times import Frontier, Time, Window, greatest, nothing_closed, up_to
 from ddcore.io.reading.published import check_output, finished_run
 from ddcore.io.storage.warehouse import Warehouse
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
     from ddcore.program.condition import Condition
 
-__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log"]
+__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log", "row_schema"]
 
 
 @dataclass(frozen=True)
@@ -162,10 +162,11 @@ def output_log(project: Project, name: str, ledger: Ledger | None = None) -> Fol
     ledger = ledger or ledger_of(project)
     run = finished_run(ledger)
     check_output(run, name, project.inputs)
-    table = ledger.tables()[f"outputs/{name}"]
+    table = ledger.output_table(name)
+    assert table is not None  # of every output that the run has
     folder = ledger.warehouse.output(name)
-    log = ChangeLog(folder, _row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
-    return _folded(project, ledger, name, log, table)
+    log = ChangeLog(folder, row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
+    return _folded(project, ledger, log, table, ledger.upper_of(name))
 
 
 def input_log(project: Project, name: str, ledger: Ledger | None = None) -> FoldedLog:
@@ -177,22 +178,24 @@ def input_log(project: Project, name: str, ledger: Ledger | None = None) -> Fold
     table, folder = ledger.input_table(name), ledger.warehouse.input(name)
     stored = project.stored.get(name)
     if table is not None:  # dd.toml may have columns that no ingest has added yet
-        there = _row_schema(folder, table, project.dims)
+        there = row_schema(folder, table, project.dims)
         known = there if stored is None else stored.columns_of(there)
         schema = there if stored is None else {column: kind for column, kind in schema.items() if column in known}
     log = ChangeLog(folder, schema, project.dims, tuning=project.tuning, stored=stored and stored.of(schema))
-    return _folded(project, ledger, name, log, table)
+    return _folded(project, ledger, log, table, ledger.upper())
 
 
-def _folded(project: Project, ledger: Ledger, name: str, log: ChangeLog, table: TableState | None) -> FoldedLog:
+def _folded(
+    project: Project, ledger: Ledger, log: ChangeLog, table: TableState | None, upper: Frontier | None
+) -> FoldedLog:
     nothing = nothing_closed(project.dims)
     names = ledger.version_names(project.dims)
-    readable = Readable(project.dims, ledger.since() or nothing, ledger.upper() or nothing, names)
-    return FoldedLog(name, log, table, readable, ledger.first_ingested())
+    readable = Readable(project.dims, ledger.since() or nothing, upper or nothing, names)
+    return FoldedLog(log.folder.name, log, table, readable, ledger.first_ingested())
 
 
-def _row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
+def row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
     with reading(folder, state=state):
         fields = opened(folder, state).schema().fields
-    return {field.name: row_type(field.type) for field in fields if field.name not in (*dims, "diff")}
+    return {field.name: row_type(field) for field in fields if field.name not in (*dims, "diff")}

@@ -85,9 +85,9 @@ class Rows:
 
     def arrow(self) -> pa.Table:
         """An Arrow table, sorted as the Polars frame; timestamps are microseconds in UTC."""
-        from ddcore.io.delta.new_files import arrow_table
+        from ddcore.io.delta.new_files import value_table
 
-        return arrow_table({name: self._frame[name].to_arrow() for name in self.columns}, self.schema)
+        return value_table({name: self._frame[name].to_arrow() for name in self.columns}, self.schema)
 
     def pandas(self) -> pd.DataFrame:
         """A pandas frame, sorted as the Polars frame; UsageError where pandas is not installed.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.lazy import polars as pl
+from ddcore.base.record import record
 from ddcore.text.cells import cell, count
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["Change", "cells_of", "changes_of", "first_changes", "number_of_chang
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Change:
     """``times`` rows changed from ``before`` to ``after``; None before is an insert, None after a delete."""
 

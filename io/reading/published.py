@@ -6,12 +6,13 @@ The law: accumulate(output log, t) == program(accumulate(input logs, t)). The le
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import le
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.project.times import Time, corners, greatest, is_open, named, shown_frontier
+from ddcore.io.project.times import Frontier, Time, close_both, corners, greatest, is_open, named, shown_frontier
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
 
@@ -84,6 +85,10 @@ class Claims:
         self._runs: list[RunRecord] = []  # as many as were asked for so far, and the rest of them
         self._rest: Iterator[RunRecord] | None = None
 
+    def upper_of(self, outputs: Iterable[str]) -> Frontier:
+        """The frontier of the times that are complete in any of some outputs: some may be ahead."""
+        return reduce(close_both, (self._ledger.upper_of(output) or self.upper for output in outputs), self.upper)
+
     @property
     def least(self) -> Time | None:
         """With one dimension: the first version that can be read."""
@@ -92,7 +97,7 @@ class Claims:
     def doubt(self, time: Time, output: str) -> tuple[str, str]:
         """Why the law is not claimed for an output at a time, and what to do; two empty texts where it is."""
         what = named(time, self.dims)
-        if is_open(time, self.upper):
+        if is_open(time, self._ledger.upper_of(output) or self.upper):
             tops = " and ".join(named(top, self.dims) for top in corners(self.upper))
             return f"{what} is not yet complete: folded is {tops}", "which versions are waiting: ddcore status"
         if self.first is not None and len(time) == 1 and time < self.first:

@@ -189,7 +189,7 @@ class SortedRows:
     @property
     def _plain(self) -> list[str]:
         """The first columns of the order whose values compare as Polars sorts them."""
-        nested = [number for number, name in enumerate(self.order) if self._log.schema[name].is_nested]
+        nested = [number for number, name in enumerate(self.order) if self._log.schema[name].stored.is_nested]
         return self.order[: nested[0]] if nested else self.order
 
     # --- all rows ---

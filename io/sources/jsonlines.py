@@ -18,7 +18,17 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Type
-from ddcore.io.sources.jsonobjects import CUT, TEXTS, Object, Tree, first_misfit, kind_of, parse_object, value_at
+from ddcore.io.sources.jsonobjects import (
+    CUT,
+    TEXTS,
+    Object,
+    Tree,
+    first_misfit,
+    kind_of,
+    parse_object,
+    value_at,
+    written,
+)
 from ddcore.io.sources.source import Batches, Source, first_line
 from ddcore.io.sources.validation import first_bad
 
@@ -65,7 +75,10 @@ class JsonLines(Source):
         """Batches of some 4 MiB of the file."""
         tree = {name: self._tree[name] for name in columns if name in self._tree}
         for first_line_number, block in self._blocks():
-            table = self._parse_block(block, first_line_number, tree)
+            maps = {name: node for name, node in tree.items() if isinstance(node, Type) and node.name == "map"}
+            table = self._parse_block(block, first_line_number, {n: each for n, each in tree.items() if n not in maps})
+            for name, kind in maps.items():
+                table = table.append_column(name, self._maps(block, first_line_number, name, kind))
             for name in columns:
                 if name not in tree:  # any column, for the number of rows
                     table = table.append_column(name, pa.nulls(table.num_rows))
@@ -202,6 +215,26 @@ class JsonLines(Source):
                     self._object(line, number + place)
         return table
 
+    def _maps(self, block: bytes, number: int, name: str, kind: Type) -> pa.ChunkedArray:
+        """The objects of one field as maps: Arrow reads them as lists of their entries."""
+        lines = []
+        for place, line in enumerate(block.split(b"\n")):
+            if not line.strip():
+                continue
+            value = self._object(line, number + place)
+            if misfit := first_misfit(value, {name: kind}):
+                raise DataError(
+                    f"{self.name}: column {misfit.path!r}: {misfit.what} (line {number + place})", misfit.hint
+                )
+            there = value.get(name)
+            entries = None if there is None else [{"key": key, "value": one} for key, one in there.items()]
+            lines.append(written({name: entries}).encode())
+        entry = pa.struct([("key", pa.string()), ("value", _arrow(kind.fields[1][1]))])
+        column = pl.from_arrow(_parse(b"\n".join(lines), pa.schema([(name, pa.list_(entry))]))[name])
+        assert isinstance(column, pl.Series) and isinstance(column.dtype, pl.List)
+        fields = [field.dtype for field in column.dtype.inner.fields]  # type: ignore[union-attr]
+        return pa.chunked_array([column.cast(pl.Map(*fields)).to_arrow()])
+
     def _misfit(self, lines: list[bytes], number: int, schema: pa.Schema, tree: Tree) -> DataError:
         """What is wrong with the first line that pyarrow refuses; found by halves."""
         place = first_bad(len(lines), lambda low, high: _is_fine(lines[low:high], schema))
@@ -280,6 +313,8 @@ def _arrow(node: Type | Tree) -> pa.DataType:
         return pa.struct([(name, _arrow(inner)) for name, inner in node.items()])
     if node.element is not None:
         return pa.list_(_arrow(node.element))
+    if node.name == "map":
+        return pa.map_(pa.string(), _arrow(node.fields[1][1]))
     if node.fields:
         return pa.struct([(name, _arrow(inner)) for name, inner in node.fields])
     return pa.string() if node.name in TEXTS else node.arrow

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from ddcore.base.schema import Type, parse_type
 from ddcore.text.wording import shown_value
 
-__all__ = ["CUT", "TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at"]
+__all__ = ["CUT", "TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at", "written"]
 
-TEXTS = ("string", "date", "timestamp", "binary")  # the types whose values are text in JSON
+TEXTS = ("string", "date", "timestamp", "binary", "time", "uuid", "interval")  # the types whose values are text in JSON
 _NUMBERS = ("int64", "float64")
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _WORDS = ("true", "false", "null", "-")
@@ -100,6 +100,8 @@ def _misfits(value: Any, node: Type | Tree, path: str) -> Iterator[Misfit]:
         return
     if not isinstance(node, Type):
         yield from _misfits_of_fields(value, node, path)
+    elif node.name == "map":
+        yield from _misfits_of_map(value, node.fields[1][1], path)
     elif node.fields:
         yield from _misfits_of_fields(value, dict(node.fields), path)
     elif node.element is None:
@@ -120,6 +122,25 @@ def _misfits_of_fields(value: Any, fields: Tree, path: str) -> Iterator[Misfit]:
         if name in value.twice:
             yield Misfit(below, "the key occurs twice in one object", _FIX)
         yield from _misfits(value.get(name), node, below)
+
+
+def _misfits_of_map(value: Any, kind: Type, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, Object):
+        yield _another_kind(value, "a map", path)
+        return
+    for name in value.twice:
+        yield Misfit(f"{path}.{name}", "the key occurs twice in one object", _FIX)
+    for name, one in value.items():
+        yield from _misfits(one, kind, f"{path}.{name}")
+
+
+def written(value: Any) -> str:
+    """A parsed value as JSON again, with all digits of its numbers."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{json.dumps(name)}:{written(one)}' for name, one in value.items())}}}"
+    return f"[{','.join(map(written, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 def _misfits_of_value(value: Any, kind: Type, path: str) -> Iterator[Misfit]:

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import DataError, DdError
-from ddcore.base.schema import Schema, Type, parse_type, type_of
+from ddcore.base.schema import INTERVAL_PARTS, Schema, Type, parse_type, type_of
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.stored_columns import common
 from ddcore.io.project.times import Time, example
@@ -262,7 +262,9 @@ def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tu
 
     With ``text``, text fits every type that is not nested.
     """
-    if isinstance(actual, pl.Struct) and declared.fields:
+    if isinstance(actual, pl.Map) and declared.name == "map":
+        inside = [(_instance(actual.key), declared.fields[0][1]), (_instance(actual.value), declared.fields[1][1])]
+    elif isinstance(actual, pl.Struct) and declared.name == "struct":
         theirs = {each.name: _instance(each.dtype) for each in actual.fields}
         ours = dict(declared.fields)
         lacking, more = ([name for name in a if name not in b] for a, b in ((ours, theirs), (theirs, ours)))
@@ -274,7 +276,8 @@ def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tu
     elif isinstance(actual, pl.List | pl.Array) and declared.element is not None:
         inside = [(_instance(actual.inner), declared.element)]
     else:
-        fits = (text and isinstance(actual, pl.String) and not declared.is_nested) or _fits(actual, declared)
+        is_read = text or declared.name in ("time", "uuid", "interval")
+        fits = (is_read and isinstance(actual, pl.String) and not declared.is_nested) or _fits(actual, declared)
         return None if fits else (path, f"is {_type_name(actual)}, but the input declares {declared}")
     parts = zip(inside, declared.inner, strict=True)
     found = (_misfit(kind, inner, path + suffix, text=text) for (kind, inner), (suffix, _) in parts)
@@ -289,6 +292,13 @@ def _fits(actual: pl.DataType, declared: Type) -> bool:
     if isinstance(actual, pl.Decimal) and isinstance(declared.polars, pl.Decimal):
         scale, own = actual.scale, declared.polars.scale
         return scale <= own and (actual.precision or 38) - scale <= (declared.polars.precision or 38) - own
+    if declared.name == "time" and actual.is_integer():
+        return True
+    if declared.name == "uuid" and isinstance(actual, pl.Binary):
+        return True
+    if declared.name == "interval" and isinstance(actual, pl.Struct):
+        names = {each.name: _instance(each.dtype) for each in actual.fields}
+        return {*names} == {*INTERVAL_PARTS} and all(kind.is_integer() for kind in names.values())
     return _type_or_none(actual) == declared
 
 
@@ -303,5 +313,5 @@ def _type_or_none(actual: pl.DataType) -> Type | None:
 
 def _type_name(actual: pl.DataType) -> str:
     if isinstance(actual, pl.Object):
-        return "of a type that no input can have (a map, a time of day, ...)"
+        return "of a type that no input can have"
     return str(actual)

@@ -21,6 +21,8 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import nested
+from ddcore.data.casts import InexactCast, exact_cast
+from ddcore.data.forms import canonical_uuids, from_base, intervals_of, to_base
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.stored_columns import EXACT_FLOAT, widened
@@ -44,6 +46,7 @@ _UTC = {"ms": pl.Datetime("ms", "UTC"), "us": pl.Datetime("us", "UTC"), "ns": pl
 _WHOLE = r"^[+-]?[0-9]+$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+_TIME = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
 _EXPECTED = {
     "int64": "a whole number",
     "float64": "a number",
@@ -51,6 +54,9 @@ _EXPECTED = {
     "date": "a date such as 2026-01-31",
     "timestamp": "a timestamp such as 2026-01-31T12:00:00Z",
     "binary": "bytes in hexadecimal",
+    "time": "a time of day such as 12:30:00",
+    "uuid": "a UUID such as a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    "interval": "an interval such as 1 mon 2 days 03:04:05, or P1M2DT3H4M5S",
 }
 
 
@@ -150,26 +156,29 @@ _FIX_ROW = "fix the row at the source"
 
 
 def _convert_nested(column: Column, kind: Type, text: bool) -> pl.Series:
-    """:func:`_convert` for each column inside lists and structs, whose fields get the order of ``kind``.
+    """:func:`_convert` for each column inside lists, maps and structs, whose fields get the order of ``kind``.
 
     With ``text``, :func:`_parse` for text.
     """
     values = column.values
     if not kind.is_nested:
-        return _parse(column, kind) if text and values.dtype == pl.String else _convert(column, kind)
+        is_text = values.dtype == pl.String and (text or kind.name in ("time", "uuid", "interval"))
+        return _parse(column, kind) if is_text else _convert(column, kind)
     if isinstance(values.dtype, pl.Array):
         values = values.arr.to_list()
-    valid = values.is_not_null().to_numpy() if values.null_count() else None
+    if kind.name == "map" and isinstance(values.dtype, pl.List):  # Spark's tasks carry entries
+        values = values.cast(pl.Map(*(field.dtype for field in values.dtype.inner.fields)))  # type: ignore[union-attr]
     rows = column.rows
-    if kind.element is not None:
+    if kind.element is not None or kind.name == "map":
         rows = np.repeat(np.arange(len(values)) if rows is None else rows, nested.lengths(values))
     inside = [
         _convert_nested(replace(column, name=part.name, values=part, rows=rows), inner, text)
         for part, inner in nested.parts(values, kind)
     ]
-    if kind.element is not None:
-        return nested.lists(inside[0], nested.lengths(values), valid).alias(values.name)
-    return nested.structs(dict(zip(dict(kind.fields), inside, strict=True)), valid).alias(values.name)
+    whole = nested.together(values, kind, inside)
+    return (
+        whole if kind.name != "map" else from_base(to_base(whole, kind), kind).alias(values.name)
+    )  # in the order of keys
 
 
 def _convert(column: Column, kind: Type) -> pl.Series:
@@ -181,20 +190,39 @@ def _convert(column: Column, kind: Type) -> pl.Series:
         return values
     if kind.name == "float64":
         return one_nan_one_zero(values.cast(pl.Float64))
-    if kind.name == "timestamp":
-        return _timestamps(column, kind)
-    if kind.name == "date":
-        return _dates(column)
+    if kind.name in _CLOCKS:
+        return _CLOCKS[kind.name](column, kind)
+    if kind.name in ("uuid", "interval"):
+        return _exactly(column, kind)
     return values.cast(kind.polars)
 
 
-def _dates(column: Column) -> pl.Series:
+def _times(column: Column, kind: Type) -> pl.Series:
+    """Times of day; whole numbers are microseconds since midnight, as our own tables have them."""
+    values = column.values
+    if values.dtype.is_integer():
+        outside = (values < 0) | (values >= _UNITS["us"][1])
+        column.refuse(outside, "microseconds are no time of day", _FIX_ROW)
+        return (values.cast(pl.Int64) * 1000).cast(kind.polars)
+    column.refuse(values.to_physical() % 1000 != 0, "has nanoseconds", "round it to microseconds at the source")
+    return values
+
+
+def _exactly(column: Column, kind: Type) -> pl.Series:
+    """UUIDs from their bytes, and intervals from their parts."""
+    try:
+        return exact_cast(column.values, kind)
+    except InexactCast as error:
+        raise DataError(f"{column.where}: column {column.name!r} {error}", _FIX_ROW) from None
+
+
+def _dates(column: Column, kind: Type) -> pl.Series:
     """Dates from the year 1 to 9999: Python and SQL cannot show others."""
     days = column.values.to_physical()
     beyond = (days < _FIRST_DAY) | (days > _LAST_DAY)
     numbers = replace(column, values=days)  # Python cannot show the value itself
     numbers.refuse(beyond, "days from 1970-01-01 is not a date of the years 1 to 9999", _FIX_ROW)
-    return column.values.cast(pl.Date)
+    return column.values.cast(kind.polars)
 
 
 def _timestamps(column: Column, kind: Type) -> pl.Series:
@@ -212,6 +240,11 @@ def _timestamps(column: Column, kind: Type) -> pl.Series:
             ticks % 1000 != 0, "has nanoseconds", "round it to microseconds at the source"
         )
     return values.cast(kind.polars)
+
+
+_CLOCKS: Mapping[str, Callable[[Column, Type], pl.Series]] = {
+    "date": _dates, "time": _times, "timestamp": _timestamps,
+}  # fmt: skip
 
 
 def _time_or_diff(column: Column, text: bool) -> pl.Series:
@@ -295,6 +328,9 @@ _PARSERS: Mapping[str, Callable[[pl.Series], pl.Series]] = {
     "date": lambda text: _only(text, _DATE).str.to_date("%Y-%m-%d", strict=False),
     "timestamp": _parse_timestamps,
     "binary": lambda text: text.str.decode("hex", strict=False),
+    "time": lambda text: _only(text, _TIME).str.to_time("%H:%M:%S%.f", strict=False),
+    "uuid": canonical_uuids,
+    "interval": intervals_of,
 }
 
 

@@ -113,7 +113,28 @@ def _with_error(schema: pa.Schema) -> pa.Schema:
 def _spark_schema(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(_with_error(schema))
+    return from_arrow_schema(_carried(_with_error(schema)))
+
+
+def _carried(schema: pa.Schema) -> pa.Schema:
+    """A schema for Spark, as :func:`~ddcore.io.sources.row_checks.rows_of` reads it. Spark's frames from Arrow have no
+    times of day, and a ``groupBy`` of maps makes 0 of the nulls in them (Spark 4.2), so both go as the engine has them:
+    microseconds, and lists of entries.
+    """
+    from ddcore.base.schema import parse_type
+
+    kinds = [None if field.name == ERROR else parse_type(field.type) for field in schema]
+    return pa.schema(
+        field if kind is None or kind.base == kind else field.with_type(kind.base.arrow)
+        for field, kind in zip(schema, kinds, strict=True)
+    )
+
+
+def _as_carried(frame: pl.DataFrame) -> pl.DataFrame:
+    from ddcore.base.schema import type_of
+    from ddcore.data.forms import to_base
+
+    return pl.DataFrame([to_base(column, type_of(column.dtype)).alias(column.name) for column in frame])
 
 
 def _read_shares(
@@ -128,9 +149,10 @@ def _change_batches(name: str, change: Callable[[Frames], Frames], schema: pa.Sc
 
 
 def _as_batches(frames: Frames, schema: pa.Schema) -> Batches:
+    schema = _carried(schema)
     try:
         for frame in frames:
-            table = frame.with_columns(pl.lit(None, pl.String).alias(ERROR)).to_arrow()
+            table = _as_carried(frame).with_columns(pl.lit(None, pl.String).alias(ERROR)).to_arrow()
             yield from table.select(schema.names).cast(schema).to_batches(max_chunksize=1 << 16)
     except DdError as error:
         text = json.dumps([type(error).__name__, error.message, error.hint])

@@ -169,11 +169,20 @@ class EventLog(Source):
         names = self._schema().names
         yield self.log.collect(updates.with_columns(none).select(names))
 
+    def _typed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """A frame with the types of the log, where Spark has carried others in their place."""
+        from ddcore.data.forms import from_base
+
+        kinds = {name: kind for name, kind in self.log.columns.items() if frame.schema[name] != kind.polars}
+        return frame.with_columns(
+            from_base(frame[name], kind).alias(name) for name, kind in kinds.items() if kind.base != kind
+        )
+
     # --- events without a key ---
 
     def _alone(self, frames: Frames) -> Frames:
         """Each event as an update."""
-        for frame in frames:
+        for frame in map(self._typed, frames):
             updates = frame.with_columns(pl.col(OP).sign().alias(DIFF)).select(self.log.columns.keys())
             yield self._with_tallies(updates, {ROWS: len(frame)})
 
@@ -188,7 +197,7 @@ class EventLog(Source):
 
     def _merged(self, frames: Frames) -> Frames:
         """What the events of some keys change; the frames hold them, and all updates of these keys."""
-        lines = [*frames]
+        lines = [*map(self._typed, frames)]
         if not lines:
             return
         types = [pl.col(name).cast(kind.polars) for name, kind in self.log.columns.items()]

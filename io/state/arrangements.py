@@ -1,7 +1,7 @@
 """Arrangements on disk: runs of updates sorted by key code, in which a look-up reads what it needs.
 
 A run is one or a few files, one per writer (:mod:`ddcore.io.state.run_writer`). A look-up finds its rows by an index of
-codes and decodes only them, where they lie (:mod:`ddcore.io.state.run_reader`). Tables are partitioned by ``run``.
+codes and decodes only them, where they lie (:mod:`ddcore.io.state.run_reader`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_reader import RunFile, load_texts
+from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import REFRESH, reporting
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange
@@ -112,9 +112,9 @@ def write_pieces(
         written.append(run_writer.write(batches, layout, path, narrow=narrow, synced=synced, group=group))
         return written[-1].size, written[-1].digest
 
-    path, size = new_files.new_file(folder, f"part-{part}", write, {"run": str(run)}, unsynced)
+    path, size = new_files.new_file(folder, f"part-{part}-{run:06d}", write, {}, unsynced)
     (file,) = written
-    return AddedFile(path, size, file.rows, _statistics(file), {"run": str(run)})
+    return AddedFile(path, size, file.rows, _statistics(file), {})
 
 
 def _statistics(file: run_writer.Written) -> str:

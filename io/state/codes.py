@@ -14,8 +14,8 @@ from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.parquet import datafile
 from ddcore.io.state.layout import CODE
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import REFRESH, reporting
 
 __all__ = ["sample", "spread"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ddcore.base.record import record
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import AddedFile, LiveFile
@@ -18,7 +19,7 @@ from ddcore.io.storage.warehouse import Warehouse
 __all__ = ["FoldResult", "Stored"]
 
 
-@dataclass(frozen=True)
+@record
 class Stored:
     """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
     groups.

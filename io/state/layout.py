@@ -6,10 +6,11 @@ Must not import the engine: the driver of a fold on Spark creates and commits ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.io.delta import damaged, tables
 from ddcore.io.storage.store import Place
@@ -39,7 +40,7 @@ CODE = "_code"
 _INT64 = Type("int64")
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The columns of an arrangement: key columns, then value columns, in ``schema``; and ``times``.
 
@@ -64,13 +65,13 @@ class Layout:
 
     @property
     def columns(self) -> Schema:
-        """The columns of a data file; the partition column ``run`` is not one."""
+        """The columns of a data file."""
         return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
 
 
 def create(writer: Writer, folder: Place, layout: Layout, *, replace: bool = False) -> None:
     """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
-    tables.create(writer, folder, {**layout.columns, "run": _INT64}, partition_by=["run"], replace=replace)
+    tables.create(writer, folder, layout.columns, replace=replace)
 
 
 def make_room(writer: Writer, warehouse: Warehouse, names: Iterable[str]) -> None:
@@ -109,13 +110,15 @@ def tables_of(plan: Plan) -> Iterator[tuple[str, Layout, bool]]:
     for arrangement in plan.arrangements:
         if not arrangement.transient:
             yield f"state/{arrangement.fingerprint}", layout_of(arrangement), False
-        yield *held_table(arrangement), True
-    for block in plan.blocks:
-        if block.output is not None:
-            yield *pending_table(plan, block), True
+    if len(plan.dims) > 1:
+        for arrangement in plan.arrangements:
+            yield *held_table(arrangement), True
+        for block in plan.blocks:
+            if block.output is not None:
+                yield *pending_table(plan, block), True
 
 
-@dataclass(frozen=True)
+@record
 class Use:
     """What a table of state is for: an operator, its place in the program (``file:line``) and what the table holds."""
 
@@ -155,10 +158,10 @@ def _layout(columns: tuple[tuple[str, Type], ...], key: tuple[str, ...], times: 
     """A layout whose column names a table can have. A run asks for each several times.
 
     A program may give an intermediate column any name: ``diff``, ``a b``, or ``A`` beside ``a``. Such a column is named
-    after its position instead.
+    after its position instead. Times of day, UUIDs, intervals and maps have the types whose words they are.
     """
-    names = _plain_names((name for name, _ in columns), (*times, "diff", "run"), "column")
-    plain = {names[name]: _plain_fields(kind) for name, kind in columns}
+    names = _plain_names((name for name, _ in columns), (*times, "diff"), "column")
+    plain = {names[name]: _plain_fields(kind.base) for name, kind in columns}
     return Layout(plain, tuple(names[name] for name in key), times)
 
 

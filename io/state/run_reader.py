@@ -23,8 +23,8 @@ from ddcore.io.parquet.checked import Checked
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_writer import PAGE, PIECE, TOP, WORD
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 
 __all__ = ["RunFile", "load_texts"]
 
@@ -280,7 +280,9 @@ class RunFile:
             ends = self._at(place["ends"], "<u4", slice(0, len(entries) + 1)).astype(np.int64)
             begins, ends = ends[:-1], ends[1:]
         else:
-            begins, ends = (self._at(place["ends"], "<u4", each).astype(np.int64) for each in (entries, entries + 1))
+            begins, ends = (
+                self._at(place["ends"], "<u4", position).astype(np.int64) for position in (entries, entries + 1)
+            )
         begins, ends = begins + (place["texts"] + 4), ends + place["texts"]
         lengths = ends - begins
         some = lengths > 0
@@ -372,7 +374,7 @@ def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
     """The words of texts or bytes, by their lengths and all their bytes."""
     import pyarrow as pa
 
-    lengths, texts = (np.concatenate(each) if len(parts) > 1 else each[0] for each in zip(*parts, strict=True))
+    lengths, texts = (np.concatenate(arrays) if len(parts) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     of = pa.large_string() if kind.name == "string" else pa.large_binary()
     array = pa.Array.from_buffers(of, len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])

@@ -11,13 +11,13 @@ import base64
 import io
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import Type
 from ddcore.base.tuning import DEFAULT
 from ddcore.data import wide
@@ -45,7 +45,7 @@ _LONGEST = 1 << 30  # bytes of the texts in a row group
 _INT64 = Type("int64")
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """A file that was written: its bytes, the digest for its name, its rows, its least and its greatest code."""
 

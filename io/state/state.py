@@ -153,7 +153,7 @@ def _measured(cost: Cost, write: Callable[[], dict[str, list[AddedFile]]]) -> di
     start = perf_counter_ns()
     files = write()
     cost.nanoseconds += perf_counter_ns() - start
-    for file in (file for each in files.values() for file in each):
+    for file in (file for several in files.values() for file in several):
         cost.rows_written += file.rows
         cost.bytes_written += file.size
     return files

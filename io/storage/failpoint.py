@@ -51,6 +51,7 @@ PLACES = {
     "after-intent": "the intent of a run was recorded in the ledger",
     "after-failure": "the failure of a run was recorded in the ledger",
     "after-run": "a finished run was recorded in the ledger",
+    "after-part": "a finished run of some outputs alone was recorded in the ledger",
     "after-ingest": "an ingest was recorded in the ledger",
     "after-undo": "the undo of an ingest was recorded in the ledger",
     "after-compact": "a compaction was recorded in the ledger",

@@ -51,9 +51,9 @@ def remove_left() -> None:
     """Remove the folders of processes that have ended, as far as this user may. Lists the temporary directory."""
     for place in {tempfile.gettempdir(), _SHORT}:
         with suppress(OSError), os.scandir(place) as found:
-            for each in found:
-                if each.name.startswith(_PREFIX):
-                    _remove_if_left(each)
+            for entry in found:
+                if entry.name.startswith(_PREFIX):
+                    _remove_if_left(entry)
 
 
 @cache

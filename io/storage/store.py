@@ -298,7 +298,7 @@ def source_of(place: Place, ranges: Sequence[tuple[int, int]] | None = None) -> 
 
 def create_folder(folder: Place) -> None:
     """Create a folder, and those above it, if it does not exist."""
-    if isinstance(folder, Path):
+    if isinstance(folder, Path) and not folder.is_dir():  # as it nearly always is
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -310,8 +310,9 @@ def new_file(folder: Place, stem: str) -> Iterator[NewFile]:
         temporary = folder / f".{stem}-{os.getpid()}-{time.monotonic_ns()}.tmp"
         try:
             yield NewFile(temporary, stem)
-        finally:
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
         return
     import tempfile
     import uuid

@@ -28,10 +28,10 @@ from ddcore.io.project.times import corners
 from ddcore.io.storage import branches, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
-from ddcore.io.storage.warehouse import reporting
 
-__all__ = ["Shared", "make", "remove", "remove_left"]
+__all__ = ["Shared", "left", "make", "remove", "remove_left"]
 
 _PARTS = ("inputs", "outputs", "state", "tables")  # folders with a folder for each table
 _REPLACED = "_last_checkpoint"  # the one file of a table that others may write into, so it is copied
@@ -88,11 +88,18 @@ def remove_left(home: Place) -> None:
     """Remove what commands left that were killed while they made or removed a branch. The caller holds the lock of
     ``home``.
     """
+    for folder in left(home):
+        store.remove_folder(folder)
+
+
+def left(home: Place) -> list[Place]:
+    """The folders of branches that commands were killed over while they made or removed them; or are at it now."""
     above = home / branches.FOLDER
-    there = {*branches.names(home)}
-    for name in store.names(above):
-        if name.startswith(".") and name.endswith(_LEFT) if isinstance(above, Path) else name not in there:
-            store.remove_folder(above / name)
+    if isinstance(above, Path):
+        names = [name for name in store.names(above) if name.startswith(".") and name.endswith(_LEFT)]
+    else:
+        names = sorted({*store.names(above)} - {*branches.names(home)})
+    return [above / name for name in names]
 
 
 def _tables(root: Place) -> Iterator[Place]:

@@ -31,8 +31,8 @@ from ddcore.io.project.times import Frontier, is_open
 from ddcore.io.state.arrangements import MERGED, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
 from ddcore.io.upkeep.retention import MANY
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
@@ -70,7 +70,7 @@ class Merge:
     def commit(self, writer: Writer, number: int, base: TableState, run: int) -> TableState:
         """Write the merged file and commit it in place of the others; return the table's new state.
 
-        ``number`` is the transaction's. ``run`` is the partition that a file of state goes to. If the process is killed
+        ``number`` is the transaction's. ``run`` is in the name of a file of state. If the process is killed
         before the ledger has the state, the next command adopts the commit or reverts it.
         """
         files = self._write_state(writer, run) if self.is_state else self._write_log(writer, number)

@@ -15,8 +15,9 @@ from ddcore.io.delta.deltalog import LOG, named_files
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
-from ddcore.io.storage.warehouse import reporting
+from ddcore.io.upkeep import branching
 
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
@@ -69,7 +70,10 @@ def _waiting(ledger: Ledger) -> dict[Place, Sequence[AddedFile]]:
 def live_tables(ledger: Ledger) -> dict[str, TableState]:
     """Every table that the ledger names, inputs first, with its state."""
     inputs = {f"inputs/{name}": ledger.input_table(name) for name in ledger.inputs()}
-    return {name: state for name, state in inputs.items() if state is not None} | ledger.tables()
+    return {name: state for name, state in inputs.items() if state is not None} | {
+        **ledger.tables(),
+        **ledger.tables_ahead(),
+    }
 
 
 def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
@@ -168,6 +172,8 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
         ("files that no version of a table names, of killed commands", unnamed, "delete them while no command runs"),
         ("tables that the last run does not name, of other programs or of a killed run", unknown,
          "the next run finishes a killed one; those of programs that you do not run any more can be deleted"),
+        ("branches that were not made or removed to the end", branching.left(warehouse.root),
+         "the next command that makes or deletes a branch removes them"),
         ("damaged tables that were set aside", aside, "delete them when you do not need them any more"),
     )  # fmt: skip
     for what, paths, hint in kinds:

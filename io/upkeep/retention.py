@@ -31,8 +31,9 @@ from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.project import Retention
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
-from ddcore.io.storage.warehouse import Warehouse, reporting
+from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -86,11 +87,11 @@ def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Fre
     """
     freed, warehouse, kept = Freed(), ledger.warehouse, kept_points(ledger, retention)
     writer = None if dry_run else ledger.owner
-    live = ledger.states()
+    live, ahead = ledger.states(), ledger.tables_ahead()
     waiting = {f"{name}/{file.path}" for run in kept for name, files in run.corrections.items() for file in files}
     for name, folder in warehouse.tables():
         named = [run.tables[name].version for run in kept if name in run.tables]
-        named += [live[name].version] if name in live else []
+        named += [states[name].version for states in (live, ahead) if name in states]
         if name.startswith("state/") and not named:
             _drop(writer, warehouse, name, freed)
         elif named:

@@ -66,7 +66,7 @@ class UpdateReader(Reader):
             self.layouts = fitted(fresh, self.rules)
         except DataError:
             log = input_log(Warehouse(self.project.warehouse), self.project, self.name)
-            former = ledger().ingest_index(self.name).former_columns(tuple(log.names.values()), log.read_types)
+            former = ledger().ingest_index(self.name).former_columns(tuple(log.names.values()), log.read_columns)
             if not former:
                 raise
             self.rules = replace(

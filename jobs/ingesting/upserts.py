@@ -142,8 +142,10 @@ def events_of(project: Project, name: str, settings: IngestSettings, rules: Rule
                     f"{option} {','.join(columns)}: the input {name} has no column {column!r}",
                     meant(column, rules.schema) or f"its columns are {listed(rules.schema)}",
                 )
-            if rules.schema[column].is_nested:
-                raise UsageError(f"{option} {column}: the column is a list or struct", "name columns of plain types")
+            if rules.schema[column].stored.is_nested:
+                raise UsageError(
+                    f"{option} {column}: the column is {rules.schema[column]}", "name columns of plain types"
+                )
         if len(set(columns)) < len(columns):
             raise UsageError(f"{option} {','.join(columns)}: names a column twice", "name each column once")
     if both := [column for column in key if column in order]:

@@ -138,7 +138,7 @@ class Work:
         self.judgement = SourceChecks(ledger, self.log, settings, tell, key=key, repeats=repeats, plus=index.plus)
         # A restatement says itself which rows the log holds already.
         self.index = IngestIndex() if reader.again else index
-        self.former = self.index.former_columns(self.columns, self.log.read_types)
+        self.former = self.index.former_columns(self.columns, self.log.read_columns)
         upper = None if reader.again else self.judgement.upper
         written = replace(self.log, writer=None)  # tasks write files, and commit nothing
         self.intake = Intake(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class Commits:
     def prepare(self) -> None:
         """Set aside what lies in the places of the tables that the run does not continue, and cannot be replaced."""
         _ = self.changes  # of what is there before a commit
-        names = [name for name, _, _ in layout.tables_of(self.plan)]
+        names = [] if self.upcoming.part else [name for name, _, _ in layout.tables_of(self.plan)]
         names += [f"outputs/{output}" for output in self.plan.outputs]
         layout.make_room(self.ledger.owner, self.warehouse, [name for name in names if name not in self.live])
 
@@ -84,7 +85,7 @@ class Commits:
     def changed(self) -> bool:
         """Whether the last run before this one was of another program."""
         current = self.ledger.current_run()
-        return current is not None and current.fingerprint != self.plan.fingerprint
+        return current is not None and not self.upcoming.part and current.fingerprint != self.plan.fingerprint
 
     @cached_property
     def changes(self) -> dict[str, str]:
@@ -169,7 +170,8 @@ class Commits:
         names = {arrangement.fingerprint for arrangement in self.plan.arrangements} & {*base.arrangements}
         names = names & without if treeless else names - without
         grown, noted = (
-            {name: codes for name, codes in each.items() if name in names} for each in (base.large, base.noted)
+            {name: codes for name, codes in codes_by_name.items() if name in names}
+            for codes_by_name in (base.large, base.noted)
         )
         return LargeGroups.of(grown, noted)
 
@@ -195,6 +197,15 @@ class Commits:
             self._commit_again(gained, before, overtaken)
         return self.live, corrections
 
+    def commit_part(self, gained: FoldResult) -> dict[str, TableState]:
+        """Commit what some outputs gained, and no state; return their tables. A run of all outputs finds these updates
+        as those of a run that was given up: it goes on from them with the difference, which is nothing.
+        """
+        for output in self.plan.outputs:
+            self._commit_output(output, self.log(output), gained.files.get(f"outputs/{output}", []))
+        self._discard_state(gained)
+        return {output: self.live[f"outputs/{output}"] for output in self.plan.outputs}
+
     def _commit_again(self, gained: FoldResult, before: Mapping[str, TableState], overtaken: Collection[Place]) -> None:
         """Commit to the tables to which another program had committed just before: on top of what that left."""
         self.live.update({name: state for name, state in before.items() if self.warehouse.table(name) in overtaken})
@@ -208,6 +219,11 @@ class Commits:
                 self._begin_anew(output, log, files)
             elif log.folder in overtaken:
                 self._commit_output(output, log, files)
+
+    def _discard_state(self, gained: FoldResult) -> None:
+        self.discard(
+            replace(gained, files={name: of for name, of in gained.files.items() if name.startswith("state/")})
+        )
 
     def discard(self, gained: FoldResult) -> None:
         """Delete the files of a fold that is not to be committed, as far as possible: retention removes the rest."""

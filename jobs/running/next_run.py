@@ -10,12 +10,13 @@ one, a *kept point*, whose table versions are still on the disk; without one a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import le
+from ddcore.base.record import record
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
@@ -81,11 +82,12 @@ class Known(Protocol):
         """Whether the program uses the instants of versions."""
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
     ``memory``: the bytes in which a fold should find room; ``value_bytes``: those that each value of an update takes.
+    ``whole``: where only some outputs are folded, the fingerprint of the whole program.
     """
 
     first: Time | None = None
@@ -94,13 +96,14 @@ class Request:
     corrections: str | None = None
     memory: int | None = None
     value_bytes: int = DEFAULT.value_bytes
+    whole: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class NextRun:
     """Run ``number`` completes ``times``, up to ``last``, and continues ``base``; None: it starts from nothing.
 
-    ``is_resumed``: its intent is in the ledger already.
+    ``is_resumed``: its intent is in the ledger already. ``part``: it folds some outputs alone, and stores no state.
     """
 
     number: int
@@ -110,6 +113,7 @@ class NextRun:
     base: RunRecord | None
     effect: Effect = Effect.EXTEND
     is_resumed: bool = False
+    part: bool = False
 
     @property
     def refresh(self) -> bool:
@@ -118,7 +122,7 @@ class NextRun:
 
     def is_rebuild(self, plan: Plan) -> bool:
         """Whether it continues a run of another program."""
-        return self.base is not None and self.base.fingerprint != plan.fingerprint
+        return not self.part and self.base is not None and self.base.fingerprint != plan.fingerprint
 
 
 class Runs:
@@ -133,13 +137,16 @@ class Runs:
         """The run to do now, None where nothing is left. Gives up an unfinished run of another program, unless
         ``is_dry``. Raises UsageError, ProgramChanged.
         """
+        if self.request.whole:
+            return self._part(is_dry=is_dry)
         if self.request.refresh:
             return self._refresh()
         intent = self.ledger.open_intent()
         if intent is not None and intent.fingerprint == self.plan.fingerprint:
             return self._resumed(intent)
         if intent is not None and not is_dry:
-            give_up(self.ledger, "it was not finished, and the program has changed since", committed=True)
+            changed = "a run of all outputs came next" if intent.part else "the program has changed since"
+            give_up(self.ledger, f"it was not finished, and {changed}", committed=True)
         self._check_range()
         return self._again() or self._rebuild() or self._new(is_dry=is_dry)
 
@@ -229,6 +236,32 @@ class Runs:
             self.request = replace(self.request, first=None)  # it is the first of these versions, or None
             last = self._cut(lower, last)
         return self._run(lower, close(lower, last), last, self.ledger.current_run())
+
+    def _part(self, *, is_dry: bool) -> NextRun | None:
+        """The versions that no run of all outputs has folded, for some outputs alone. It continues the last run, and
+        stores nothing that another continues. Raises UsageError where that one has not done everything before.
+        """
+        intent, current = self.ledger.open_intent(), self.ledger.current_run()
+        why = ""
+        if intent is not None and not intent.part:
+            why = f"run {intent.run} is not finished"
+        elif current is None:
+            why = "nothing is folded yet"
+        elif current.fingerprint != self.request.whole:
+            why = f"the program has changed since run {current.run}"
+        elif current.corrections:
+            why = f"corrections of run {current.run} wait"
+        elif self.ledger.restated():
+            why = "inputs have changed at versions that are folded"
+        if why:
+            raise UsageError(f"--select: {why}, which concerns all outputs", "first, without --select: ddcore run")
+        self._check_range()
+        if intent is not None and not is_dry:
+            give_up(self.ledger, "it was not finished", committed=True)
+        lower, last = self.ledger.upper(), self.last()
+        if lower is None or last is None or not is_open(last, lower):
+            return None
+        return replace(self._run(lower, close(lower, last), last, current), part=True)
 
     def _cut(self, lower: Frontier, last: Time) -> Time:
         """The last time, or an earlier one, to which the updates find room in memory as the ledger counts them. With

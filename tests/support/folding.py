@@ -201,6 +201,10 @@ def type_name(dtype: pl.DataType) -> str:
         return f"decimal({dtype.precision},{dtype.scale})"
     if isinstance(dtype, pl.List):
         return f"list[{type_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Map):
+        return f"map[{type_name(_instance(dtype.key))}, {type_name(_instance(dtype.value))}]"
+    if isinstance(dtype, pl.Struct) and [field.dtype for field in dtype.fields] == [pl.Int32, pl.Int32, pl.Int64]:
+        return "interval"
     if isinstance(dtype, pl.Struct):
         return f"struct[{', '.join(f'{field.name}: {type_name(_instance(field.dtype))}' for field in dtype.fields)}]"
     return {
@@ -210,6 +214,7 @@ def type_name(dtype: pl.DataType) -> str:
         pl.Boolean: "bool",
         pl.Binary: "binary",
         pl.Date: "date",
+        pl.Time: "time",
         pl.Datetime: "timestamp",
     }[dtype.base_type()]
 

@@ -68,7 +68,7 @@ def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch,
         environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
             ["bash", "-c", line], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-            text=True, timeout=300,
+            text=True, timeout=600,
         )  # fmt: skip
         killed = ["Killed"] if done.returncode == -signal.SIGKILL else []  # a shell at a terminal says so
         return done.stdout.splitlines() + killed
@@ -83,4 +83,4 @@ def _stable(line: str) -> str:
     line = re.sub(r"(program|by program|is) [0-9a-f]{8,12}\b", r"\1 0", line)
     line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)", "then", line)
     line = re.sub(r"host \S+, pid \d+", "host here, pid 1", line)
-    return re.sub(r"\S*/?trams/", "trams/", line)  # the folder of the example
+    return re.sub(r"\S*/?(trams|shop)/", r"\1/", line)  # the folder of the example

@@ -41,7 +41,7 @@ INPUTS = {
     "words": {"a": "int", "w": "str"},
     "nodes": {"b": "int"},
     "marks": {"w": "str", "f": "float"},
-    "days": {"a": "int", "d": "date", "b": "int"},
+    "days": {"a": "int", "d": "date", "b": "int", "T": "clock"},
     "bills": {"m": "money", "n": "num", "t": "time"},
     "funds": {"a": "int", "W": "wide"},
     "flags": {"o": "bool", "a": "int"},
@@ -54,6 +54,7 @@ VALUES: dict[str, list[Any]] = {
     "str": ["x", "y", "z", None],
     "float": [0.5, -0.5, 0.1, 1e16, float("nan"), -0.0, 0.0, None],
     "date": [datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), None],
+    "clock": [datetime.time(12, 30), datetime.time(0), datetime.time(23, 59, 59, 999999), None],
     "time": [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.UTC), None],
     "money": [Decimal("0.05"), Decimal("-3.00"), Decimal("12345678.90"), None],
     "wide": [*map(Decimal, ["0.05", "-0.05", "0.06", f"{'9' * 32}.99", f"-{'9' * 32}.99", f"{2**64}.00"]), None],
@@ -85,6 +86,7 @@ TYPES = {
     "str": pl.String(),
     "float": pl.Float64(),
     "date": pl.Date(),
+    "clock": pl.Time(),
     "time": pl.Datetime("us", "UTC"),
     "money": pl.Decimal(10, 2),
     "sum of money": pl.Decimal(18, 2),
@@ -98,6 +100,7 @@ OTHERWISE = {
     "str": "pl.lit('y')",
     "float": "0.25",
     "date": "pl.date(2024, 2, 29)",
+    "clock": "pl.time(12, 30)",
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
     "huge": "2**63 - 1",
@@ -110,6 +113,7 @@ NAMES = {
     "str": "wv",
     "float": "fg",
     "date": "de",
+    "clock": "TU",
     "time": "tu",
     "money": "mp",
     "sum of money": "xy",
@@ -127,7 +131,7 @@ ODD = {  # what columns are called in a third of the programs: texts that join n
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
-    "i": "i*p", "I": "1-i", "W": "w.w", "X": "W\t",
+    "i": "i*p", "I": "1-i", "W": "w.w", "X": "W\t", "T": "t;T", "U": "U'",
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -203,7 +207,9 @@ class Named:
 
 
 def case(seed: int, *, plain: bool = False) -> Case:
-    """The case of this seed; ``plain``: with names of columns that a table can have and functions that can be sent."""
+    """The case of this seed; ``plain``: for a project, with names of columns that a table can have, functions that can
+    be sent, and nothing that needs instants of versions.
+    """
     return drawn(Choices.of_seed(seed), seed, plain=plain)
 
 
@@ -539,7 +545,9 @@ class Writer:
 
     @writes("dd.now")
     def now(self, of: Named, env: list[Named]) -> Any:
-        """Rows on one side of the instant of the version, or beside it."""
+        """Rows on one side of the instant of the version, or beside it. Versions of projects drawn here have none."""
+        if self.plain:
+            return None
         times = of.having("time")
         if not times:
             columns = self.fresh(["time"], Named("", {}))

@@ -27,7 +27,7 @@ SCHEMA = parse_schema(
         "a": "int64", "b": "int64", "k": "int64", "x": "float64", "y": "float64", "p": "decimal(10,2)",
         "q": "decimal(12,4)", "name": "string", "word": "string", "iso": "string", "number": "string", "hexa": "string",
         "json": "string", "step": "string", "ok": "bool", "yes": "bool", "raw": "binary", "day": "date",
-        "at": "timestamp", "due": "timestamp",
+        "at": "timestamp", "due": "timestamp", "tags": "map[string, int64]",
     }
 )  # fmt: skip
 _EDGES: dict[str, list[Any]] = {
@@ -53,6 +53,7 @@ _EDGES: dict[str, list[Any]] = {
         datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), None, datetime(1999, 2, 3, tzinfo=UTC),
         datetime(1969, 12, 31, 23, 59, tzinfo=UTC), datetime(2023, 3, 26, 1, 30, tzinfo=UTC),
     ],
+    "tags": [{"a": 1, "b": None}, {}, None, {"jam-12": 7, "tea": -2**60}],
     "due": [datetime(2026, 1, 3, tzinfo=UTC), datetime(1999, 2, 4, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC), None],
 }  # fmt: skip
 
@@ -75,6 +76,7 @@ def _mixed(values: list[Any], rng: random.Random) -> list[Any]:
 a, b, k, x, y, p, q = (col(name) for name in ("a", "b", "k", "x", "y", "p", "q"))
 name, word, iso, number, hexa = (col(name) for name in ("name", "word", "iso", "number", "hexa"))
 ok, yes, raw, day, at, due, step = (col(name) for name in ("ok", "yes", "raw", "day", "at", "due", "step"))
+tags = col("tags")
 unit = (x.fill_nan(0.5).sin()).fill_null(0.25)
 words, letters, ints = name.str.split(","), name.str.split(""), pl.concat_list("a", "b", "k")
 floats, flags, gap = pl.concat_list("x", "y"), pl.concat_list("ok", "yes"), at - due
@@ -148,6 +150,12 @@ FUNCTIONS: dict[str, list[pl.Expr]] = {
     "Boolean.IsNotNull": [a.is_not_null()],
     "Boolean.IsNull": [a.is_null()],
     "Boolean.Not": [~ok, ~a],
+    "MapExpr.ContainsKey": [tags.map.contains_key("a"), tags.map.contains_key(name)],
+    "MapExpr.Entries": [tags.map.entries()],
+    "MapExpr.Get": [tags.map.get("tea"), tags.map.get(word)],
+    "MapExpr.Keys": [tags.map.keys()],
+    "MapExpr.Length": [tags.map.len()],
+    "MapExpr.Values": [tags.map.values()],
     "Pow.Cbrt": [x.cbrt()],
     "Pow.Generic": [a.clip(-9, 9) ** 2, b.clip(-9, 9) ** k, y**x.clip(-2, 2), y**0.5, x**3, 2.0**y, y**-1.0],
     "Pow.Sqrt": [y.sqrt()],
@@ -383,6 +391,7 @@ TYPES: dict[str, list[pl.Expr]] = {
     ],
     "List": [ints.cast(pl.List(pl.Float64)), words.cast(pl.List(pl.Binary))],
     "Struct": [col("json").str.json_decode(pl.Struct({"l": pl.String})).struct.field("l")],
+    "Map": [tags.map.entries().cast(pl.Map(pl.String, pl.Int64)).map.get("a")],
 }  # fmt: skip
 
 ALL = [

@@ -1,0 +1,128 @@
+"""Intervals that never overlap within a key: those that may hold a value are found from the value on, backwards.
+
+An interval that is there at all times from some time on ends the search: one that begins before it cannot reach beyond
+its beginning then. So of a key with a million sessions a new row reads a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ddcore.base.lazy import numpy as np
+from ddcore.data.encoding import NULL
+from ddcore.operators.nearby import rows_between, spans_of
+from ddcore.traces.budget import Budget
+from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
+from ddcore.traces.trace import Keys
+
+__all__ = ["Probes", "holding"]
+
+_FIRST = 8  # intervals before a value that are read first
+_LARGE = 512  # intervals of a key from which on a search pays
+
+IsSome = Callable[[ColumnBatch], np.ndarray]
+"""Which intervals hold any value at all."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Values that are looked up, by ascending key and value: an interval that holds one begins at ``limits`` or before,
+    and what is there at times before ``since`` only does not matter: int64[n] each. Times have one coordinate.
+    """
+
+    keys: Keys
+    limits: np.ndarray
+    since: np.ndarray
+
+    @classmethod
+    def of(cls, new: ColumnBatch, key_words: int | None, back: bool) -> Probes:
+        """The values of new rows, in the first column behind the key; None: they are the key, and all intervals have
+        one. ``back``: an interval holds its beginning.
+        """
+        columns = [new.codes] if key_words is None else [new.codes, *new.words[: key_words + 1]]
+        heads = np.concatenate([np.ones(1, bool), np.logical_or.reduce([each[1:] != each[:-1] for each in columns])])
+        places = np.flatnonzero(heads)
+        codes = np.zeros(len(places), np.int64) if key_words is None else new.codes[places]
+        words = np.ascontiguousarray(np.take(np.stack([*new.words[:key_words]]), places, axis=1)
+                                     if key_words else np.empty((0, len(places)), np.int64))  # fmt: skip
+        limits = columns[-1][places] + (back - 1)
+        return cls(Keys(codes, words), limits, np.minimum.reduceat(new.times[0], places))
+
+    def __len__(self) -> int:
+        return len(self.limits)
+
+
+def holding(
+    batches: Sequence[SortedBatch], probes: Probes, is_some: IsSome, budget: Budget, *, ratio: int
+) -> list[ColumnBatch] | None:
+    """All updates of the intervals that may hold one of the values, each once; None where reading whole keys is no more
+    work: these have fewer than ``ratio`` rows for each value.
+    """
+    word = len(probes.keys.words)
+    spans = [spans_of(batch, probes.keys, budget) for batch in batches]
+    sizes = sum((hi - lo for lo, hi in spans), np.zeros(len(probes), np.int64))
+    if sizes.max(initial=0) < _LARGE or _keys_rows(probes, sizes) < ratio * len(probes):
+        return None
+    ends = [batch.between(lo, hi, word, probes.limits, probes.limits)[0]
+            for batch, (lo, hi) in zip(batches, spans, strict=True)]  # fmt: skip
+    starts = [lo.copy() for lo, _ in spans]
+    left, width = np.flatnonzero(sizes >= _LARGE), _FIRST
+    while len(left):
+        low = _lows(batches, spans, ends, left, word=word, width=width)
+        for batch, (lo, _), start, end in zip(batches, spans, starts, ends, strict=True):
+            after = np.where(low > NULL, low - 1, NULL)
+            start[left] = batch.between(lo[left], end[left], word, after, probes.limits[left])[0]
+        steady = _has_steady(batches, [(s[left], e[left]) for s, e in zip(starts, ends, strict=True)],
+                             probes.since[left], is_some)  # fmt: skip
+        left = left[~steady & (low > NULL)]
+        width *= 8
+    pairs = zip(batches, starts, ends, strict=True)
+    return [batch.take(np.unique(rows_between(start, end)[0])) for batch, start, end in pairs]
+
+
+def _keys_rows(probes: Probes, sizes: np.ndarray) -> int:
+    """How many rows the keys have, each counted once."""
+    columns = [probes.keys.codes, *probes.keys.words]
+    heads = np.logical_or.reduce([each[1:] != each[:-1] for each in columns])
+    return int(sizes[0] + sizes[1:][heads].sum())
+
+
+def _lows(
+    batches: Sequence[SortedBatch], spans: Sequence[tuple[np.ndarray, np.ndarray]], ends: Sequence[np.ndarray],
+    left: np.ndarray, *, word: int, width: int,
+) -> np.ndarray:  # fmt: skip
+    """The beginnings from which on each batch has at most ``width`` rows before a value; NULL: from its first row on"""
+    low = np.full(len(left), NULL)
+    for batch, (lo, _), end in zip(batches, spans, ends, strict=True):
+        place = end[left] - width
+        inside = np.flatnonzero(place > lo[left])
+        if len(inside):
+            rows, back = np.unique(place[inside] - 1, return_inverse=True)
+            low[inside] = np.maximum(low[inside], batch.take(rows).words[word][back] + 1)
+    return low
+
+
+def _has_steady(
+    batches: Sequence[SortedBatch], spans: Sequence[tuple[np.ndarray, np.ndarray]], since: np.ndarray, is_some: IsSome
+) -> np.ndarray:
+    """For which values there is an interval among the rows that is there at ``since`` and does not change after it."""
+    columns = []
+    for batch, (lo, hi) in zip(batches, spans, strict=True):
+        rows, which = rows_between(lo, hi)
+        places, back = np.unique(rows, return_inverse=True)
+        if len(places):
+            some = batch.take(places)
+            kept = is_some(some)[back]
+            parts = [which, *(each[back] for each in some.words), some.times[0][back], some.diffs[back]]
+            columns.append(np.stack(parts)[:, kept])
+    steady = np.zeros(len(since), np.bool_)
+    all_of_them = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0), np.int64)
+    if all_of_them.shape[1] == 0:
+        return steady
+    all_of_them = all_of_them[:, np.lexsort(all_of_them[-3::-1])]
+    which, words, times, diffs = all_of_them[0], all_of_them[:-2], all_of_them[-2], all_of_them[-1]
+    heads = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
+    stays = (np.maximum.reduceat(times, heads) <= since[which[heads]]) & (np.add.reduceat(diffs, heads) > 0)
+    steady[which[heads[stays]]] = True
+    return steady

@@ -1,0 +1,95 @@
+"""Quotients and means of decimals that are decimals, by Spark's rules."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
+from ddcore.sql import zeros
+from ddcore.sql.values import INT, Value, Values, shared
+
+__all__ = ["divided", "mean", "mean_type"]
+
+_FEWEST_PLACES = 6  # that a quotient has at least
+_WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10}
+_LONG = 20  # digits of a bigint beside a decimal
+
+
+def divided(values: Values, node: exp.Div, left: Value, right: Value) -> Value:
+    """The quotient of two numbers of which one is a decimal. The row fails where the divisor is 0."""
+    (digits, places), (other_digits, other_places) = (_digits(values, each) for each in (left, right))
+    scale = max(_FEWEST_PLACES, places + other_digits + 1)
+    kind = _bounded(digits - places + other_places + scale, scale)
+
+    def quotient(a: Value, b: Value) -> pl.Expr:
+        divisor = _decimal(b.expr, other_places)
+        safe = pl.when(divisor != 0).then(divisor).cast(_wide(other_places))
+        return _quotient(_decimal(a.expr, places), places, safe, other_places, kind.scale)
+
+    expr = shared([left, right], lambda a, b: (quotient(a, b) + _failing(b, other_places)).cast(kind.polars))
+    return Value(expr, kind, node)
+
+
+def mean_type(values: Values, value: Value) -> Type:
+    """The type of the mean of a decimal. Raises ProgramError where Spark's digits of the values are not known."""
+    digits, places = _digits(values, value)
+    return Type("decimal", min(digits + 4, MOST_DIGITS), min(places + 4, MOST_DIGITS))
+
+
+def mean(total: pl.Expr, number: pl.Expr, places: int, kind: Type) -> pl.Expr:
+    """A sum over so many values, null over none."""
+    some = pl.when(number > 0).then(number).cast(_wide(0))
+    return _quotient(_decimal(total, places), places, some, 0, kind.scale).cast(kind.polars)
+
+
+def _quotient(dividend: pl.Expr, places: int, divisor: pl.Expr, other_places: int, scale: int) -> pl.Expr:
+    """The quotient at a scale, the nearest one, and of two that are as near the one further from 0.
+
+    Polars gives the nearest, and the even one of two. So both sides are multiplied by a power of ten, such that one
+    unit of the scale, added to the dividend, leads away from a tie and across no other.
+    """
+    factor = pl.lit(Decimal(10) ** max(other_places + 1, places - scale), dtype=_wide(0))
+    unit = Decimal(1).scaleb(-scale)
+    away = pl.when(dividend < 0).then(pl.lit(-unit, dtype=_wide(scale))).otherwise(pl.lit(unit, dtype=_wide(scale)))
+    return (dividend * factor + away).cast(_wide(scale)) / (divisor * factor).cast(_wide(0))
+
+
+def _bounded(digits: int, scale: int) -> Type:
+    """Spark's type for so many digits: where they are more than 38, fewer behind the point, but six if there are."""
+    if digits <= MOST_DIGITS:
+        return Type("decimal", digits, scale)
+    return Type("decimal", MOST_DIGITS, max(MOST_DIGITS - (digits - scale), min(scale, _FEWEST_PLACES)))
+
+
+def _digits(values: Values, value: Value) -> tuple[int, int]:
+    """The digits that Spark counts for a number, and how many are behind the point. Raises ProgramError."""
+    if isinstance(value.literal, Decimal | int):
+        number = Decimal(value.literal).as_tuple()
+        places = max(-int(number.exponent), 0)
+        return max(len(number.digits), places), places
+    if value.type == INT:
+        kind = value.node.to.this if isinstance(value.node, exp.Cast) else None
+        return _WHOLE.get(kind, _LONG) if isinstance(kind, exp.DType) else _LONG, 0
+    assert value.type is not None
+    if value.type.precision in (WORD_DIGITS, MOST_DIGITS) and not isinstance(value.node, exp.Cast):
+        # What is computed has these digits here, whatever Spark counts.
+        hint = f"say them: CAST(x AS decimal(p, {value.type.scale})); or cast a side to double"
+        values.source.refuse(value.node, "division of a decimal whose digits Spark may count otherwise", hint)
+    return value.type.precision, value.type.scale
+
+
+def _decimal(number: pl.Expr, places: int) -> pl.Expr:
+    return number.cast(_wide(places))
+
+
+def _failing(divisor: Value, places: int) -> pl.Expr:
+    if divisor.literal:
+        return pl.lit(Decimal(0), dtype=_wide(0))
+    return zeros.failing(_decimal(divisor.expr, places)).cast(_wide(0))
+
+
+def _wide(places: int) -> pl.DataType:
+    return pl.Decimal(MOST_DIGITS, places)
