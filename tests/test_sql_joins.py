@@ -247,8 +247,8 @@ STATEMENTS = {
         "false_2_first",
     ],
     "PIVOT (SELECT s, a FROM r) ON a IN (1, 2)": ["s", "1", "2"],
-    "SELECT p.s, p.one_n FROM (PIVOT r ON a IN (1 AS one) USING count(b) AS n GROUP BY s) AS p JOIN q ON q.u = p.s": [
-        "s", "one_n",
+    'SELECT p.s, p."1_n" FROM (PIVOT r ON a IN (1) USING count(b) AS n GROUP BY s) AS p JOIN q ON q.u = p.s': [
+        "s", "1_n",
     ],
     "UNPIVOT (SELECT s, a, b FROM r) ON a, b INTO NAME n VALUE v": ["s", "n", "v"],
     "UNPIVOT (SELECT u, a, c FROM q) ON a, c": ["u", "name", "value"],

@@ -57,7 +57,10 @@ def _pivot(source: Source, pivot: exp.Pivot) -> exp.Pivot:
 
 
 def _called(value: exp.Expr) -> str:
-    return str(value.args["alias"].name if isinstance(value, exp.PivotAlias | exp.Alias) else value.name)
+    """What the column of a value is called."""
+    if isinstance(value, exp.Boolean):
+        return str(value.this).lower()
+    return value.name if isinstance(value, exp.Literal) else value.sql()
 
 
 def _unpivot(source: Source, pivot: exp.Pivot) -> exp.Pivot:
