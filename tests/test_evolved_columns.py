@@ -10,7 +10,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -23,9 +23,11 @@ from deltalake import DeltaTable, write_deltalake
 from seeds import nightly, seeds
 from warehouses import log_of
 
+import ddcore
 from ddcore import reference
 from ddcore.base.errors import DataError, ProgramError, StorageError, UsageError
 from ddcore.base.schema import parse_schema, parse_type
+from ddcore.base.tuning import Tuning
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan, load_program
@@ -441,8 +443,6 @@ def test_readers_see_the_present_columns(before: Project, dd: Any) -> None:
     project = shop(before.root, EVOLVED, PAST, "amount")
     taken(project, "b.csv", "id,amount\n1,0.25\n", form="append")
     replay.run(project, engine="inline")
-    import ddcore
-
     frame = ddcore.open(project.root).inputs["orders"].at(1).polars().sort("amount")
     assert frame.columns[:2] == ["id", "amount"] and frame["amount"].to_list() == [Decimal("0.25"), 5, 7]
     code, out, _ = dd("explain", "sums", "id=1", "--project", str(project.root))
@@ -516,3 +516,19 @@ def test_events_by_a_key_that_was_renamed_and_widened(tmp_path: Path) -> None:
     assert (report.plus, report.minus) == (1, 2)
     replay.run(project, engine="inline")
     assert rows(project, "all") == [(Decimal(1), 6, "z")]
+
+
+def test_bounds_of_files_are_those_of_the_present_columns(tmp_path: Path) -> None:
+    """Two columns change their names with each other: a condition on one skips nothing by the bounds of the other."""
+    project = replace(shop(tmp_path / "project"), tuning=Tuning(group_rows=1))
+    taken(project, "a.csv", "id,total,note\n1,500,x\n2,700,y\n", form="append")
+    (project.root / "dd.toml").write_text(
+        '[project]\nprogram = "program.py:program"\n[run]\nengine = "inline"\n[inputs.orders]\n'
+        'schema = { total = "int64", id = "int64", note = "string" }\nrenamed = { total = "id", id = "total" }\n'
+    )
+    project = find_project(project.root, {})
+    replay.run(project, engine="inline")
+    assert rows(project, "sums") == [(500, 1), (700, 2)]
+    opened = ddcore.open(project.root).inputs["orders"]
+    assert opened.at(0, where="total = 2").polars()["id"].to_list() == [700]
+    assert opened.at(0, where="id < 600").polars()["total"].to_list() == [1]

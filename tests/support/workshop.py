@@ -134,8 +134,9 @@ def contents(project: Project) -> dict[str, pl.DataFrame]:
         except StorageError:
             rows[name] = pl.DataFrame({"unreadable": []})
             continue
-        places = tables.sources([warehouse.table(name) / file.path for file in files], "")
-        frames = [pl.read_parquet(place, hive_partitioning=False) for place in places]
+        # Their bytes, not their paths: of a file that is not cached Polars 2.1 refuses columns that share bytes.
+        contents = (store.read(warehouse.table(name) / file.path) for file in files)
+        frames = [pl.read_parquet(content, hive_partitioning=False) for content in contents]
         if frames:
             rows[name] = pl.concat(frames, how="diagonal").sort(frames[0].columns)
     return rows
