@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ddcore.drawing.diagram import Box, Diagram, Edge
     from ddcore.io.project.project import Project
     from ddcore.planning.plan import Plan
+    from ddcore.sql.source import Decision
 
 __all__ = ["plan"]
 
@@ -90,7 +91,7 @@ def plan(
             built = plan_of(program, settings, outputs_named(program, settings, built, select))
     for note in program.notes:
         out.say(f"note: {note}")
-    sheet = _Sheet(settings, built, diagram(built), program.comments)
+    sheet = _Sheet(settings, built, diagram(built), program.comments, tuple(program.decisions))
     if form == "json" and file is None:
         out.record(**_record(sheet))
         return 0
@@ -163,12 +164,29 @@ def _next_run(settings: Project) -> list[str]:
 
 @record
 class _Sheet:
-    """A plan to show: ``comments`` are those of the program's text, by view."""
+    """A plan to show: ``comments`` are those of the program's text, by view, ``decisions`` what planning of SQL decided
+    about joins.
+    """
 
     project: Project
     built: Plan
     drawing: Diagram
     comments: Mapping[str, str]
+    decisions: Sequence[Decision]
+
+    @property
+    def columns_of_inputs(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """The inputs, with the columns that something reads, and the others."""
+        for name, schema in self.built.inputs.items():
+            read = self.built.read[name]
+            yield name, [each for each in schema if each in read], [each for each in schema if each not in read]
+
+    @property
+    def shared(self) -> Iterator[tuple[Box, Sequence[str]]]:
+        """The operators that stand at several places of the program, and are computed once for all of them."""
+        by_node = self.drawing.by_node
+        boxes = {by_node[node]: places for node, places in self.built.again.items() if node in by_node}
+        return ((box, boxes[box]) for box in self.drawing.boxes if box in boxes)
 
     @cached_property
     def sizes(self) -> dict[str, Extent]:
@@ -229,6 +247,7 @@ def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
         reads = ", ".join(map(_read, drawing.reads(box)))
         rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.place, ", ".join(box.columns)])
     yield from aligned(rows, [0], width, header=True)
+    yield from _done(sheet, width)
     if sheet.comments:
         yield ""
         rows = [["view", "comment in the program"]]
@@ -248,6 +267,24 @@ def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
     yield from aligned(rows, [4, 5], width, header=True)
 
 
+def _done(sheet: _Sheet, width: int) -> Iterator[str]:
+    """What planning made of the program: less columns, fewer operators, joins in an order."""
+    yield ""
+    rows = [["input", "columns read", "not read"]]
+    rows += [[name, ", ".join(read), ", ".join(others)] for name, read, others in sheet.columns_of_inputs]
+    yield from aligned(rows, [], width, header=True)
+    if sheet.decisions:
+        yield ""
+        rows = [["from", "", "joins and conditions of SQL"]]
+        rows += [[each.place, each.what, each.text] for each in sheet.decisions]
+        yield from aligned(rows, [], width, header=True)
+    if shared := list(sheet.shared):
+        yield ""
+        rows = [["", "computed once", "also for"]]
+        rows += [[str(box.number), box.title, ", ".join(places)] for box, places in shared]
+        yield from aligned(rows, [0], width, header=True)
+
+
 def _read(edge: Edge) -> str:
     index = "" if edge.index is None else f" {edge.index.label}"
     return f"{'next round: ' if edge.feedback else ''}{edge.source.number}{index}"
@@ -264,6 +301,12 @@ def _record(sheet: _Sheet) -> dict[str, Any]:
         "program": project.program,
         "fingerprint": built.fingerprint,
         "comments": dict(sheet.comments),
+        "inputs": [
+            {"input": name, "columns_read": read, "columns_not_read": others}
+            for name, read, others in sheet.columns_of_inputs
+        ],
+        "decisions": [{"place": each.place, "kind": each.what, "text": each.text} for each in sheet.decisions],
+        "shared": [{"operator": box.number, "also_at": list(places)} for box, places in sheet.shared],
         "operators": [_operator(drawing, box) for box in drawing.boxes],
         "loops": [
             {

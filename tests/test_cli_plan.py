@@ -11,6 +11,17 @@ from xml.etree import ElementTree
 import pytest
 from trams import records
 
+SHOP = """
+[project]
+program = "shop.sql"
+warehouse = "warehouse"
+[inputs.orders]
+schema = { id = "int64", who = "string", total = "int64", note = "string" }
+[inputs.people]
+schema = { who = "string", town = "string" }
+[inputs.towns]
+schema = { town = "string", country = "string", area = "int64" }
+"""
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "plan.md"
 
 
@@ -30,6 +41,23 @@ def test_the_page_shows_what_the_command_says(here: Path, dd: Any) -> None:
     assert (code, err) == (0, [])
     assert sizeless(out) == sizeless(block("text"))
     assert dd("plan", "--format", "mermaid") == (0, block("mermaid"), [])
+
+
+def test_the_page_shows_what_planning_of_sql_decided(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, shown = "\n".join(block("console")).removeprefix("$ cat shop.sql\n").split("$ ddcore plan\n...\n")
+    (tmp_path / "shop.sql").write_text(query)
+    (tmp_path / "dd.toml").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = dd("plan")
+    assert code == 0 and shown.removesuffix("\n...") in "\n".join(out)
+    (plan,) = records(dd("plan", "--json")[1])
+    assert plan["inputs"][0] == {
+        "input": "orders", "columns_read": ["id", "who", "total"], "columns_not_read": ["note"],
+    }  # fmt: skip
+    assert [each["kind"] for each in plan["decisions"]] == ["joined", "before the joins"]
+    (shared,) = plan["shared"]
+    assert plan["operators"][shared["operator"] - 1]["title"] == "agg by town"
+    assert shared["also_at"] == ["shop.sql:6:59"]
 
 
 def test_the_listing_fits_into_100_columns(here: Path, dd: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 
+import polars as pl
 import pytest
 from folding import by_reference, whole
 from sql_queries import accumulated, bag, database, random_logs
@@ -151,8 +153,8 @@ MISTAKES = {
     ),
     "WITH RECURSIVE t (a, b) AS (SELECT a, b FROM r UNION SELECT v, v FROM t UNPIVOT (v FOR n IN (a, b)))"
     " SELECT * FROM t": "program.sql:2:71: WITH RECURSIVE t: PIVOT or UNPIVOT with itself",
-    "SELECT u.x FROM r, unnest(ARRAY[r.a], ARRAY[r.b]) AS u(x, y)": (
-        "program.sql:2:33: unnest() of several lists is not supported"
+    "SELECT u.x FROM r, unnest(ARRAY[r.a], ARRAY[r.b]) AS u(x)": (
+        "program.sql:2:33: unnest() of several lists without names is not supported"
     ),
     "SELECT u.x FROM r, unnest(r.a) AS u(x)": "program.sql:2:27: r.a is int64, not a list",
     "SELECT 1 AS x FROM generate_series(1, 2, 0) AS g": (
@@ -190,3 +192,115 @@ def test_mistakes_name_their_place(query: str) -> None:
         ddcore.replay(program(f"CREATE VIEW v AS\n{query}"), ("version",), **random_logs(random.Random(0)))
     assert str(caught.value).startswith(MISTAKES[query]), caught.value
     assert caught.value.hint
+
+
+BEFORE = {
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a WHERE r.b > 1 AND q.c = 2": ["r.b > 1 on r"],
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a WHERE b > 1": [],
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.a = q.a RIGHT JOIN q AS p ON p.c = q.c WHERE r.b > 1": [],
+    "SELECT r.a, q.c FROM r FULL JOIN q ON r.a = q.a WHERE r.b > 1": [],
+    "SELECT r.a, q.c FROM r, q WHERE r.a = q.a AND b > 1 AND c < 2 AND r.b < q.c": ["b > 1 on r", "c < 2 on q"],
+    "SELECT p.a FROM q AS p CROSS JOIN (r LEFT JOIN q ON r.a = q.a) WHERE r.b > 1": [],
+    "SELECT r.a FROM r WHERE EXISTS (SELECT 1 FROM q LEFT JOIN q AS p ON p.a = q.a WHERE q.c > 1 AND p.c = r.b)": [
+        "q.c > 1 on q",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", BEFORE)
+def test_conditions_on_a_table_are_met_before_it_is_joined_where_that_changes_nothing(query: str) -> None:
+    views = program(f"CREATE VIEW v AS {query}")
+    logs = random_logs(random.Random("before"))
+    ddcore.replay(views, ("version",), **logs)
+    decisions = views.decisions  # type: ignore[attr-defined]
+    assert [each.text for each in decisions if each.what == "before the joins"] == BEFORE[query]
+    for seed in range(3):
+        assert not differences(query, random_logs(random.Random(f"before {seed}"))), seed
+
+
+ORDERS_OF_JOINS = {
+    "SELECT x.a FROM r AS x, q AS y, r AS z WHERE x.a = z.b AND z.a = y.c": (
+        "x JOIN z ON x.a = z.b JOIN y ON z.a = y.c"
+    ),
+    "SELECT x.a FROM r AS x JOIN q AS y USING (a) LEFT JOIN (r AS z JOIN q AS w ON z.a = w.c) ON z.b < x.b": (
+        "y JOIN (x LEFT JOIN (z JOIN w ON z.a = w.c) ON z.b < x.b) ON x.a = y.a"
+    ),
+    "SELECT x.a, y.c FROM r AS x, q AS y": "x CROSS JOIN y",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ORDERS_OF_JOINS)
+def test_the_order_of_joins_is_told(query: str) -> None:
+    views = program(f"CREATE VIEW v AS {query}")
+    ddcore.replay(views, ("version",), **random_logs(random.Random("told")))
+    told = [each.text for each in views.decisions if each.what == "joined"]  # type: ignore[attr-defined]
+    assert told == [ORDERS_OF_JOINS[query]]
+
+
+STATEMENTS = {
+    "PIVOT r ON a IN (1, 2) USING sum(b) GROUP BY s": ["s", "1", "2"],
+    "PIVOT (SELECT s, a, m FROM r WHERE b > 0) ON a IN (0, 1, NULL) USING max(m) AS most": [
+        "s", "0_most", "1_most", "NULL_most",
+    ],
+    "PIVOT q ON f IN (true, false), c IN (1, 2) USING count(*) AS n, min(d) AS first GROUP BY u": [
+        "u", "true_1_n", "true_1_first", "true_2_n", "true_2_first", "false_1_n", "false_1_first", "false_2_n",
+        "false_2_first",
+    ],
+    "PIVOT (SELECT s, a FROM r) ON a IN (1, 2)": ["s", "1", "2"],
+    "SELECT p.s, p.one_n FROM (PIVOT r ON a IN (1 AS one) USING count(b) AS n GROUP BY s) AS p JOIN q ON q.u = p.s": [
+        "s", "one_n",
+    ],
+    "UNPIVOT (SELECT s, a, b FROM r) ON a, b INTO NAME n VALUE v": ["s", "n", "v"],
+    "UNPIVOT (SELECT u, a, c FROM q) ON a, c": ["u", "name", "value"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", STATEMENTS)
+def test_statements_of_pivots_equal_duckdb(query: str) -> None:
+    for seed in range(3):
+        logs = random_logs(random.Random(f"pivots {seed}"))
+        assert not differences(query, logs), seed
+    log = ddcore.replay(program(f"CREATE VIEW v AS {query}"), ("version",), **logs)["v"]
+    assert [name for name in log.columns if name not in ("version", "diff")] == STATEMENTS[query]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("PIVOT r ON a USING sum(b)", "PIVOT by whatever values there are is not supported: a"),
+        ("PIVOT r ON a IN (1) USING sum(b), max(b)", "this aggregate of several has no name"),
+        ("PIVOT r ON a IN (1) USING sum(b) GROUP BY z", 'there is no column "z"'),
+        ("UNPIVOT r ON COLUMNS(* EXCLUDE s)", "this part of an UNPIVOT is not supported"),
+        ("SELECT a FROM r, unnest(ARRAY[1], ARRAY[2])", "unnest() of several lists without names is not supported"),
+    ],
+)
+def test_what_a_pivot_cannot_be_is_refused_with_its_place(query: str, message: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        ddcore.replay(program(f"CREATE VIEW v AS {query}"), ("version",), **random_logs(random.Random(0)))
+    assert re.fullmatch(rf"program\.sql:1:\d+: {re.escape(message)}.*", caught.value.message) and caught.value.hint
+
+
+TABLE_OF_LISTS = pl.DataFrame(
+    [(1, [1, 2], ["x"], 0, 1), (2, [3], ["y", None, "z"], 0, 1), (3, None, ["w"], 0, 1), (4, [], None, 0, 1),
+     (2, [3], ["y", None, "z"], 1, -1), (5, [None], ["v", "v"], 1, 1)],
+    {"k": pl.Int64, "l": pl.List(pl.Int64), "m": pl.List(pl.String), "version": pl.Int64, "diff": pl.Int64},
+    orient="row",
+)  # fmt: skip
+SIDE_BY_SIDE = {
+    "SELECT k, x, y FROM lists, unnest(l, m) AS u(x, y)": [
+        (1, 1, "x"), (1, 2, None), (3, None, "w"), (5, None, "v"), (5, None, "v"),
+    ],
+    "SELECT k, n, y FROM lists LEFT JOIN LATERAL unnest(l, m) WITH ORDINALITY AS u(x, y, n) ON true": [
+        (1, 1, "x"), (1, 2, None), (3, 1, "w"), (4, None, None), (5, 1, "v"), (5, 2, "v"),
+    ],
+    "SELECT 0 AS k, x, y FROM unnest(ARRAY[1, 2], ARRAY['a']) AS u(x, y)": [(0, 1, "a"), (0, 2, None)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", SIDE_BY_SIDE)
+def test_lists_side_by_side_as_postgresql_has_them(query: str) -> None:
+    views = program(f"CREATE VIEW v AS {query}")
+    log = ddcore.replay(views, ("version",), lists=TABLE_OF_LISTS)["v"]
+    rows = sorted(accumulated(log, 1).rows(), key=lambda row: [(value is None, value) for value in row])
+    assert rows == SIDE_BY_SIDE[query]
+    assert whole(views, lists=TABLE_OF_LISTS) == by_reference(views, lists=TABLE_OF_LISTS)

@@ -152,6 +152,7 @@ class _Planner:
                 for arrangement in self.arrangements
             ),
             digest(self.dims, sorted(self.inputs), ends, stored)[:32],
+            again={number[node]: tuple(places) for node, places in graph.again.items() if node in number},
         )
 
     # -- nodes --------------------------------------------------------------------------------------------------------

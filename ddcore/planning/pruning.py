@@ -106,6 +106,8 @@ class _Rebuilding:
         self.graph.scopes = [replace(scope, variables=[], results=[], text="") for scope in old.scopes]
         for index in sorted(kept):
             self.numbers[index] = self._rebuilt(old.nodes[index])
+            for place in old.again.get(index, ()):
+                self.graph.note_place(self.numbers[index], place)
         texts = {}
         for scope, before in zip(self.graph.scopes[1:], old.scopes[1:], strict=True):
             if self.numbers.keys() >= {*before.results}:

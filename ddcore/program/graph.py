@@ -15,7 +15,7 @@ from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, shape
 from ddcore.base.source_line import caller
-from ddcore.operators.base import Needs, Operator
+from ddcore.operators.base import Keyed, Needs, Operator
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
 
@@ -84,6 +84,8 @@ class Graph:
     scopes: list[Scope] = field(default_factory=lambda: [Scope(0, -1, 0)])
     open: list[int] = field(default_factory=lambda: [0])
     inspections: list[Inspection] = field(default_factory=list)
+    again: dict[int, list[str]] = field(default_factory=dict)
+    """Other places of the program at which an equal operator with state stands, by the node."""
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
     _digests: dict[_Part, str] = field(default_factory=dict)  # of some columns of a node
 
@@ -272,7 +274,15 @@ class Graph:
             index = self._known[scope, known] = len(self.nodes)
             self.nodes.append(Node(index, operator, inputs, scope, place or caller(), name))
             self._digests[index, None] = name
+        elif isinstance(operator, Keyed):
+            self.note_place(index, place or caller())
         return index
+
+    def note_place(self, index: int, place: str) -> None:
+        """Keep one more place of a node."""
+        places = self.again.get(index, [])
+        if place != self.nodes[index].place and place not in places:
+            self.again[index] = [*places, place]
 
     def _needs(self, operator: Operator, columns: frozenset[str] | None) -> Needs | None:
         """What of its inputs an operator's result depends on; None: on all of them."""

@@ -68,7 +68,8 @@ def program_of(
     """The program in texts, by the names of their files. ``heads``: what was put before some of them, which places in
     messages leave out.
 
-    The function has the comments on views by name, and what planning has left out: ``comments`` and ``notes``.
+    The function has the comments on views by name, what planning has left out, and what it decided about joins:
+    ``comments``, ``notes`` and ``decisions``.
     Raises as :func:`program`.
     """
     parse = _parser(next(iter(texts)), dialect)
@@ -81,6 +82,7 @@ def program_of(
 
     views.comments = {view.name: view.comment for view in statements if view.comment}  # type: ignore[attr-defined]
     views.notes = source.notes  # type: ignore[attr-defined]
+    views.decisions = source.decisions  # type: ignore[attr-defined]
     return views
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -34,28 +34,38 @@ def with_elements(
     with planning(queries.source.place(table)):
         values = Values(queries.source, around.columns, around.types)
         is_list = isinstance(function, exp.Unnest)
-        elements, kind = _unnested(values, function) if is_list else _series(values, function)
-        length = elements.list.len().cast(pl.Int64)
-        lists = [elements]
-        if len(names) > 1:
-            lists.append(pl.int_ranges(pl.lit(1, dtype=pl.Int64), length + 1, dtype=pl.Int64))
+        lists, kinds = _unnested(values, function, names) if is_list else _series(values, function)
+        length = lists[0].list.len().cast(pl.Int64)
+        if len(names) > len(lists):
+            lists = [*lists, pl.int_ranges(pl.lit(1, dtype=pl.Int64), length + 1, dtype=pl.Int64)]
         if keep_empty:
-            nothing = [pl.concat_list(pl.lit(None, dtype=each.polars)) for each in (kind, INT)]
+            nothing = [pl.concat_list(pl.lit(None, dtype=each.polars)) for each in (*kinds, INT)]
             lists = [pl.when(length > 0).then(each).otherwise(none) for each, none in zip(lists, nothing, strict=False)]
         keys = {name: key_of(name) for name in names}
         return around.rows.flat_map(**dict(zip(keys.values(), lists, strict=True))), keys
 
 
-def _unnested(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
-    if len(node.expressions) != 1:
-        values.source.refuse(
-            node, "unnest() of several lists", "unnest each in a subquery, and join them by their number"
-        )
-    value, kind = list_and_element(values, node.expressions[0])
-    return value.expr, kind
+Lists = tuple[list[pl.Expr], list[Type]]
+"""Lists as expressions, all equally long, and the types of their elements."""
 
 
-def _series(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
+def _unnested(values: Values, node: exp.Expr, names: Sequence[str]) -> Lists:
+    """Several lists go side by side: nulls stand behind the shorter ones, and in place of one that is null."""
+    if len(node.expressions) > 1 and len(names) < len(node.expressions):
+        hint = "name the elements of each: unnest(a, b) AS u(x, y)"
+        values.source.refuse(node, "unnest() of several lists without names", hint)
+    found = [list_and_element(values, each) for each in node.expressions]
+    lists, kinds = [value.expr for value, _ in found], [kind for _, kind in found]
+    if len(lists) == 1:
+        return lists, kinds
+    most = pl.max_horizontal(each.list.len().cast(pl.Int64).fill_null(0) for each in lists)
+    places = pl.int_ranges(pl.lit(0, dtype=pl.Int64), most, dtype=pl.Int64)
+    nothing = [pl.concat_list(pl.lit(None, dtype=kind.polars)) for kind in kinds]
+    filled = [pl.when(each.is_not_null()).then(each).otherwise(none) for each, none in zip(lists, nothing, strict=True)]
+    return [each.list.gather(places, null_on_oob=True) for each in filled], kinds
+
+
+def _series(values: Values, node: exp.Expr) -> Lists:
     """``generate_series`` ends with its last number, ``range`` before it."""
     if isinstance(node, exp.Anonymous):
         arguments, closed = node.expressions, node.name.lower() != "range"
@@ -75,10 +85,10 @@ def _series(values: Values, node: exp.Expr) -> tuple[pl.Expr, Type]:
     if not isinstance(by, int) or isinstance(by, bool) or not by:
         values.source.refuse(node, "a series whose step is no number other than 0", "write the step as a literal")
     beyond = end.expr + (1 if by > 0 else -1) if closed else end.expr
-    return pl.int_ranges(start.expr, beyond, by, dtype=pl.Int64), INT
+    return [pl.int_ranges(start.expr, beyond, by, dtype=pl.Int64)], [INT]
 
 
-def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed: bool) -> tuple[pl.Expr, Type]:
+def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed: bool) -> Lists:
     """Timestamps, also of dates, as in PostgreSQL."""
     length = step.days * 86_400_000_000 + step.microseconds
     if step.months or length <= 0:
@@ -90,4 +100,4 @@ def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed
     series = pl.datetime_ranges(
         first, last, interval=f"{length}us", closed="both" if closed else "left", time_unit="us", time_zone="UTC"
     )
-    return series, TIMESTAMP
+    return [series], [TIMESTAMP]

@@ -9,13 +9,14 @@ from sqlglot import Token, TokenType
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.brackets import closing
+from ddcore.sql.pivot_statements import with_select
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 __all__ = ["Head", "head_of"]
 
 _FORM = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons between them"
-_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "PIVOT", "UNPIVOT")
 _OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")
 _KINDS = ("VIEW", "TABLE")
 _DROPPED = ("OR", "REPLACE", "LOCAL", "RECURSIVE", "IF", "NOT", "EXISTS")
@@ -57,7 +58,8 @@ def head_of(tokens: Sequence[Token], source: Source) -> Head:
             raise source.error_at(
                 tokens[number].start, "a semicolon is missing before this CREATE", "end each statement with ;"
             )
-    return Head(kept, place + 1 - len(dropped), recursive, local)
+    number = place + 1 - len(dropped)
+    return Head(with_select(kept, number), number, recursive, local)
 
 
 def _behind_name(tokens: Sequence[Token], place: int, source: Source) -> int:

@@ -37,6 +37,7 @@ from ddcore.sql.names import (
 from ddcore.sql.outer_joins import OuterJoin
 from ddcore.sql.pairs import Pair, conjuncts, paired
 from ddcore.sql.pivots import query_of_pivot
+from ddcore.sql.told import Joins
 from ddcore.sql.values import Value, Values, aligned, selected
 
 if TYPE_CHECKING:
@@ -71,8 +72,13 @@ class _From:
     earlier: list[Any] = field(default_factory=list)
     start: int = 0
     fused: bool = False
+    where: list[exp.Expr] = field(default_factory=list)
+    """The conditions of WHERE that are not planned yet."""
     taken: set[str] = field(default_factory=set)
     """The keys of columns around, if it is in parentheses."""
+
+    def __post_init__(self) -> None:
+        self.told = Joins(self.queries.source, self.columns)
 
     @property
     def schema(self) -> Schema:
@@ -135,6 +141,7 @@ class _From:
         keys = {column.key for column in inner.columns if not column.absent} if table.alias else ()
         joined = inner.joined(final=False, keys=keys)
         assert not inner.conditions, "a condition was not met"
+        self.told.absorb(inner.told)
         self.single |= inner.single
         if table.alias:
             return self._renamed(table, joined)
@@ -322,7 +329,8 @@ class _From:
         self.fused = bool(self.earlier)
         if relation.carried:
             joined = joined.select(*(name for name in types(joined) if name not in relation.carried))
-        self.pool, self.columns = [joined], self.columns + columns
+        self.pool = [joined]
+        self.columns += columns
         if not side:
             self._inner(conjuncts(on), shared, join)
             self._merge(shared, side)
@@ -365,6 +373,8 @@ class _From:
             self.queries.source.refuse(
                 join, f"a {side} JOIN behind a comma and LATERAL", "compute the join in a subquery"
             )
+        if side == "LEFT":
+            self.conditions += self._before()
         conditions = [self._condition(node, join) for node in nodes]
         conditions += [self._equal(pair, join) for pair in shared]
         theirs = set(types(rows))
@@ -378,8 +388,23 @@ class _From:
             final=False, keep=[condition.node for condition in conditions if condition.equal is None], keys=needed
         ).rows
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
+        self.told.joined(left, rows, f"{side} JOIN", conditions)
         both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
         self.pool = [*rest, both.result(side, after)]
+
+    def _before(self) -> list[Condition]:
+        """The conditions of WHERE on tables so far, of which a LEFT JOIN drops no row and changes none: they are met
+        before it. Names without a table may turn out to be ambiguous.
+        """
+        own = {column.table for column in self.columns if column.table and not column.outer}
+        found = []
+        for node in self.where:
+            names = subqueries.names_in(node, self.queries.known(self.env))
+            tables = [name.args.get("table") for name in names]
+            if names and all(each is not None and any(is_named(each, name) for name in own) for each in tables):
+                found.append(node)
+        self.where = [node for node in self.where if not any(node is one for one in found)]
+        return [self._condition(node) for node in found]
 
     def _asof(self, rows: Any, nodes: Sequence[exp.Expr], shared: Sequence[Shared], join: exp.Join) -> None:
         """Each row of the join item so far with the nearest of a table."""
@@ -407,13 +432,16 @@ class _From:
         rest = list(self.pool)
         wanted = [*keep, *self.later, *([] if final else [self.select])]
         kept = {*keys, *self.carried}
-        rows = self._met(rest.pop(0), keyless=final)
+        told = len(rest) > 1 or not final
+        rows = self._met(rest.pop(0), keyless=final, told=told)
         while rest:
             equal = (i for i, other in enumerate(rest) if self._equalities(rows, other))
             compared = (i for i, other in enumerate(rest) if self._range(rows, other))
-            other = self._met(rest.pop(next(chain(equal, compared), 0)))
+            other = self._met(rest.pop(next(chain(equal, compared), 0)), told=told)
             rows = self._met(self._narrow(self._both(rows, other, wanted, kept), [], wanted, kept))
         assert not (final and self.conditions), "a condition was not met"
+        if final:
+            self.told.tell(self.select)
         return Relation(rows, tuple(self.columns), self.carried)
 
     def _both(self, rows: Any, other: Any, wanted: list[exp.Expr], kept: set[str]) -> Any:
@@ -422,6 +450,8 @@ class _From:
         found = self._range(rows, other)
         used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
         pairs = [pair for _, pair in equal]
+        met = [condition for condition in self.conditions if id(condition) in used]
+        self.told.joined(rows, other, "JOIN" if used else "CROSS JOIN", met)
         self.conditions = [condition for condition in self.conditions if id(condition) not in used]
         node = equal[0][0].node if equal else found.met[0].node if found and found.met else self.select
         with planning(self.queries.source.place(node)):
@@ -451,7 +481,7 @@ class _From:
         left = self._needed(rows, wanted, kept.union(*(each.keys for each, _ in equal)))
         return rows if len(left) == len(types(rows)) or not left else rows.select(*left)
 
-    def _met(self, rows: Any, *, keyless: bool = False) -> Any:
+    def _met(self, rows: Any, *, keyless: bool = False, told: bool = False) -> Any:
         """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
         while True:
             schema = types(rows)
@@ -463,6 +493,8 @@ class _From:
             if not ready:
                 return rows
             self.conditions = [condition for condition in self.conditions if not any(condition is one for one in ready)]
+            if told:
+                self.told.filtered(rows, ready)
             plain = [each for each in ready if not each.asks]
             for each in plain:
                 with planning(self.queries.source.place(each.node)):
@@ -551,6 +583,10 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
     start = _From(queries, env, select, [*later, *skip])
     start.merged = {name.name for join in joins for name in join.args.get("using") or []}
     start.natural = any(join.method == "NATURAL" for join in joins)
+    conditions = [node for node in conjuncts(select.args.get("where")) if id(node) not in skipped]
+    is_kept = not any(join.side in ("RIGHT", "FULL") for join in joins)  # which add rows that WHERE then drops
+    start.where = [node for node in conditions if is_kept and not subqueries.subqueries_in([node])]
+    later_ones = [node for node in conditions if not any(node is one for one in start.where)]
     outer = [env.outer] if env.outer is not None and env.outer.columns else []
     start.columns += [column for each in outer for column in each.columns]
     first = bool(outer) and start.names_around(tables)
@@ -562,6 +598,6 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
         start.pool += [each.rows for each in outer]
     if not start.pool:
         start.pool.append(queries.unit)
-    conditions = conjuncts(select.args.get("where"))
-    start.conditions += [start._condition(node) for node in conditions if id(node) not in skipped]
+    left = {id(node) for node in (*start.where, *later_ones)}
+    start.conditions += [start._condition(node) for node in conditions if id(node) in left]
     return start.joined(final=True)

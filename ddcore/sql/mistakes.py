@@ -56,14 +56,16 @@ def check_ends(query: Sequence[Token], source: Source) -> None:
 def check_joins(query: Sequence[Token], source: Source) -> None:
     """Raise ProgramError for a JOIN that lacks ON or USING, which sqlglot takes for a comma, and for one too many."""
     open_joins: list[list[Token]] = [[]]
+    in_pivots = [False]
     for number, token in enumerate(query):
         is_name = word(query, number - 1) in (".", "AS")
         keyword = "" if is_name and not is_kind(query, number, TokenType.L_PAREN) else word(query, number)
         if keyword == "(":
             open_joins.append([])
+            in_pivots.append(word(query, number + 1) in ("PIVOT", "UNPIVOT"))
         elif keyword == "JOIN" and not _is_without_condition(query, number):
             open_joins[-1].append(token)
-        elif keyword in ("ON", "USING") and word(query, number - 1) != "DISTINCT":
+        elif keyword in ("ON", "USING") and word(query, number - 1) != "DISTINCT" and not in_pivots[-1]:
             if not open_joins[-1]:
                 hint = "CROSS JOIN and NATURAL JOIN take none; other conditions belong into WHERE"
                 raise source.error_at(token.start, f"there is no JOIN for this {keyword}", hint)
@@ -72,6 +74,7 @@ def check_joins(query: Sequence[Token], source: Source) -> None:
             raise _unconditional(open_joins[-1][-1], source)
         if keyword == ")":
             open_joins.pop()
+            in_pivots.pop()
     if open_joins[-1]:
         raise _unconditional(open_joins[-1][-1], source)
 

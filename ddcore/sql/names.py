@@ -123,7 +123,9 @@ def function_of(table: exp.Expr) -> exp.Expr | None:
 
 
 def columns_of_function(table: exp.Expr) -> list[str]:
-    """The columns of such a function: its elements, called as it is itself, and WITH ORDINALITY their numbers."""
+    """The columns of such a function: the elements of each list, those of one called as it is itself, and WITH
+    ORDINALITY their numbers. Those of several lists have the names that the alias gives them.
+    """
     function, alias = function_of(table), table.args.get("alias")
     assert function is not None
     named = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
@@ -131,7 +133,8 @@ def columns_of_function(table: exp.Expr) -> list[str]:
     first = named[0] if named else table.alias or ("unnest" if isinstance(function, exp.Unnest) else default)
     offset = function.args.get("offset")
     number = offset.name if isinstance(offset, exp.Expr) else "ordinality"
-    return [first, number] if offset else [first]
+    firsts = named[: len(function.expressions)] if isinstance(function, exp.Unnest) and len(named) > 1 else [first]
+    return [*firsts, number] if offset else firsts
 
 
 def pivoted_name(table: exp.Expr) -> str:

@@ -19,6 +19,7 @@ from ddcore.sql.clock import with_instants
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
+from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
@@ -103,7 +104,7 @@ def _tree(source: Source, head: Head) -> exp.Create:
             )
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return with_instants(dialects.read(source, with_tables(_with_every(trees[0]))))
+                return with_instants(dialects.read(source, with_tables(with_pivots(source, _with_every(trees[0])))))
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:

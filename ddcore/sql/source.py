@@ -13,7 +13,7 @@ from sqlglot import exp
 from ddcore.base.errors import ProgramError
 from ddcore.sql.dialect_names import DIALECTS
 
-__all__ = ["DIALECT", "Declared", "File", "Loop", "Source", "called", "cut", "dialect_of", "parts", "shown"]
+__all__ = ["DIALECT", "Decision", "Declared", "File", "Loop", "Source", "called", "cut", "dialect_of", "parts", "shown"]
 
 DIALECT = DIALECTS[0]
 _LOG = logging.getLogger("ddcore.sql")
@@ -48,6 +48,15 @@ class File:
     head: int = 0
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What planning decided: the place in the text, the kind of decision, and what it is."""
+
+    place: str
+    what: str
+    text: str
+
+
 @dataclass
 class Source:
     """The text of all files, one behind the other.
@@ -63,6 +72,8 @@ class Source:
     """Where the statement begins that is read or planned: the place of parts in which there is no name."""
     notes: list[str] = field(default_factory=list)
     """What planning has left out, each once, with its place."""
+    decisions: list[Decision] = field(default_factory=list)
+    """What planning decided, each once."""
     dialect: str = DIALECT
 
     @classmethod
@@ -104,6 +115,12 @@ class Source:
         if note not in self.notes:
             self.notes.append(note)
             _LOG.info("note: %s", note)
+
+    def decide(self, node: exp.Expr, what: str, text: str) -> None:
+        """Keep what planning decided about a part of the text."""
+        decision = Decision(self.place(node), what, text)
+        if decision not in self.decisions:
+            self.decisions.append(decision)
 
     def refuse(self, node: exp.Expr, what: str, hint: str = "docs/sql.md lists what is supported") -> NoReturn:
         """Raise the error of what is SQL but is not supported."""

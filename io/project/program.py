@@ -56,6 +56,11 @@ class Program:
         """What planning has left out of the text, once it is planned."""
         return getattr(self.function, "notes", ())
 
+    @property
+    def decisions(self) -> Sequence[Any]:
+        """What planning decided about the joins of SQL, once it is planned."""
+        return getattr(self.function, "decisions", ())
+
 
 def load_program(project: Project) -> Callable[..., Any]:
     """The function of :func:`load`."""

@@ -67,7 +67,7 @@ class Target:
 _SHARED = {"around", "dates", "moments", "lists", "unnest", "aggregates", "series", "windows", "quantifiers"}
 TARGETS = {
     "duckdb": Target("postgres", "duckdb", frozenset({*_SHARED, "asof", "null / 0"})),
-    "postgres": Target("postgres", "postgres", frozenset({*_SHARED, "numeric sums", "any of lists"})),
+    "postgres": Target("postgres", "postgres", frozenset({*_SHARED, "numeric sums", "any of lists", "several lists"})),
     "duckdb words": Target(
         "duckdb",
         "duckdb",
@@ -302,7 +302,10 @@ class RandomQuery:
         alias, value, draw = f"t{self._aliases}", self._some("int", columns), self.rng.random()
         if draw < 0.3 or not self.target.has("series"):
             names, place = self.rng.choice((("e", ""), ("e, i", " WITH ORDINALITY")))
-            elements = f"unnest({self._list(columns)}){place} AS {alias}({names})"
+            lists = self._list(columns)
+            if self.target.has("several lists") and self.rng.random() < 0.4:
+                lists, names = f"{lists}, {self._list(columns)}", f"o, {names}"
+            elements = f"unnest({lists}){place} AS {alias}({names})"
             on = self.rng.choice(("CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"))
             return f"{text} {on.format(elements)}", [
                 *columns,
