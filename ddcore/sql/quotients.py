@@ -71,8 +71,8 @@ def _digits(values: Values, value: Value) -> tuple[int, int]:
         places = max(-int(number.exponent), 0)
         return max(len(number.digits), places), places
     if value.type == INT:
-        is_cast = isinstance(value.node, exp.Cast) and isinstance(value.node.to.this, exp.DType)
-        return _WHOLE.get(value.node.to.this, _LONG) if is_cast else _LONG, 0
+        kind = value.node.to.this if isinstance(value.node, exp.Cast) else None
+        return _WHOLE.get(kind, _LONG) if isinstance(kind, exp.DType) else _LONG, 0
     assert value.type is not None
     if value.type.precision in (WORD_DIGITS, MOST_DIGITS) and not isinstance(value.node, exp.Cast):
         # What is computed has these digits here, whatever Spark counts.
