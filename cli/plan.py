@@ -74,6 +74,8 @@ def plan(
     if against is not None:
         if file is not None or form not in ("text", "json"):
             raise UsageError("--against: it is text or JSON, and on stdout", "leave --output and --format out")
+        if select:
+            raise UsageError("--select: --against compares whole programs", "leave one of the two out")
         if rows and against != "last":
             raise UsageError(f"--rows: what changes beside run {against} is not known by rows", "say --against last")
         return _against(out, call.opened(), against, rows=rows, limit=_ROWS if limit is None else limit,

@@ -200,7 +200,7 @@ class _Replay:
             self._note(upcoming)
             commits = Commits(self.ledger, self.plan, upcoming)
             self._note_changes(commits, dry=True)
-            if commits.changed and (current := self.ledger.current_run()) is not None:
+            if commits.changed and not self.options.select and (current := self.ledger.current_run()) is not None:
                 from ddcore.jobs.comparison import compared, of_run
 
                 self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))

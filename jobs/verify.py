@@ -23,6 +23,7 @@ import polars as pl
 from ddcore.base import deep_stack
 from ddcore.base.errors import FoldError, Mismatch, ProgramChanged, UsageError
 from ddcore.base.instants import instant_of, now_at
+from ddcore.base.schema import Schema, uuid_mark
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
@@ -307,6 +308,7 @@ class Verification:
             name: {column: kind.polars for column, kind in schema.items()} for name, schema in self.plan.outputs.items()
         }
         instant = None if now is None else instant_of(now)
+        inputs = {name: _marked(frame, self.plan.inputs[name]) for name, frame in inputs.items()}
         return deep_stack.call(lambda: reference.outputs_of(load_program(self.project), inputs, columns, instant))
 
     def _from_scratch(
@@ -381,3 +383,9 @@ def _multiples(versions: Iterable[Time], every: int, last: Time) -> Iterator[Tim
     """The least multiple of ``every`` at or after each version, none after ``last``."""
     multiples = (Time([-(-version.version // every) * every]) for version in versions)
     return (version for version in multiples if version <= last)
+
+
+def _marked(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """Rows of an input in which texts that are UUIDs are marked so: nothing else tells the reference."""
+    uuids = [name for name, kind in schema.items() if kind.name == "uuid" and name in frame.columns]
+    return frame.with_columns(pl.col(name).ext.to(uuid_mark()) for name in uuids)

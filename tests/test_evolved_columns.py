@@ -355,7 +355,7 @@ def test_a_name_that_comes_to_mean_another_column_is_another_column(before: Proj
     replay.run(again, engine="inline")
     taken(again, "b.csv", "id,total,amount\n1,1,100\n", form="append")
     replay.run(again, engine="inline")
-    assert rows(again, "sums") == [(1, 100), (2, None)] or rows(again, "sums") == [(1, 100), (2, 0)]
+    assert rows(again, "sums") == [(1, 100), (2, 0)]
 
 
 def test_whole_numbers_that_float64_does_not_hold_are_refused(tmp_path: Path) -> None:

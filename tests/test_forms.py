@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import time
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from folding import by_reference, randomly_cut, whole
 from trams import Command, records
 
 import ddcore as dd
-from ddcore.base.errors import DataError
+from ddcore.base.errors import DataError, DdError
 from ddcore.base.schema import parse_type
 from ddcore.data import encoding
 from ddcore.data.forms import canonical_uuids, interval_text, intervals_of, ordered
+from ddcore.sql import program
 from ddcore.text.cells import cell, plain
 
 A, B = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "00000000-0000-0000-0000-0000000000ff"
@@ -320,3 +322,55 @@ def test_what_python_programs_do_with_them() -> None:
     assert logs["later"].rows() == [(A, 0, 1)]
     with pytest.raises(DataError, match="column id has x, which uuid does not hold exactly"):
         session.fold({"rows": rows.with_columns(id=pl.lit("x"), version=1)})
+
+
+VIEWS = """
+CREATE VIEW spans AS
+SELECT id::uuid AS id, at - timestamp '2026-01-01' AS old, age(at, timestamp '2026-01-01') AS age, at::time AS clock,
+       CASE WHEN n > 1 THEN interval '1 mon' ELSE make_interval(days => n) END AS step
+FROM t;
+CREATE VIEW late AS
+SELECT id, max(old) AS oldest, min(step) AS least, count(*) AS n, max(clock) AS latest FROM spans
+WHERE step <= '30 days' AND clock >= '06:00' GROUP BY id;
+CREATE VIEW alike AS SELECT a.id, a.step, b.old FROM spans AS a JOIN spans AS b ON a.id = b.id AND a.clock = b.clock;
+CREATE VIEW wanted AS SELECT id, old + step AS later FROM spans WHERE id <> 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11';
+"""
+
+
+@pytest.mark.parametrize("fold", [whole, randomly_cut])
+def test_views_of_them_are_what_the_reference_gives(fold: Any) -> None:
+    starts = [(ids, month) for ids in (A, B.upper(), A.replace("-", ""), None) for month in (1, 2, 12)]
+    rows = [
+        (ids, datetime(2026, month, 7 * n % 28 + 1, 5 * n % 24, tzinfo=UTC), n % 40, n % 3, 1)
+        for n, (ids, month) in enumerate(starts * 3)
+    ]
+    rows += [(*row[:3], 3, -1) for row in rows[::4]]
+    types: dict[str, Any] = {"id": pl.String, "at": pl.Datetime("us", "UTC"), "n": pl.Int64}
+    types |= {"version": pl.Int64, "diff": pl.Int64}
+    views, frame = program(VIEWS), pl.DataFrame(rows, types, orient="row")
+    assert fold(views, t=frame) == by_reference(views, t=frame)
+    session = dd.Session(views, {"t": {"id": "string", "at": "timestamp", "n": "int64"}})
+    logs, kinds = session.fold({"t": frame}), {name: str(kind) for name, kind in session.plan.outputs["late"].items()}
+    assert kinds == {"id": "uuid", "oldest": "interval", "least": "interval", "n": "int64", "latest": "time"}
+    assert set(logs["late"]["id"].to_list()) <= {A, B, None}
+
+
+@pytest.mark.parametrize("text", ["'x'", "concat(id, 'f')"])
+def test_a_text_that_is_no_uuid_is_an_error(text: str) -> None:
+    rows = pl.DataFrame({"id": [A], "version": 0, "diff": 1})
+    with pytest.raises(DdError, match=r"no uuid|is no UUID"):
+        dd.replay(program(f"CREATE VIEW o AS SELECT {text}::uuid AS v FROM t"), t=rows)
+
+
+def test_the_reference_knows_uuids_of_inputs(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project(tmp_path, "inline"))
+    text = PROJECT.format(engine="inline").replace("program.py:program", "program.sql").partition("[outputs")[0]
+    (tmp_path / "dd.toml").write_text(text)
+    (tmp_path / "program.sql").write_text(
+        f"CREATE VIEW other AS SELECT id, at, span + interval '1 day' AS span FROM rows WHERE id <> '{B.upper()}';"
+    )
+    assert dd("ingest", "rows", *jsonl(tmp_path), "--snapshot", "--version", "1")[0] == 0
+    assert dd("run")[0] == 0
+    assert shown(dd, "show", "other") == [{"id": A, "at": SHOWN[0][0], "span": "1 mon -1 days +01:00:00"}]
+    code, _, error = dd("verify")
+    assert code == 0, error

@@ -166,8 +166,8 @@ def test_inputs_state_and_ledger_are_delta_tables_too(typed: Path, spark: SparkS
     assert names
     for name in names:
         table = spark.read.format("delta").load(str(warehouse.table(name)))
-        assert {"version", "diff", "_code", "run"} <= set(table.columns)
-        assert {row["run"] for row in table.select("run").distinct().collect()} == {1, 2}
+        assert {"version", "diff", "_code"} <= set(table.columns)
+        assert table.count() == run.tables[name].rows > 0
     inputs = spark.read.format("delta").load(str(warehouse.input("rows")))
     assert inputs.columns == [*TYPES, "version", "diff"]
     assert inputs.count() == 13

@@ -26,6 +26,7 @@ from ddcore import col, reference
 from ddcore.base.errors import LateUpdate, ProgramError, UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.kept_plans import kept_plan
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.project import Project, Retention
 from ddcore.io.project.times import time_of
@@ -337,6 +338,24 @@ def test_versions_without_an_instant(project: Project, dd: Any) -> None:
     assert dd("ingest", "t", str(file), "--project", str(project.root))[0] == 0
     with pytest.raises(UsageError, match="neither version 0, at which t has rows, nor one before it has an instant"):
         replay.run(project)
+
+
+def test_a_program_of_python_is_planned_once(project: Project, dd: Any) -> None:
+    """``dd.now`` is no clock; and a kept plan knows that instants count."""
+    (project.root / "program.py").write_text(
+        "from datetime import timedelta\n\nimport ddcore as dd\nfrom ddcore import col\n\n\ndef program(t):\n"
+        '    since = dd.now().select(since=col("now") - timedelta(days=7))\n'
+        '    return {"recent": t.join_between(since, "ts", lower="since", closed="none")}\n'
+    )
+    (project.root / "dd.toml").write_text(TOML.replace("views.sql", "program.py:program"))
+    project = find_project(project.root, {})
+    ingest_all(dd, project)
+    replay.run(project, last=time_of(3))
+    kept = kept_plan(project)
+    assert kept is not None and kept.uses_now
+    replay.run(project)
+    require_the_law(project, 0, 4)
+    assert replay.run(project).nothing_new
 
 
 def test_history_that_was_given_up(project: Project, dd: Any) -> None:

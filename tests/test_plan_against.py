@@ -134,6 +134,7 @@ def test_against_a_file_a_run_a_version_and_another_project(graph: Path, dd: Any
         (("--against", "gone.py"), "there is no file"),
         (("--rows",), "--rows, --limit and --exit-code: only with --against"),
         (("--against", "1", "--rows"), "--rows: what changes beside run 1 is not known by rows"),
+        (("--against", "last", "--select", "nodes"), "--select: --against compares whole programs"),
         (("--against", "last", "--format", "svg"), "--against: it is text or JSON, and on stdout"),
     ],
 )

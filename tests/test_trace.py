@@ -264,3 +264,29 @@ def test_a_coordinate_with_priorities_packs_in_halves() -> None:
     assert packing.layout([Plain(columns)]) is not None
     run = arrange(codes, [word], columns[2:4], diffs)
     assert as_dict(run) == summed(codes, [word], columns[2:4], diffs)
+
+
+def one_row(code: int) -> ColumnBatch:
+    """A batch of one update."""
+    zero = np.zeros(1, np.int64)
+    return arrange(np.array([code]), [], [zero], zero + 1)
+
+
+def test_stored_batches_are_opened_by_the_first_look_up_and_by_nothing_else() -> None:
+    times, stored = 0, one_row(1)
+
+    def opens() -> list[SortedBatch]:
+        nonlocal times
+        times += 1
+        return [stored]
+
+    trace = Trace(opens)
+    trace.append(one_row(2))
+    assert trace.memory() > 0 and trace.has_new and not trace.opened
+    gained = trace.settle()
+    assert gained is not None and gained.decompress().codes.tolist() == [2]
+    assert times == 0, "rows are added without opening anything"
+    trace.append(one_row(3))
+    assert [batch.decompress().codes.tolist() for batch in trace.batches] == [[1], [2], [3]]
+    assert [len(batch) for batch in trace.before(trace.batches[-1])] == [1, 1]
+    assert times == 1 and trace.opened == [stored]

@@ -39,8 +39,8 @@ _TYPES = (
     f"types are {', '.join(_NAMES[:-1])}, decimal(precision,scale), list[TYPE], map[TYPE, TYPE] and "
     "struct[NAME: TYPE, ...]"
 )
-UUID_MARK = "ddcore.uuid"
-"""The name of the extension type that marks a text of Polars as a UUID."""
+MARK = "ddcore."
+"""How the names of extension types of Polars begin that only mark a result as of a type, whose name follows."""
 INTERVAL_PARTS = ("months", "days", "microseconds")
 
 
@@ -177,9 +177,14 @@ def interval_form() -> pl.Struct:
     return pl.Struct(dict(zip(INTERVAL_PARTS, (pl.Int32(), pl.Int32(), pl.Int64()), strict=True)))
 
 
+def mark(kind: Type) -> pl.DataType:
+    """The type of Polars that only marks values as of a type, which have the form of that type."""
+    return pl.Extension(MARK + kind.name, kind.polars)
+
+
 def uuid_mark() -> pl.DataType:
-    """The type of Polars that only marks a text as a UUID: values of that type are texts."""
-    return pl.Extension(UUID_MARK, pl.String())
+    """The mark of UUIDs, which are texts in Polars."""
+    return mark(Type("uuid"))
 
 
 def widest(kind: Type, *others: Type) -> Type:

@@ -10,12 +10,21 @@ from collections.abc import Callable
 
 import polars as pl
 
-from ddcore.base.schema import INTERVAL_PARTS, Type, uuid_mark
+from ddcore.base.schema import INTERVAL_PARTS, Type, mark
 from ddcore.data import nested
 
 __all__ = [
-    "canonical_uuids", "from_base", "from_stored", "interval_text", "intervals_of", "marked", "ordered", "to_base",
+    "canonical_uuids",
+    "from_base",
+    "from_stored",
+    "interval_of",
+    "interval_text",
+    "intervals_of",
+    "marked",
+    "ordered",
+    "to_base",
     "to_stored",
+    "uuid_of",
 ]  # fmt: skip
 
 _Change = Callable[[pl.Series, Type], pl.Series]
@@ -89,15 +98,19 @@ def _entries_of(kind: Type) -> Type:
 
 
 def canonical_uuids(texts: pl.Series) -> pl.Series:
+    """UUIDs in their usual form: see :func:`uuid_of`."""
+    if not texts.null_count() and texts.str.contains(_CANONICAL).all():
+        return texts
+    return texts.alias("x").to_frame().select(uuid_of(pl.col("x")))["x"].alias(texts.name)
+
+
+def uuid_of(text: pl.Expr) -> pl.Expr:
     """UUIDs in their usual form, small letters with hyphens; null where a text is none. PostgreSQL's other forms are
     read, too: capitals, braces, and hyphens behind any four digits or none.
     """
-    if not texts.null_count() and texts.str.contains(_CANONICAL).all():
-        return texts
-    digits = texts.str.to_lowercase().str.replace("^[{](.*)[}]$", "${1}")
-    grouped = digits.str.contains("^[0-9a-f]{4}(-?[0-9a-f]{4}){7}$")
+    digits = text.str.to_lowercase().str.replace("^[{](.*)[}]$", "${1}")
     plain = digits.str.replace_all("-", "", literal=True).str.replace(_UUID, "${1}-${2}-${3}-${4}-${5}")
-    return plain.zip_with(grouped.fill_null(False), pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)))
+    return pl.when(digits.str.contains("^[0-9a-f]{4}(-?[0-9a-f]{4}){7}$")).then(plain)
 
 
 def ordered(intervals: pl.Series) -> pl.Series:
@@ -110,23 +123,18 @@ def ordered(intervals: pl.Series) -> pl.Series:
 
 
 def intervals_of(texts: pl.Series) -> pl.Series:
-    """Intervals as PostgreSQL writes them, ``1 year 2 mons 3 days 04:05:06.7``, or in the form of ISO 8601,
+    """The intervals that texts spell: see :func:`interval_of`."""
+    return texts.alias("x").to_frame().select(x=interval_of(pl.col("x")))["x"].alias(texts.name)
+
+
+def interval_of(text: pl.Expr) -> pl.Expr:
+    """An interval as PostgreSQL writes it, ``1 year 2 mons 3 days 04:05:06.7``, or in the form of ISO 8601,
     ``P1Y2M3DT4H``; null where a text is neither, or has no part.
     """
-    x = pl.col("x")
-    is_iso = x.str.starts_with("P")
-    parts = (
-        texts.alias("x")
-        .to_frame()
-        .select(
-            pl.when(is_iso.fill_null(False))
-            .then(_parts(x.str.extract_groups(_ISO), is_signed_clock=False))
-            .otherwise(_parts(x.str.extract_groups(_TEXT), is_signed_clock=True))
-            .alias("x"),
-            given=x.str.contains("[0-9]") & (x.str.contains(_ISO) | x.str.contains(_TEXT)),
-        )
-    )
-    return parts.select(pl.when(pl.col("given")).then(pl.col("x")))["x"].alias(texts.name)
+    is_given = text.str.contains("[0-9]") & (text.str.contains(_ISO) | text.str.contains(_TEXT))
+    iso = _parts(text.str.extract_groups(_ISO), is_signed_clock=False)
+    other = _parts(text.str.extract_groups(_TEXT), is_signed_clock=True)
+    return pl.when(is_given & text.str.starts_with("P")).then(iso).when(is_given).then(other)
 
 
 def _parts(groups: pl.Expr, *, is_signed_clock: bool) -> pl.Expr:
@@ -150,8 +158,8 @@ def _parts(groups: pl.Expr, *, is_signed_clock: bool) -> pl.Expr:
 
 
 def marked(expr: pl.Expr, kind: Type) -> pl.Expr:
-    """An expression whose type Polars does not tell: a text that is a UUID is marked as one."""
-    return expr.ext.to(uuid_mark()) if kind.name == "uuid" else expr
+    """An expression of a type that nothing else tells: a text that is a UUID, a struct that is an interval."""
+    return expr.ext.to(mark(kind)) if kind.name in ("uuid", "interval") and not expr.meta.is_column() else expr
 
 
 def interval_text(interval: pl.Expr) -> pl.Expr:

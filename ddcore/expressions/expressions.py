@@ -24,7 +24,7 @@ import polars as pl
 
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, type_of
+from ddcore.base.schema import MARK, MOST_DIGITS, WORD_DIGITS, Schema, Type, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
 from ddcore.expressions import decimals, exactness, polars_json, stages, syntax, temporal, vocabulary
@@ -528,7 +528,9 @@ def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:
     """
     if not any(syntax.operation(node) == _MARK for node in syntax.walk(tree)):
         return tree, None
-    kind = Type("uuid") if syntax.operation(tree) == _MARK else None
+    kind = None
+    if isinstance(tree, syntax.Call) and tree.name == _MARK:
+        kind = Type(tree.options["Literal"]["Extension"]["name"].removeprefix(MARK))
     plain = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == _MARK else node)  # type: ignore[union-attr]
     return syntax.bare(plain), kind
 

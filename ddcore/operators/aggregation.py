@@ -19,6 +19,7 @@ from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
+from ddcore.data.forms import marked
 from ddcore.expressions.expressions import Predicate, Projection, identity, parse
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
@@ -118,8 +119,9 @@ def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Ex
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
     kind = arguments.checked(Projection, {"_": expr}, source).schema["_"]
-    filtered = pl.when(condition).then(expr)
-    return spec.kind, filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
+    filtered: pl.Expr = pl.when(condition).then(expr)
+    filtered = filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
+    return spec.kind, marked(filtered, kind)
 
 
 def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:

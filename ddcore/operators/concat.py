@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self
 
 from ddcore.base.schema import Schema
 from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["Concat", "Negate"]
 
 
-@dataclass(frozen=True, eq=False)
-class Concat(Linear):
-    """All rows of all inputs, whose columns have the same names, types and order; counts add up."""
-
-    name = "concat"
-    signs = "kept"
+class _Whole(Linear):
+    """Rows keep their columns, and all inputs need those that the result needs."""
 
     @classmethod
-    def of(cls, schema: Schema) -> Concat:
+    def of(cls, schema: Schema) -> Self:
         """For inputs of this schema."""
         return cls(schema, "")
 
@@ -37,30 +30,24 @@ class Concat(Linear):
         """All inputs need the columns that the result needs."""
         return self.name, [columns]
 
+
+@dataclass(frozen=True, eq=False)
+class Concat(_Whole):
+    """All rows of all inputs, whose columns have the same names, types and order; counts add up."""
+
+    name = "concat"
+    signs = "kept"
+
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch as it is."""
         return batch
 
 
 @dataclass(frozen=True, eq=False)
-class Negate(Linear):
+class Negate(_Whole):
     """Every row with its count negated."""
 
     name = "negate"
-
-    @classmethod
-    def of(cls, schema: Schema) -> Negate:
-        """For an input of this schema."""
-        return cls(schema, "")
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All columns."""
-        return {name: name for name in self.schema}
-
-    def needs(self, columns: frozenset[str]) -> Needs:
-        """All inputs need the columns that the result needs."""
-        return self.name, [columns]
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch with negated diffs."""

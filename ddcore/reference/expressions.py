@@ -10,7 +10,7 @@ import polars as pl
 
 from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
-from ddcore.reference.types import instance
+from ddcore.reference.types import UUID, instance
 
 
 def names_of(keys: Any) -> list[str]:
@@ -80,6 +80,14 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
         return expr
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
+
+
+def is_uuid(expr: pl.Expr, columns: Mapping[str, pl.DataType]) -> bool:
+    """Whether the values are UUIDs: a column of them, or what is marked so."""
+    tree = syntax.bare(polars_json.read(expr))
+    if isinstance(tree, syntax.Column):
+        return columns[tree.name] == UUID
+    return syntax.operation(tree) == "Extension.To" and '"ddcore.uuid"' in syntax.text(tree)
 
 
 def is_wide(expr: pl.Expr, frame: pl.DataFrame) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import polars as pl
 
 from ddcore.base.errors import ExpressionError, ProgramError
-from ddcore.reference.expressions import expression_of, in_full, is_wide, named_expressions, values_of
+from ddcore.reference.expressions import expression_of, in_full, is_uuid, is_wide, named_expressions, values_of
 from ddcore.reference.rows import (
     Row,
     Rows,
@@ -19,7 +19,7 @@ from ddcore.reference.rows import (
     python_value,
     rows_of,
 )
-from ddcore.reference.types import Columns, as_declared, columns_of, inner, narrowed, type_name, widened
+from ddcore.reference.types import UUID, Columns, as_declared, columns_of, held, inner, narrowed, type_name, widened
 
 
 def with_loops_of_arguments(kind: Any) -> Any:
@@ -146,9 +146,10 @@ class Multiset:
 
     def frame(self) -> pl.DataFrame:
         """The distinct rows, in the order of ``self.rows``."""
-        types = list(self.columns.values())
+        columns = {name: held(dtype) for name, dtype in self.columns.items()}
+        types = list(columns.values())
         rows = [tuple(map(python_value, row, types)) for row in self.rows]
-        return pl.DataFrame(rows, schema=self.columns, orient="row")
+        return pl.DataFrame(rows, schema=columns, orient="row")
 
     def map(self, exprs: Mapping[str, pl.Expr]) -> tuple[Columns, list[Row]]:
         """The types of ``exprs`` and their values on each distinct row, in the order of ``self.rows``.
@@ -158,6 +159,7 @@ class Multiset:
         """
         frame = self.frame().with_row_index("_row")  # beside it, a literal has a value for each row
         wide = {name for name, expr in exprs.items() if is_wide(expr, frame)}
+        uuids = {name: UUID for name, expr in exprs.items() if is_uuid(expr, self.columns)}
         exprs = {name: in_full(expr, frame.clear()) for name, expr in exprs.items()}
         computed = frame.clear().select(**exprs).schema
         types = {name: widened(dtype if name in wide else narrowed(dtype)) for name, dtype in computed.items()}
@@ -168,7 +170,7 @@ class Multiset:
                 if "not supported" not in str(error):
                     raise
                 values = values_of(frame, exprs)
-            return types, [tuple(row) for _, *row in rows_of(values.cast(pl.Schema(types)))]
+            return types | uuids, [tuple(row) for _, *row in rows_of(values.cast(pl.Schema(types)))]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None
 
@@ -180,7 +182,7 @@ class Multiset:
                 spread += self.spread(given)
                 continue
             expr = pl.col(given) if isinstance(given, str) else given
-            columns = pl.DataFrame(schema=self.columns).select(expr).columns
+            columns = self.frame().clear().select(expr).columns
             named = expr.meta.output_name(raise_if_undetermined=False) is not None
             spread += [expr] if named else [pl.struct(expr).struct.field(name) for name in columns]
         return spread

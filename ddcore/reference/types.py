@@ -16,6 +16,8 @@ from ddcore.base.errors import ExpressionError
 Columns = dict[str, pl.DataType]
 INTERVAL = pl.Struct({"months": pl.Int32(), "days": pl.Int32(), "microseconds": pl.Int64()})
 """What intervals are in Polars."""
+UUID = pl.Extension("ddcore.uuid", pl.String())
+"""The type of columns of UUIDs, whose values are texts."""
 
 
 def as_declared(frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
@@ -100,7 +102,7 @@ def _dtype(name: Any) -> pl.DataType:
         "date": pl.Date(),
         "timestamp": pl.Datetime("us", "UTC"),
         "time": pl.Time(),
-        "uuid": pl.String(),
+        "uuid": UUID,
         "interval": INTERVAL,
     }
     return types[str(name)]
@@ -112,8 +114,8 @@ def type_name(dtype: Any) -> str:
         return f"list[{type_name(inner(dtype))}]"
     if isinstance(dtype, pl.Map):
         return f"map[{type_name(dtype.key)}, {type_name(dtype.value)}]"
-    if dtype == INTERVAL:
-        return "interval"
+    if dtype in (INTERVAL, UUID):
+        return "interval" if dtype == INTERVAL else "uuid"
     if isinstance(dtype, pl.Struct):
         return f"struct[{', '.join(f'{field.name}: {type_name(instance(field.dtype))}' for field in dtype.fields)}]"
     if isinstance(dtype, pl.Decimal):
@@ -121,6 +123,11 @@ def type_name(dtype: Any) -> str:
     names = {"Int64": "int64", "Float64": "float64", "Boolean": "bool", "Datetime": "timestamp"}
     kind = str(dtype.base_type())
     return names.get(kind, kind.lower())
+
+
+def held(dtype: Any) -> Any:
+    """The type of the values of a column."""
+    return pl.String() if dtype == UUID else dtype
 
 
 def _outermost(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
 __all__ = [
-    "NAMED", "RULES", "any_of", "contains", "distinct", "element_or_fail", "element_or_null", "extreme",
+    "NAMED", "RULES", "any_of", "contains", "count", "distinct", "element_or_fail", "element_or_null", "extreme",
     "list_and_element", "list_of", "size",
 ]  # fmt: skip
 
@@ -97,10 +97,11 @@ def any_of(values: Values, value: Value, node: exp.Expr, *, null_is_empty: bool 
 
 def size(values: Values, node: exp.Func) -> Value:
     """How many elements a list has."""
-    return _count(values, node, node.this)
+    return count(values, node, node.this)
 
 
-def _count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
+def count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
+    """How many elements a list has."""
     return Value(list_and_element(values, some)[0].expr.list.len().cast(pl.Int64), INT, node)
 
 
@@ -163,5 +164,5 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 NAMED: dict[str, Named] = {
-    "cardinality": (1, lambda values, node: _count(values, node, node.expressions[0])),
+    "cardinality": (1, lambda values, node: count(values, node, node.expressions[0])),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
-from ddcore.sql import dates
+from ddcore.data import forms
+from ddcore.sql import dates, zeros
 from ddcore.sql.source import DIALECT
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import INT, Value, Values, as_type, null
@@ -17,7 +20,7 @@ __all__ = ["RULES", "cast"]
 def _cast(values: Values, node: exp.Cast) -> Value:
     kind = node.to
     value = values.of(node.this)
-    if kind.this == exp.DType.INTERVAL:
+    if kind.this == exp.DType.INTERVAL and isinstance(value.literal, str):
         return dates.interval(values, exp.Interval(this=node.this))
     result = cast(values, value, declared_type(values.source, kind), node)
     if kind.this == exp.DType.VARCHAR and kind.expressions and values.source.dialect == DIALECT:
@@ -33,6 +36,8 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
         return Value(value.expr, wanted, node, value.literal)
     if isinstance(value.literal, str):
         return Value(as_type(values.source, value, wanted), wanted, node)
+    if (value.type.name, wanted.name) in _FORMS:
+        return Value(_FORMS[value.type.name, wanted.name](value.expr), wanted, node)
     pair = (value.type.name, wanted.name)
     if pair == ("float64", "int64"):
         return Value(value.expr.round(0, mode="half_to_even").cast(wanted.polars), wanted, node)
@@ -78,6 +83,38 @@ def _read(text: pl.Expr, wanted: Type) -> pl.Expr:
     more = text + pl.lit("0" * wanted.scale + "1")
     is_fraction = text.str.contains("[.]") & ~text.str.contains("[eE]")
     return pl.when(is_fraction).then(more).otherwise(text).cast(wanted.polars)
+
+
+def _uuid(text: pl.Expr) -> pl.Expr:
+    usual = forms.uuid_of(text)
+    wrong = zeros.failing_where(usual.is_null() & text.is_not_null(), "is no UUID")
+    return usual + wrong.cast(pl.String).str.head(0)
+
+
+def _interval(text: pl.Expr) -> pl.Expr:
+    found = forms.interval_of(text)
+    wrong = zeros.failing_where(found.is_null() & text.is_not_null(), "is no interval")
+    months, days, microseconds = (found.struct.field(name) for name in ("months", "days", "microseconds"))
+    whole = pl.struct(months=months, days=days, microseconds=microseconds + wrong)
+    return pl.when(found.is_not_null() & (wrong == 0)).then(whole)
+
+
+def _time(text: pl.Expr) -> pl.Expr:
+    """``12:30`` and ``12:30:00.5``."""
+    whole = pl.when(text.str.len_chars() == len("12:30")).then(text + ":00").otherwise(text)
+    return whole.str.to_time("%H:%M:%S%.f")
+
+
+def _time_text(time: pl.Expr) -> pl.Expr:
+    fraction = time.dt.strftime("%.6f").str.strip_chars_end("0").str.strip_chars_end(".")
+    return time.dt.strftime("%H:%M:%S") + fraction
+
+
+_FORMS: dict[tuple[str, str], Callable[[pl.Expr], pl.Expr]] = {
+    ("string", "uuid"): _uuid, ("uuid", "string"): lambda x: x + "", ("string", "time"): _time,
+    ("time", "string"): _time_text, ("timestamp", "time"): lambda x: x.dt.time(), ("string", "interval"): _interval,
+    ("interval", "string"): forms.interval_text,
+}  # fmt: skip
 
 
 def _half_away(number: pl.Expr, places: int) -> pl.Expr:

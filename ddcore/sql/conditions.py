@@ -13,8 +13,21 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS
+from ddcore.sql import intervals
 from ddcore.sql.quantifiers import any_element, items_of, quantified
-from ddcore.sql.values import BOOL, Rule, Value, Values, aligned, constant, like_pattern, null, shared
+from ddcore.sql.values import (
+    BOOL,
+    INTERVAL,
+    Rule,
+    Value,
+    Values,
+    aligned,
+    constant,
+    like_pattern,
+    null,
+    settled,
+    shared,
+)
 
 __all__ = ["RULES", "compared", "matching"]
 
@@ -63,11 +76,14 @@ def compared(
     values: Values, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Value, right: Value, node: exp.Expr
 ) -> Value:
     """Two values compared: null where one is null."""
+    left, right = settled(left), settled(right)
     (mine, theirs), kind = aligned(values.source, [left, right], node)
     if kind.is_nested:
         values.source.refuse(node, "comparing lists and structs")
     if left.type is None or right.type is None:
         return Value(null(BOOL), BOOL, node)
+    if kind == INTERVAL:
+        return Value(intervals.compared(compare, mine, theirs), BOOL, node)
     return Value(compare(mine, theirs), BOOL, node)
 
 

@@ -15,19 +15,33 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import shown
-from ddcore.sql.values import DATE, FLOAT, INT, TIMESTAMP, Named, Rule, Value, Values, as_type, constant, function
+from ddcore.sql.values import (
+    DATE,
+    FLOAT,
+    INT,
+    TIMESTAMP,
+    Interval,
+    Named,
+    Rule,
+    Value,
+    Values,
+    as_type,
+    constant,
+    function,
+)
 
-__all__ = ["FIELDS", "NAMED", "RULES", "Interval", "interval", "is_day", "on_days", "pattern_of"]
-
-
-class Interval:
-    """A length of time: whole months, and microseconds, of which whole days are counted apart."""
-
-    def __init__(self, months: int, days: int, microseconds: int) -> None:
-        self.months, self.days, self.microseconds = months, days, microseconds
-
-    def __neg__(self) -> Interval:
-        return Interval(-self.months, -self.days, -self.microseconds)
+__all__ = [
+    "FIELDS",
+    "NAMED",
+    "RULES",
+    "Interval",
+    "clock_field",
+    "in_places",
+    "interval",
+    "is_day",
+    "on_days",
+    "pattern_of",
+]
 
 
 _MONTHS = {"YEAR": 12, "MONTH": 1, "QUARTER": 3, "DECADE": 120, "CENTURY": 1200}
@@ -117,6 +131,15 @@ def _extract(values: Values, node: exp.Extract) -> Value:
     return Value(rule(moment.expr.dt).cast(kind.polars), kind, node)
 
 
+def clock_field(values: Values, node: exp.Extract, time: Value) -> Value:
+    """A field of a time of day."""
+    unit = node.this.name.upper()
+    if unit not in _CLOCK_FIELDS or unit == "EPOCH":
+        values.source.refuse(node, f"extract({unit.lower()}) of {time.name}")
+    kind = _FRACTIONS.get(unit, INT)
+    return Value(_CLOCK_FIELDS[unit](time.expr.dt).cast(kind.polars), kind, node)
+
+
 def _seconds(on: Any) -> pl.Expr:
     """The microseconds of the minute."""
     seconds: pl.Expr = on.second().cast(pl.Int64)
@@ -124,7 +147,7 @@ def _seconds(on: Any) -> pl.Expr:
     return seconds * 1_000_000 + microseconds
 
 
-def _parts(microseconds: pl.Expr, places: int) -> pl.Expr:
+def in_places(microseconds: pl.Expr, places: int) -> pl.Expr:
     """Whole microseconds as a decimal of so many places."""
     return microseconds.cast(pl.Decimal(18, 0)) * pl.lit(Decimal(1).scaleb(-places), dtype=pl.Decimal(18, places))
 
@@ -147,12 +170,12 @@ FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
 _CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
     "HOUR": lambda on: on.hour(),
     "MINUTE": lambda on: on.minute(),
-    "SECOND": lambda on: _parts(_seconds(on), 6),
-    "MILLISECOND": lambda on: _parts(_seconds(on), 3),
-    "MILLISECONDS": lambda on: _parts(_seconds(on), 3),
+    "SECOND": lambda on: in_places(_seconds(on), 6),
+    "MILLISECOND": lambda on: in_places(_seconds(on), 3),
+    "MILLISECONDS": lambda on: in_places(_seconds(on), 3),
     "MICROSECOND": _seconds,
     "MICROSECONDS": _seconds,
-    "EPOCH": lambda on: _parts(on.epoch("us"), 6),
+    "EPOCH": lambda on: in_places(on.epoch("us"), 6),
 }
 _FRACTIONS = {
     "SECOND": Type("decimal", 18, 6), "EPOCH": Type("decimal", 18, 6), "MILLISECOND": Type("decimal", 18, 3),

@@ -5,7 +5,20 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
-from ddcore.sql import arrays, casts, conditions, dates, duckdb, json_paths, numbers, patterns, spark, texts, to_char
+from ddcore.sql import (
+    arrays,
+    casts,
+    conditions,
+    dates,
+    duckdb,
+    intervals,
+    json_paths,
+    numbers,
+    patterns,
+    spark,
+    texts,
+    to_char,
+)
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.rules import BY_DIALECT, NAMES, RULES, nearest
 from ddcore.sql.source import shown
@@ -13,7 +26,7 @@ from ddcore.sql.values import INT, Named, Rule, Value, Values
 
 __all__ = ["RULES"]
 
-_ROOMS = (conditions, numbers, texts, patterns, casts, dates, to_char, arrays, json_paths)
+_ROOMS = (conditions, numbers, texts, patterns, casts, dates, intervals, to_char, arrays, json_paths)
 
 
 def _refused(what: str, hint: str) -> Rule:
@@ -66,7 +79,7 @@ RULES.update(
 
 NAMED: dict[str, dict[str, Named]] = {
     "postgres": {
-        **{name: named for room in (texts, dates, arrays, json_paths) for name, named in room.NAMED.items()},
+        **{name: named for room in (texts, dates, intervals, arrays, json_paths) for name, named in room.NAMED.items()},
         "num_nulls": (-1, _nulls(there=False)),
         "num_nonnulls": (-1, _nulls(there=True)),
     },

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from ddcore.base.schema import WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
-from ddcore.sql import dates
-from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, function, shared
+from ddcore.sql import dates, intervals
+from ddcore.sql.source import DIALECT
+from ddcore.sql.values import FLOAT, INT, INTERVAL, TIMESTAMP, Rule, Value, Values, as_type, constant, function, shared
 
 __all__ = ["RULES", "log"]
 
@@ -22,6 +23,8 @@ __all__ = ["RULES", "log"]
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
         left, right = values.of(node.this), values.of(node.expression)
+        if (length := _of_intervals(values, node, left, right, name)) is not None:
+            return length
         if any(isinstance(each.literal, dates.Interval) or dates.is_day(each) for each in (left, right)):
             return dates.on_days(values, node, left, right, name)
         left, right = values.number(left), values.number(right)
@@ -30,6 +33,21 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
         return values.typed(combine, [left, right], node)
 
     return rule
+
+
+def _of_intervals(values: Values, node: exp.Binary, left: Value, right: Value, sign: str) -> Value | None:
+    """What is computed with intervals as values, in PostgreSQL's dialect; None for anything else."""
+    if values.source.dialect != DIALECT:
+        return None
+    if intervals.is_interval(left) and intervals.is_interval(right):
+        return intervals.plus(values, node, left, right, sign)
+    if sign == "+" and left.type == INTERVAL:
+        left, right = right, left
+    if right.type == INTERVAL and dates.is_day(left) and sign in "+-":
+        return intervals.moved(values, node, left, right, sign)
+    if sign == "-" and left.type == right.type == TIMESTAMP:
+        return intervals.between(values, node, left, right)
+    return None
 
 
 def _divided(values: Values, node: exp.Div) -> Value:

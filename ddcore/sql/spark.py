@@ -11,7 +11,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import polars_json
-from ddcore.sql import arrays, casts, dates, json_paths, numbers, quotients, regexes, texts, zeros
+from ddcore.sql import arrays, casts, dates, json_paths, maps, numbers, quotients, regexes, texts, zeros
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import (
@@ -337,6 +337,20 @@ def _part_of_days(values: Values, node: exp.Anonymous) -> Value:
     return Value(moment.expr.dt.weekday().cast(pl.Int64) - 1, INT, node)
 
 
+# -- lists and maps ---------------------------------------------------------------------------------------------------
+
+
+def _element(values: Values, node: exp.Bracket) -> Value:
+    """The element of a list by its number, or the value of a map by its key, null where there is none."""
+    if maps.is_map(values.of(node.this)):
+        return maps.element(values, node.this, node.expressions[0])
+    return arrays.element_or_fail(values, node)
+
+
+def _size(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
+    return maps.size(values, some) if maps.is_map(values.of(some)) else arrays.count(values, node, some)
+
+
 SHARED: tuple[type[exp.Expr], ...] = (
     # operators
     exp.Literal, exp.Boolean, exp.Null, exp.Column, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT,
@@ -412,9 +426,10 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixSeconds: _in_units("s"),
     exp.UnixMillis: _in_units("ms"),
     exp.UnixMicros: _in_units("us"),
-    exp.Bracket: arrays.element_or_fail,
-    exp.ArraySize: arrays.size,
+    exp.Bracket: _element,
+    exp.ArraySize: lambda values, node: _size(values, node, node.this),
     exp.ArrayContains: arrays.contains,
+    **maps.RULES,
     exp.ArrayDistinct: arrays.distinct,
     exp.ArrayMax: arrays.extreme(greatest=True),
     exp.ArrayMin: arrays.extreme(greatest=False),
@@ -434,5 +449,6 @@ NAMED: dict[str, Named] = {
     "timestamp_micros": (1, _from_units(1)),
     "btrim": (1, function(lambda x: x.str.strip_chars(" "), TEXT, "string")),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
-    "cardinality": arrays.NAMED["cardinality"],
+    "cardinality": (1, lambda values, node: _size(values, node, node.expressions[0])),
+    **maps.NAMED,
 }

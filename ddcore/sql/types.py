@@ -15,6 +15,7 @@ _TYPES = {
     "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",
     "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp",
     "BINARY": "binary", "VARBINARY": "binary", "JSON": "string", "JSONB": "string",
+    "TIME": "time", "UUID": "uuid", "INTERVAL": "interval",
 }  # fmt: skip
 
 
@@ -24,6 +25,8 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
     if name in ("DECIMAL", "NUMERIC"):
         digits = [int(expression.name) for expression in kind.expressions]
         text = f"decimal({digits[0]},{digits[1] if len(digits) > 1 else 0})" if digits else "decimal(18,3)"
+    elif name == "MAP" and len(kind.expressions) == 2:
+        text = f"map[{', '.join(str(declared_type(source, inner)) for inner in kind.expressions)}]"
     elif name in _TYPES:
         text = _TYPES[name]
     else:

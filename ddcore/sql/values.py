@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, parse_type, widest
+from ddcore.data.forms import canonical_uuids, intervals_of, marked
 from ddcore.expressions import polars_json
 from ddcore.expressions.expressions import Projection
 from ddcore.sql.names import Column, resolve, types
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
-DATE, TIMESTAMP = Type("date"), Type("timestamp")
+DATE, TIMESTAMP, INTERVAL = Type("date"), Type("timestamp"), Type("interval")
 _NUMBERS = ("int64", "decimal", "float64")
 _UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
 
@@ -54,6 +55,32 @@ class Value:
     def name(self) -> str:
         """The type as messages show it."""
         return "null" if self.type is None else str(self.type)
+
+
+class Interval:
+    """A length of time: whole months, and microseconds, of which whole days are counted apart."""
+
+    def __init__(self, months: int, days: int, microseconds: int) -> None:
+        self.months, self.days, self.microseconds = months, days, microseconds
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.months, -self.days, -self.microseconds)
+
+
+def settled(value: Value) -> Value:
+    """A literal interval, which has no type yet, as a value of that type; anything else as it is."""
+    length = value.literal
+    if not isinstance(length, Interval):
+        return value
+    parts = (length.months, length.days, length.microseconds)
+    whole = interval_of_parts(*(pl.lit(part, dtype=pl.Int64) for part in parts))
+    return Value(marked(whole, INTERVAL), INTERVAL, value.node)
+
+
+def interval_of_parts(months: pl.Expr, days: pl.Expr, microseconds: pl.Expr) -> pl.Expr:
+    """An interval of whole numbers; null where one of them is."""
+    whole = pl.struct(months=months.cast(pl.Int32), days=days.cast(pl.Int32), microseconds=microseconds)
+    return pl.when(months.is_not_null() & days.is_not_null() & microseconds.is_not_null()).then(whole)
 
 
 def null(type_: Type) -> pl.Expr:
@@ -84,6 +111,7 @@ def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, 
 
 def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tuple[list[pl.Expr], Type]:
     """Expressions of one type. Raises ProgramError where the types have none in common; ``what`` begins its message."""
+    values = [settled(value) for value in values]
     known = [value for value in values if value.type is not None]
     typed = [each for each in known if not isinstance(each.literal, str)] or known
     common = typed[0].type if typed else TEXT
@@ -115,14 +143,15 @@ def _joined(one: Type, other: Type) -> Type | None:
 
 def as_type(source: Source, value: Value, wanted: Type) -> pl.Expr:
     """The value as a type that holds it: widened, a literal read, or null."""
+    value = settled(value)
     if value.type is None:
         return null(wanted)
     if value.type == wanted:
         return value.expr
     if value.literal is not None:
         return _literal(source, value, wanted).expr
-    if value.type == DATE and wanted == TIMESTAMP:
-        return value.expr.cast(TIMESTAMP.polars)
+    if value.type == INTERVAL:
+        raise source.error(value.node, f"{shown(value.node)} is an interval, not {wanted}", "cast it: CAST(x AS type)")
     return value.expr.cast(wanted.polars)
 
 
@@ -130,6 +159,8 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
     """A literal as another type: text is read, numbers are widened."""
     literal = value.literal
     try:
+        if isinstance(literal, str) and wanted.name in _FORMS:
+            return Value(pl.lit(_FORMS[wanted.name](literal.strip()), dtype=wanted.polars), wanted, value.node, literal)
         if isinstance(literal, str) and wanted != TEXT:
             return constant(_read(literal.strip(), wanted), value.node)
         if wanted == FLOAT:
@@ -165,6 +196,24 @@ def _read(text: str, wanted: Type) -> Any:
     if wanted.name == "decimal":
         return _to_scale(Decimal(text), wanted.scale)
     raise ValueError(text)
+
+
+def _uuid(text: str) -> str:
+    return str(_known(canonical_uuids(pl.Series([text]))))
+
+
+def _interval(text: str) -> Any:
+    return _known(intervals_of(pl.Series([text])))
+
+
+def _known(values: pl.Series) -> Any:
+    """The one value. Raises ValueError where it is null."""
+    if values[0] is None:
+        raise ValueError(values.name)
+    return values[0]
+
+
+_FORMS: dict[str, Callable[[str], Any]] = {"uuid": _uuid, "interval": _interval, "time": time.fromisoformat}
 
 
 def _to_scale(number: Decimal, scale: int) -> Decimal:
@@ -224,7 +273,7 @@ class Values:
             if rule is not None:
                 self.require_arguments(node, kind)
                 value: Value = rule(self, node)
-                return value
+                return value if value.type is None else replace(value, expr=marked(value.expr, value.type))
         if isinstance(node, exp.AggFunc):
             raise self.source.error(
                 node, f"an aggregate where single rows are meant: {shown(node)}",
@@ -368,6 +417,6 @@ def column_value(values: Values, node: exp.Expr) -> Value:
     value = values.of(inner)
     if value.type is None and value.literal is None:
         return Value(as_type(values.source, value, TEXT), TEXT, inner)
-    if value.type is None:
-        values.source.refuse(inner, "an interval as a column")
+    value = settled(value)
+    assert value.type is not None
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import polars as pl
 
 import ddcore as dd
 from ddcore.sql import program
+from ddcore.text.cells import interval_text
 
 NULL = "\\N"
 SCHEMA: dict[str, Any] = {
@@ -79,10 +80,11 @@ def written(value: Any) -> str:
     """A value of Python as the files have it."""
     if value is None:
         return NULL
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return str(value.replace(tzinfo=None))
+    if isinstance(value, bool | datetime):
+        return str(value).lower() if isinstance(value, bool) else str(value.replace(tzinfo=None))
+    if isinstance(value, time | dict):
+        text = interval_text(value) if isinstance(value, dict) else value.isoformat()
+        return text.rstrip("0") if isinstance(value, time) and value.microsecond else text
     if isinstance(value, list):
         quoted = ('"' + it + '"' if it == "" or " " in str(it) else it for it in value)
         return "{" + ",".join("NULL" if it is None else str(it) for it in quoted) + "}"

@@ -1,0 +1,229 @@
+"""Intervals as values in SQL: months, days and microseconds, which PostgreSQL keeps apart, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.sql import dates
+from ddcore.sql.source import shown
+from ddcore.sql.values import (
+    INT,
+    INTERVAL,
+    TIMESTAMP,
+    Interval,
+    Named,
+    Rule,
+    Value,
+    Values,
+    as_type,
+    interval_of_parts,
+    settled,
+    shared,
+)
+
+__all__ = ["INTERVAL", "NAMED", "RULES", "between", "compared", "field", "is_interval", "moved", "plus"]
+
+_DAY = 86_400_000_000
+Parts = tuple[pl.Expr, pl.Expr, pl.Expr]
+"""Months, days and microseconds, as int64."""
+
+
+def is_interval(value: Value) -> bool:
+    """Whether it is an interval, also a literal one."""
+    return value.type == INTERVAL or isinstance(value.literal, Interval)
+
+
+def _parts(value: pl.Expr) -> Parts:
+    months, days, microseconds = (
+        value.struct.field(name).cast(pl.Int64) for name in ("months", "days", "microseconds")
+    )
+    return months, days, microseconds
+
+
+def compared(compare: Callable[[pl.Expr, pl.Expr], pl.Expr], left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    """Two intervals compared by their lengths, in which a month has 30 days and a day 24 hours."""
+
+    def whole(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        months, days, microseconds = _parts(value)
+        return months * 30 + days + microseconds // _DAY, microseconds % _DAY
+
+    (days, rest), (other_days, other_rest) = whole(left), whole(right)
+    if compare in (pl.Expr.eq, pl.Expr.ne):
+        equal = (days == other_days) & (rest == other_rest)
+        return equal if compare is pl.Expr.eq else ~equal
+    strict = pl.Expr.lt if compare in (pl.Expr.lt, pl.Expr.le) else pl.Expr.gt
+    return strict(days, other_days) | ((days == other_days) & compare(rest, other_rest))
+
+
+def plus(values: Values, node: exp.Expr, left: Value, right: Value, sign: str) -> Value:
+    """The sum or the difference of two intervals."""
+    if sign not in "+-":
+        values.source.refuse(node, f"interval {sign} interval")
+    sides = [settled(left), settled(right)]
+    pairs = zip(*(_parts(side.expr) for side in sides), strict=True)
+    return Value(interval_of_parts(*(a + b if sign == "+" else a - b for a, b in pairs)), INTERVAL, node)
+
+
+def moved(values: Values, node: exp.Expr, moment: Value, length: Value, sign: str) -> Value:
+    """A date or a timestamp, later or earlier by an interval: first months, then days, then the rest."""
+
+    def later(moment: Value, length: Value) -> pl.Expr:
+        expr = moment.expr
+        for part, unit in zip(_parts(length.expr), ("mo", "d", "us"), strict=True):
+            expr = expr.dt.offset_by((part if sign == "+" else 0 - part).cast(pl.String) + unit)
+        return expr
+
+    start = Value(as_type(values.source, moment, TIMESTAMP), TIMESTAMP, moment.node)
+    return Value(shared([start, length], later), TIMESTAMP, node)
+
+
+def between(values: Values, node: exp.Expr, late: Value, early: Value) -> Value:
+    """From one timestamp to another: days of 24 hours, and the rest."""
+    sides = [as_type(values.source, side, TIMESTAMP).dt.epoch("us") for side in (late, early)]
+    length = Value(sides[0] - sides[1], INT, node)
+    return Value(
+        shared([length], lambda x: interval_of_parts(x.expr * 0, _whole(x.expr, _DAY), _rest(x.expr, _DAY))),
+        INTERVAL,
+        node,
+    )
+
+
+def _whole(number: pl.Expr, by: int) -> pl.Expr:
+    return number.truncdiv(by)
+
+
+def _rest(number: pl.Expr, by: int) -> pl.Expr:
+    return number - number.truncdiv(by) * by
+
+
+def _age(values: Values, node: exp.Anonymous) -> Value:
+    """Years, months, days and the rest from one time to another, as calendars count."""
+    sides = [values.require(values.of(each), "timestamp", "date") for each in node.expressions]
+    sides = [Value(as_type(values.source, each, TIMESTAMP), TIMESTAMP, each.node) for each in sides]
+
+    def age(one: Value, other: Value) -> pl.Expr:
+        is_early = one.expr < other.expr
+        late = pl.when(is_early).then(other.expr).otherwise(one.expr).dt
+        early = pl.when(is_early).then(one.expr).otherwise(other.expr).dt
+        clock = late.epoch("us") % _DAY - early.epoch("us") % _DAY
+        days = late.day().cast(pl.Int64) - early.day() - (clock < 0).cast(pl.Int64)
+        months = (late.year().cast(pl.Int64) - early.year()) * 12 + late.month().cast(pl.Int64) - early.month()
+        length = early.month_end().dt.day().cast(pl.Int64)
+        borrowed = days < 0
+        sign = pl.when(is_early).then(-1).otherwise(1)
+        return interval_of_parts(
+            sign * (months - borrowed.cast(pl.Int64)),
+            sign * pl.when(borrowed).then(days + length).otherwise(days),
+            sign * pl.when(clock < 0).then(clock + _DAY).otherwise(clock),
+        )
+
+    return Value(shared(sides, age), INTERVAL, node)
+
+
+def _evened(large: pl.Expr, small: pl.Expr, per: int, below: pl.Expr | None = None) -> tuple[pl.Expr, pl.Expr]:
+    """Two numbers, of which one of the first is so many of the second, with one sign. ``below``: what decides the sign
+    of the second where that is 0.
+    """
+    is_less, is_more = small < 0, small > 0
+    if below is not None:
+        is_less, is_more = is_less | ((small == 0) & (below < 0)), is_more | ((small == 0) & (below > 0))
+    step = pl.when((large > 0) & is_less).then(1).when((large < 0) & is_more).then(-1).otherwise(0)
+    return large - step, small + step * per
+
+
+def _justified(*, days: bool, hours: bool) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        inner = settled(values.of(node.this if node.this is not None else node.expressions[0]))
+        value = values.require(inner, "interval")
+
+        def even(value: Value) -> pl.Expr:
+            months, number, clock = _parts(value.expr)
+            if hours:
+                number, clock = number + _whole(clock, _DAY), _rest(clock, _DAY)
+            if days:
+                months, number = _evened(months + _whole(number, 30), _rest(number, 30), 30, clock if hours else None)
+            if hours:
+                number, clock = _evened(number, clock, _DAY)
+            return interval_of_parts(months, number, clock)
+
+        return Value(shared([value], even), INTERVAL, node)
+
+    return rule
+
+
+_UNITS = {"year": 12, "month": 1, "week": 7, "day": 1, "hour": 3_600_000_000, "minute": 60_000_000}
+_OTHER_NAMES = {"years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour", "mins": "minute",
+                "secs": "second"}  # fmt: skip
+
+
+def _made(values: Values, node: exp.MakeInterval) -> Value:
+    """``make_interval(days => 3)``, or its numbers in order: years, months, weeks, days, hours, minutes, seconds."""
+    given: dict[str, pl.Expr] = {}
+    for key, part in node.args.items():
+        name = _OTHER_NAMES.get(part.this.name, part.this.name) if isinstance(part, exp.Kwarg) else key
+        value = values.number(values.of(part.expression if isinstance(part, exp.Kwarg) else part))
+        if name == "second":
+            seconds = value.expr.cast(pl.Float64) * 1e6
+            given[name] = seconds.round(0, mode="half_to_even").cast(pl.Int64)
+        else:
+            given[name] = values.require(value, "int64").expr
+    zero = pl.lit(0, dtype=pl.Int64)
+
+    def total(*names: str) -> pl.Expr:
+        parts: Any = [given[name] * _UNITS.get(name, 1) for name in names if name in given]
+        return sum(parts, zero)
+
+    return Value(
+        interval_of_parts(total("year", "month"), total("week", "day"), total("hour", "minute", "second")),
+        INTERVAL,
+        node,
+    )
+
+
+_FIELDS: dict[str, Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]] = {
+    "YEAR": lambda months, _days, _clock: _whole(months, 12),
+    "MONTH": lambda months, _days, _clock: _rest(months, 12),
+    "DAY": lambda _months, days, _clock: days,
+    "HOUR": lambda _months, _days, clock: _whole(clock, 3_600_000_000),
+    "MINUTE": lambda _months, _days, clock: _rest(_whole(clock, 60_000_000), 60),
+    "SECOND": lambda _months, _days, clock: _rest(clock, 60_000_000),
+    "EPOCH": lambda months, days, clock: (
+        (_whole(months, 12) * 31_557_600 + (_rest(months, 12) * 30 + days) * 86_400) * 1_000_000 + clock
+    ),
+}
+
+
+def field(values: Values, node: exp.Extract, value: Value) -> Value:
+    """A field of an interval: ``extract(day FROM i)``. Seconds and the epoch have six digits behind the point."""
+    unit = node.this.name.upper()
+    if unit not in _FIELDS:
+        values.source.refuse(node, f"extract({unit.lower()}) of an interval: {shown(node)}")
+    number = _FIELDS[unit](*_parts(settled(value).expr))
+    if unit not in ("SECOND", "EPOCH"):
+        return Value(number, INT, node)
+    return Value(dates.in_places(number, 6), Type("decimal", 18, 6), node)
+
+
+def _extract(values: Values, node: exp.Extract) -> Value:
+    """A field of an interval, of a time of day, of a date or of a timestamp."""
+    value = values.of(node.expression)
+    if is_interval(value):
+        return field(values, node, value)
+    if value.type is not None and value.type.name == "time":
+        return dates.clock_field(values, node, value)
+    return dates.RULES[exp.Extract](values, node)
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Extract: _extract,
+    exp.JustifyDays: _justified(days=True, hours=False),
+    exp.JustifyHours: _justified(days=False, hours=True),
+    exp.JustifyInterval: _justified(days=True, hours=True),
+    exp.MakeInterval: _made,
+}
+NAMED: dict[str, Named] = {"age": (2, _age)}
