@@ -20,7 +20,7 @@ from ddcore.jobs import ingest as job
 
 OTHERS = {
     "input_name", "sources", "undo", "engine", "master", "skip_code", "as_json", "quiet", "project", "warehouse",
-    "debug",
+    "branch", "debug",
 }  # fmt: skip
 """Parameters of the command that say nothing of sources and their rows."""
 

@@ -197,7 +197,10 @@ def limited(
 ) -> folding.Logs:
     dims = dims_of(frames)
     session = dd.Session(program, folding._schemas(frames), dims, threads=threads, memory=memory, tuning=tuning)
-    return {name: reference.log_of(log, dims) for name, log in session.fold(frames).items()}
+    return {
+        name: reference.log_of(log, dims)
+        for name, log in session.fold(frames, instants=folding.instants_of(frames)).items()
+    }
 
 
 def spilled(program: Any, threads: int = 1, **frames: pl.DataFrame) -> folding.Logs:

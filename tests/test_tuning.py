@@ -97,7 +97,10 @@ def spilled(program: Any, **frames: Any) -> folding.Logs:
     dims = folding.dims_of(frames)
     tight = replace(Tuning.least(), least_rows=3, row_bytes=2**60)
     session = dd.Session(program, folding._schemas(frames), dims, threads=2, memory="1MiB", tuning=tight)
-    return {name: folding.reference.log_of(log, dims) for name, log in session.fold(frames).items()}
+    return {
+        name: folding.reference.log_of(log, dims)
+        for name, log in session.fold(frames, instants=folding.instants_of(frames)).items()
+    }
 
 
 @pytest.mark.parametrize("seed", nightly(range(0, 24, 3), 5))
