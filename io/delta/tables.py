@@ -229,8 +229,8 @@ def scan(
         use_statistics=trusted,
     )
     if not ranges:
-        places = [datafile.content(path, hint) for path in paths] if in_memory else sources(paths, hint)
-        return values_of(reader(places), schema)
+        data = [datafile.content(path, hint) for path in paths] if in_memory else sources(paths, hint)
+        return values_of(reader(data), schema)
     # A reader of a slice reads the row groups of the slice.
     parts = [
         reader(sources([path], hint)).slice(*place) for path in paths for place in ranges.get(path, [(0, None)])
