@@ -75,9 +75,9 @@ def run(
     From ``first`` on everything is folded again; it may also be the next unfolded version. ``full_refresh`` folds
     everything again, from nothing. ``corrections`` says what becomes of outputs whose contents are then others:
     ``rewrite`` replaces them, ``append`` adds the difference at the version after the last one. The default is to
-    append after the program has changed, else to rewrite. ``select``: only the outputs that
-    these texts name (:mod:`ddcore.planning.selecting`), ahead of the others; no state is stored then.
-    ``parallelism`` forces the number of Spark workers. ``held``
+    append after the program has changed, else to rewrite. ``select``: only the outputs that these
+    texts name (:mod:`ddcore.planning.selecting`), ahead of the others; no state is stored then. ``parallelism`` forces
+    the number of Spark workers. ``held``
     is what the command holds already: the lock, and the ledger. Raises UsageError, LockHeld, ProgramError,
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
@@ -330,6 +330,8 @@ class _Replay:
             if upcoming.part:
                 self._record_part(upcoming, commits.commit_part(gained), gained, commits, time.perf_counter() - start)
                 lineage.end()
+                self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
+                self._note_broken(broken)
                 return
             tables, corrections = commits.commit(gained)
         except BaseException as error:

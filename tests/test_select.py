@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from warehouses import project_of
 
 import ddcore as dd
 from ddcore import reference
-from ddcore.base.errors import DdError, UsageError
+from ddcore.base.errors import DdError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import PartRecord
 from ddcore.io.project.program import load_plan, load_program
@@ -147,6 +148,14 @@ def test_a_changed_program_is_folded_whole_first(shop: Path, dd: Command) -> Non
     assert code == 2 and "the program has changed since run 1" in err[0], err
 
 
+def test_a_data_test_that_warns_is_told(shop: Path, dd: Command) -> None:
+    (shop / "dd.toml").write_text(PROJECT + 'severity = "warn"\n')
+    assert dd("run", "--project", str(shop))[0] == 0
+    give(shop, dd, "orders", "id,customer,status,price,version,diff\n3,1,paid,-9,1,1\n")
+    code, out, err = dd("run", "--project", str(shop), "--select", "totals")
+    assert code == 0 and [broken["test"] for broken in json.loads(out[-1])["broken_tests"]] == ["positive"], err
+
+
 def test_folding_again_concerns_all_outputs(shop: Path, dd: Command) -> None:
     assert dd("run", "--project", str(shop))[0] == 0
     code, _, err = dd("run", "--project", str(shop), "--select", "totals", "--from-version", "0")
@@ -203,12 +212,8 @@ def test_the_law_holds_however_outputs_go_ahead(seed: int, tmp_path: Path, monke
         with monkeypatch.context() as patch:
             if way == "killed":
                 patch.setattr(Ledger, "append", killing(Ledger.append))
-            try:
+            with suppress(Killed):
                 replay.run(project, last=last, select=() if way == "whole" else chosen, engine="inline")
-            except Killed:
-                pass
-            except UsageError as error:  # a time that this warehouse has folded differently
-                print(error.message)
         check(project, drawn, times)
     replay.run(project, engine="inline")
     check(project, drawn, times)

@@ -8,7 +8,7 @@ given. The words are those of OpenLineage's column lineage.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -65,33 +65,14 @@ def column_lineage(plan: Plan) -> dict[str, ColumnLineage]:
     results: dict[int, ColumnLineage] = {node.index: ColumnLineage() for node in plan.nodes}
     for name, node in plan.sources.items():
         results[node].columns |= {column: {(name, column): {"IDENTITY"}} for column in plan.inputs[name]}
-    ends = {
-        arrangement.output: arrangement.node for arrangement in plan.arrangements if arrangement.output in plan.outputs
-    }
-    steps = [(node, inputs, _dependence(plan, node, inputs)) for node, inputs in _upstream(plan, ends.values())]
+    ends = plan.ends
+    steps = [(node, inputs, _dependence(plan, node, inputs)) for node, inputs in plan.upstream(ends.values()).items()]
     changed = True
     while changed:  # once, and once more to see it; loops go round until nothing is added
         changed = False
         for node, inputs, dependence in steps:
             changed |= _add(results[node], [results[number] for number in inputs], dependence)
     return {name: results[ends[name]] for name in plan.outputs}
-
-
-def _upstream(plan: Plan, ends: Iterable[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The nodes that some come from, in the plan's order, each with what it reads: variables also read the loop's
-    results.
-    """
-    read, waiting = dict[int, tuple[int, ...]](), list(ends)
-    while waiting:
-        index = waiting.pop()
-        if index in read:
-            continue
-        node = plan.nodes[index]
-        read[index] = node.inputs
-        if isinstance(node.operator, Variable):
-            read[index] = (*node.inputs, plan.loops[node.operator.loop].results[node.operator.number])
-        waiting += read[index]
-    return ((index, read[index]) for index in sorted(read))
 
 
 def _dependence(plan: Plan, node: int, inputs: Sequence[int]) -> _Dependence:

@@ -11,7 +11,7 @@ once it is built, so it can be pickled and shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from ddcore.base.schema import Schema
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Operator
 from ddcore.operators.block import Block
+from ddcore.operators.borders import Variable
 from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
 from ddcore.program.graph import Node
@@ -116,6 +117,27 @@ class Plan:
     def operator(self, block: Block) -> Operator:
         """The operator of a block."""
         return self.nodes[block.node].operator
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """The node of each output."""
+        return {log.output: log.node for log in self.arrangements if log.output in self.outputs}
+
+    def upstream(self, ends: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
+        """The nodes that some depend on, and they themselves, in order, each with those that it reads: its inputs, and
+        of a loop's variable also the loop's result.
+        """
+        reads, waiting = dict[int, tuple[int, ...]](), list(ends)
+        while waiting:
+            index = waiting.pop()
+            if index in reads:
+                continue
+            node = self.nodes[index]
+            reads[index] = node.inputs
+            if isinstance(node.operator, Variable):
+                reads[index] = (*node.inputs, self.loops[node.operator.loop].results[node.operator.number])
+            waiting += reads[index]
+        return {index: reads[index] for index in sorted(reads)}
 
     def is_inner(self, arrangement: Arrangement) -> bool:
         """Whether an arrangement belongs to the tree of partial results of another operator. Totals do not."""

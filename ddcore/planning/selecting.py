@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from ddcore.base.errors import UsageError
-from ddcore.operators.borders import Variable
 from ddcore.planning.plan import Plan
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
@@ -73,25 +72,11 @@ def sources_of(plan: Plan) -> dict[str, frozenset[str]]:
 
     Outputs that are the same collection are not computed from each other. Cost: nodes times outputs.
     """
-    ends = {one.output: one.node for one in plan.arrangements if one.output in plan.outputs}
+    ends = plan.ends
     at: dict[int, set[str]] = {}
     for name, node in (*plan.sources.items(), *ends.items()):
         at.setdefault(node, set()).add(name)
     return {
-        name: frozenset(source for node in _upstream(plan, end) if node != end for source in at.get(node, ()))
+        name: frozenset(source for node in plan.upstream([end]) if node != end for source in at.get(node, ()))
         for name, end in ends.items()
     }
-
-
-def _upstream(plan: Plan, end: int) -> set[int]:
-    visited, waiting = set[int](), [end]
-    while waiting:
-        index = waiting.pop()
-        if index in visited:
-            continue
-        visited.add(index)
-        node = plan.nodes[index]
-        waiting += node.inputs
-        if isinstance(node.operator, Variable):
-            waiting.append(plan.loops[node.operator.loop].results[node.operator.number])
-    return visited
