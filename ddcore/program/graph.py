@@ -7,14 +7,16 @@ list, except that a loop's variable also reads the loop's result, which its scop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, shape
 from ddcore.base.source_line import caller
+from ddcore.base.statistics import Statistics
 from ddcore.operators.base import Keyed, Needs, Operator
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
@@ -86,6 +88,10 @@ class Graph:
     inspections: list[Inspection] = field(default_factory=list)
     again: dict[int, list[str]] = field(default_factory=dict)
     """Other places of the program at which an equal operator with state stands, by the node."""
+    statistics: Mapping[str, Statistics] = field(default_factory=dict)
+    """What is known of the inputs' rows, by name."""
+    estimates: dict[int, Any] = field(default_factory=dict)
+    """What :mod:`ddcore.program.estimates` knows of nodes so far."""
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
     _digests: dict[_Part, str] = field(default_factory=dict)  # of some columns of a node
 
