@@ -94,6 +94,7 @@ class Graph:
     """What :mod:`ddcore.program.estimates` knows of nodes so far."""
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
     _digests: dict[_Part, str] = field(default_factory=dict)  # of some columns of a node
+    _known_needs: dict[tuple[int, frozenset[str] | None], tuple[Operator, Needs | None]] = field(default_factory=dict)
 
     def add(self, operator: Operator, *inputs: int) -> int:
         """The node for this operator, new or existing. It lives in the innermost scope of its inputs.
@@ -294,7 +295,11 @@ class Graph:
         """What of its inputs an operator's result depends on; None: on all of them."""
         if isinstance(operator, Input):
             return operator.text_of(operator.schema if columns is None else columns), []
-        return operator.needs(frozenset(operator.schema) if columns is None else columns)
+        known = id(operator), columns
+        if known not in self._known_needs:
+            needs = operator.needs(frozenset(operator.schema) if columns is None else columns)
+            self._known_needs[known] = operator, needs  # which keeps the operator, and so its identity
+        return self._known_needs[known][1]
 
     def _before(self, operator: Operator, inputs: tuple[int, ...], columns: frozenset[str] | None) -> list[_Part]:
         """The parts of inputs of which these columns of an operator's result are computed."""

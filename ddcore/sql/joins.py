@@ -22,7 +22,6 @@ from ddcore.sql.names import (
     is_bracket,
     is_comma,
     is_named,
-    mentioned,
     pivoted_name,
     require_names,
     tables_in,
@@ -148,7 +147,7 @@ class _From(Pool):
             )
         new = names + [each.name for each in own[len(names) :]]
         columns = [Column(name, other, each.key) for each, other in zip(own, new, strict=True)]
-        wanted = mentioned(columns, [self.select])
+        wanted = self.mentions.keys(columns, [self.select])
         wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
         kept = [column for column in columns if column.key in wanted or self.natural]
         taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}

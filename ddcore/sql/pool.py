@@ -15,7 +15,7 @@ from ddcore.sql import subqueries
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.join_conditions import Compared, Condition, part_of, range_of, sides_of, truth
 from ddcore.sql.join_order import GAIN, Equality, ordered
-from ddcore.sql.names import Column, Relation, mentioned, types
+from ddcore.sql.names import Column, Mentions, Relation, types
 from ddcore.sql.pairs import Pair, paired
 from ddcore.sql.told import Joins
 from ddcore.sql.values import Value, Values
@@ -45,6 +45,7 @@ class Pool:
 
     def __post_init__(self) -> None:
         self.told = Joins(self.queries.source, self.columns)
+        self.mentions = Mentions()
 
     @property
     def schema(self) -> Schema:
@@ -134,7 +135,7 @@ class Pool:
     def _needed(self, rows: Any, wanted: list[exp.Expr], kept: set[str]) -> list[str]:
         """The columns of rows that something needs yet."""
         schema = types(rows)
-        needed = mentioned([column for column in self.columns if column.key in schema], wanted) | kept
+        needed = self.mentions.keys([column for column in self.columns if column.key in schema], wanted) | kept
         for condition in self.conditions:
             needed |= condition.keys
         needed |= {column.key for column in self.columns if not column.table}
