@@ -40,6 +40,7 @@ from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import Changes, RunReport
 from ddcore.jobs.running import changes, clocks, instants
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
+from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.program.data_tests import is_test
 from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
@@ -98,6 +99,7 @@ def run(
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
     with writing as (lock, ledger):
         finished = unrecorded.finish(ledger, refresh=full_refresh)
+        keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
