@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -154,6 +155,12 @@ def run(names: Sequence[str], seeds: range, outcome: Outcome | None = None) -> I
             yield outcome
 
 
+def _ended(number: int, _frame: object) -> None:
+    """Leave in order, so that PostgreSQL ends as well; a second signal does not disturb that."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 1 where an answer is wrong."""
     parser = argparse.ArgumentParser(prog="make test-sql", description=str(__doc__).partition("\n")[0])
@@ -162,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the first; others follow")
     parser.add_argument("--targets", default=",".join(usual), help=f"of: {', '.join([*TARGETS, WINDOWS])}")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _ended)
     names = options.targets.split(",")
     first = options.seed - options.seed % TOGETHER
     seeds = range(first, first + -(-options.queries // len(names)))
