@@ -23,7 +23,7 @@ from warehouses import project_of
 
 from ddcore.base.tuning import Tuning
 from ddcore.jobs import replay
-from ddcore.jobs.engines import peers
+from ddcore.jobs.engines import consolidating, peers
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 
@@ -38,6 +38,9 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
         tuning = replace(tuning, large_group=2)
     tuning = replace(tuning, message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     sparkless.install(monkeypatch, seed=seed)
+    if seed // 2 % 2 == 0:  # all messages are consolidated first
+        monkeypatch.setattr(consolidating, "_FEW", 0)
+        monkeypatch.setattr(consolidating, "_PAYS", 0.0)
     drawn = case(seed, plain=True)
     outcomes = outcome(
         project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="spark",
