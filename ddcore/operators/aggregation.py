@@ -207,7 +207,7 @@ class ResultStep(ReductionStep):
     """The work of an operator with one row per group, of built-in aggregates."""
 
     quantity = "a sum or a count"
-    short = True  # whether keys with short histories are evaluated in one pass
+    short = True  # whether keys with short histories may be evaluated in one pass
 
     def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(reduction, plan, block, port)
@@ -215,21 +215,22 @@ class ResultStep(ReductionStep):
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self.one_pass: tuple[Any, ...] | None = None
 
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+    def changes(self, part: Portion, history: Rows, before: Rows, state: State, loops: np.ndarray) -> Changes:
         """Of keys with short histories in one pass, if there is one; of others in the steps one after the other."""
-        if self.one_pass is None or not self.short or self.inputs > 1 or upper.shape[1]:
-            return super().changes(part, history, before, upper, loops)
+        if self.one_pass is None or not self.short or self.inputs > 1 or state.upper.shape[1]:
+            return super().changes(part, history, before, state, loops)
         rest, updates, pending = kernels.short_histories.reduce(
-            loops, *self.one_pass, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            state.budget.tuning.short_history, loops, *self.one_pass, self.allow_negative,
+            part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.words, history.times, history.diffs,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
         if self._has_too_many_digits(updates[3:]).any():
-            return super().changes(part, history, before, upper, loops)  # which says where
+            return super().changes(part, history, before, state, loops)  # which says where
         changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
         if len(rest) == 0:
             return changes
-        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
+        others = super().changes(part.of(rest), history.of(rest), before.of(rest), state, loops)
         return changes.and_of(others, rest)
 
     def check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
@@ -268,7 +269,7 @@ class AggregationStep(ResultStep):
 
     def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
-        if not self._picks_one or new.high is not None or len(new) == 0:
+        if not self._picks_one or new.high is not None or len(new) == 0 or state.budget.tuning.short_history == 0:
             return part
         keys, starts = part.keys, part.offsets
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)
