@@ -128,7 +128,7 @@ def columns_of_function(table: exp.Expr) -> list[str]:
     """
     function, alias = function_of(table), table.args.get("alias")
     assert function is not None
-    named = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    named = [column.name for column in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
     default = function.name.lower() if isinstance(function, exp.Anonymous) else "generate_series"
     first = named[0] if named else table.alias or ("unnest" if isinstance(function, exp.Unnest) else default)
     offset = function.args.get("offset")
@@ -204,12 +204,12 @@ def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
     names: list[exp.Column] = []
     stars: list[Any] = []
     for node in nodes:
-        for each in node.find_all(exp.Column, exp.Star):
-            if isinstance(each, exp.Star):
-                if not isinstance(each.parent, exp.Count):
-                    stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
-            elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
-                names.append(each)
+        for part in node.find_all(exp.Column, exp.Star):
+            if isinstance(part, exp.Star):
+                if not isinstance(part.parent, exp.Count):
+                    stars.append(part.parent.args.get("table") if isinstance(part.parent, exp.Column) else None)
+            elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                names.append(part)
     by_name: dict[str, list[exp.Column]] = {}
     for name in names:
         by_name.setdefault(name.name.casefold(), []).append(name)
@@ -375,7 +375,7 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     for pivot in table.args.get("pivots") or []:
         columns = columns_of_pivot(columns, pivot)
         alias = pivot.args.get("alias") or alias
-    renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    renamed = [column.name for column in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
     yield pivoted_name(table) or table.name, renamed + list(columns[len(renamed) :])
 
 
@@ -383,7 +383,7 @@ def _with_bindings(query: exp.Expr, known: Known) -> Known:
     """What is known inside of a query, with the names that its WITH adds."""
     bindings = query.ctes if isinstance(query, exp.Query) else []
     for binding in bindings:
-        columns = [each.name for each in binding.args["alias"].args.get("columns") or []]
+        columns = [column.name for column in binding.args["alias"].args.get("columns") or []]
         known = {**known, binding.alias: columns or own(binding.this, known)}
     return known
 

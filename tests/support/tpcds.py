@@ -92,8 +92,8 @@ def literals(query: exp.Expr) -> dict[str, list[Any]]:
     """What the query compares columns with, by the columns' names."""
     found: dict[str, list[Any]] = {}
     for node in query.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
-        names = [each.name.lower() for each in node.find_all(exp.Column)]
-        values = [_value(each) for each in node.find_all(exp.Literal)]
+        names = [part.name.lower() for part in node.find_all(exp.Column)]
+        values = [_value(part) for part in node.find_all(exp.Literal)]
         ints = [value for value in values if isinstance(value, int)]
         sums = [a + b for a, b in itertools.pairwise(ints)]
         for name in names:
