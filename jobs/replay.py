@@ -34,6 +34,7 @@ from ddcore.jobs.report import RunReport
 from ddcore.jobs.running import changes, clocks
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
 from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.jobs.running.versions import ingests_of, versions_of
 from ddcore.program.data_tests import is_test
 from ddcore.text.sizes import shown_size
@@ -88,6 +89,7 @@ def run(
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
     with writing as (lock, ledger):
         finished = recovery.finish(ledger, refresh=full_refresh)
+        keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
