@@ -177,7 +177,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("victim", "line"), [("full disk", "No space left on device"), ("memory", "the fold ran out of memory")]
+    ("victim", "line"), [("full disk", "No space left on device"), ("memory", "MemoryError: of the test")]
 )
 def test_an_error_of_one_worker_ends_all_and_the_next_run_folds(victim: str, line: str, project: Project) -> None:
     expected = undisturbed(project)
