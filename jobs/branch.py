@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ddcore.base.errors import DdError, UsageError
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, corners
@@ -66,14 +66,19 @@ def make(project: Project, name: str) -> BranchReport:
     Cost: a link for each file, whatever its size; in an object store a copy of each object, by the store. Raises
     UsageError (a name that is taken; an unfinished run), LockHeld and StorageError.
     """
-    start, source = time.perf_counter(), Warehouse(project.warehouse)
+    start, source = time.perf_counter(), project.tables
     _check_name(name)
+    if project.upstream is not None:
+        raise UsageError(
+            f"branch: the inputs of this project are read from {project.upstream.root}, and a branch has no hold there",
+            "to try something over the same inputs: a second project with the same [inputs] from",
+        )
     source.check()
     with ExitStack() as locks:
         if project.branch:
             locks.enter_context(Warehouse(project.home).lock("ddcore branch"))
         lock, ledger = locks.enter_context(predecessor.writing(source, "ddcore branch", project.tuning))
-        finished = unrecorded.finish(ledger)  # else the branch would take the commit of a killed ingest back
+        finished = recovery.finish(ledger)  # else the branch would take the commit of a killed ingest back
         stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
         ledger.check_dims(project.dims)
         _check_finished(ledger)

@@ -251,6 +251,11 @@ def test_a_bulk_run_has_the_optimising_compiler_and_adaptive_plans() -> None:
     )  # fmt: skip
     assert "TieredStopAtLevel" in quick["spark.driver.extraJavaOptions"]
     assert "TieredStopAtLevel" not in bulk["spark.driver.extraJavaOptions"]
+    quick, bulk = (
+        settings("spark://host:7077", {}, jars=[], log4j=Path("l"), bulk=bulk) for bulk in (False, True)
+    )  # fmt: skip
+    assert "TieredStopAtLevel" in quick["spark.executor.extraJavaOptions"]
+    assert "TieredStopAtLevel" not in bulk["spark.executor.extraJavaOptions"]
     assert (quick["spark.sql.adaptive.enabled"], bulk["spark.sql.adaptive.enabled"]) == ("false", "true")
 
 

@@ -102,15 +102,14 @@ def settings(
     session alone.
     """
     ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(parallelism or cores_of(master), bulk=bulk), "spark.master": master}
-    options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
-    if not bulk:
-        options.append(_QUICK)
+    everywhere = [_UTC] if bulk else [_UTC, _QUICK]
+    options = [*everywhere, f"-Dlog4j2.configurationFile={log4j}"]
     if is_local(master):
         ours |= {"spark.driver.extraClassPath": os.pathsep.join(jars), "spark.driver.memory": _memory()}
         if archive is not None:
             options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
     else:
-        ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": _UTC}
+        ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": " ".join(everywhere)}
         if package is not None:
             ours["spark.submit.pyFiles"] = str(package)
     if is_this_machine(master):
