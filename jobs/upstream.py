@@ -149,7 +149,7 @@ class Reader:
         return frontier(closed)
 
     def _compact(self, row: Entry, *, is_certain: bool) -> bool:
-        """Take over a compaction; False where first has to be folded what its ``since`` gives up.
+        """Take over a compaction; False where first has to be folded what its ``since`` gives up, also again.
 
         Not ``is_certain``: files of before may be gone, because there was no hold then.
         """
@@ -157,7 +157,7 @@ class Reader:
         ours, run, upper = self.ledger.since(), self.ledger.current_run(), self.ledger.upper()
         since = record.since if record.since and (not ours or is_open(record.since[0], ours)) else ours
         gives_up = since != ours and not (upper is not None and not is_open(since[0], upper))
-        if gives_up and is_certain:
+        if is_certain and (gives_up or (since != ours and self.ledger.restated())):
             self.through = Time(since[0])
             return False
         if gives_up and run is not None and not self.refresh:

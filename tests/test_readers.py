@@ -178,6 +178,22 @@ def test_files_stay_until_every_reader_has_gone_on(workshop: Workshop, pair: tup
 
 
 @pytest.mark.long
+def test_late_rows_are_folded_before_history_is_given_up(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    """From a kept point, as they were in the other project: not from nothing, because the logs were compacted since."""
+    upstream, reader = pair
+    workshop.done(reader, "run", "--to-version", "0")
+    workshop.done(reader, "run")
+    workshop.done(upstream, "ingest", "roads", "late.csv")
+    workshop.done(upstream, "run")
+    workshop.done(upstream, "compact", "--since", "latest")
+    (said,) = [json.loads(line) for line in workshop.command(reader, "run", "--json").out[-1:]]
+    assert "folded again from run 1" in " ".join(said["notes"]), said["notes"]
+    (shown,) = [json.loads(line) for line in workshop.command(reader, "status", "--json").out]
+    assert (shown["folded"], shown["since"], shown["upstream"]["waiting"]) == (2, 2, 0)
+    workshop.done(reader, "verify")
+
+
+@pytest.mark.long
 def test_a_reader_of_an_input_that_seldom_changes_keeps_no_history(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     """Its inputs end long before the version from which the other logs are exact."""
     upstream, reader = pair
