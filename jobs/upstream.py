@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError, UsageError
 from ddcore.base.lattice import frontier
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.entry import Entry
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord
@@ -190,7 +190,7 @@ def take_over(project: Project, *, new_warehouse: bool = False, begins: bool = T
     warehouse = project.tables
     warehouse.begin(project.root, new=new_warehouse)
     with predecessor.writing(warehouse, "ddcore ingest", project.tuning) as (lock, ledger):
-        predecessor.tell(lock, ledger, predecessor.finished(unrecorded.finish(ledger)))
+        predecessor.tell(lock, ledger, predecessor.finished(recovery.finish(ledger)))
         if (intent := ledger.open_intent()) is not None:
             if not begins:
                 return []
