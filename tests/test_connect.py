@@ -100,7 +100,7 @@ class Server:
                     str(Path(pyspark.__file__).parent / "bin/spark-submit"),
                     "--master", "local[2]", "--driver-memory", "1g",
                     "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-                    *(each for name, value in conf.items() for each in ("--conf", f"{name}={value}")),
+                    *(text for name, value in conf.items() for text in ("--conf", f"{name}={value}")),
                     "spark-internal",
                 ],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
