@@ -266,7 +266,7 @@ def test_an_executor_that_hangs_is_given_up_when_spark_does(project: Project) ->
     """The JVM is stopped, and its Python worker is not."""
     expected = undisturbed(project)
     (project.root / "cause").write_text("hung executor")
-    configured(project, {"spark.network.timeout": "20s", "spark.executor.heartbeatInterval": "4s"})
+    configured(project, HASTY)
     code, out, errors = ended(begun(project, CLUSTER, 2))
     assert (project.root / "disturbed").exists()
     assert code == 0, errors
@@ -301,6 +301,12 @@ def test_a_standalone_cluster_with_an_object_store_between(project: Project, tmp
         assert_same(contents(stored), expected, "an object store")
         check_law(project)
 
+
+HASTY = {
+    "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "4s",
+}
 
 WALL = """
 import errno, socket

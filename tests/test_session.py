@@ -105,14 +105,24 @@ def test_a_session_says_nothing_and_leaves_nothing(widths: str, tmp_path: Path) 
     assert os.listdir(tmp_path) == [], "no spark-warehouse, no sockets, no block folders"
 
 
-def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ('spark({}, "nonsense")', "Master must either be"),
+        (
+            'spark_context({"spark.network.timeout": "20s"}, "local[1]")',
+            "spark.network.timeoutInterval should be less than or equal to spark.network.timeout",
+        ),
+    ],
+)
+def test_what_keeps_spark_from_starting_is_said(start: str, reason: str, tmp_path: Path) -> None:
     process = python(
-        """
+        f"""
         from ddcore.base.errors import DdError
-        from ddcore.jobs.spark.session import spark
+        from ddcore.jobs.spark.session import spark, spark_context
 
         try:
-            with spark({}, "nonsense"):
+            with {start}:
                 pass
         except DdError as error:
             print(error)
@@ -120,7 +130,7 @@ def test_a_master_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> 
         tmp_path,
     )
     out, err = process.communicate(timeout=600)
-    assert "did not start" in out and "Master must either be" in out
+    assert "did not start" in out and reason in out
     assert "ddcore doctor" in out
     assert err == ""
 

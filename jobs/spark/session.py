@@ -253,11 +253,11 @@ def _launch(
         try:
             return start()
         except Exception as error:
-            log, death = log_file(), _death(error)
+            log, cause, death = log_file(), _cause(error), _death(error)
             stop(None)
             if death:
                 raise death from error
-            raise DdError(f"Spark did not start on {master}: {_cause(error)}", log_hint(log)) from error
+            raise DdError(f"Spark did not start on {master}: {cause}", log_hint(log)) from error
 
 
 @contextlib.contextmanager
@@ -329,7 +329,14 @@ def _extensions() -> dict[str, str]:
 
 
 def _cause(error: Exception) -> str:
-    """The innermost line of a Java stack trace that says what happened, else the error's own first line."""
-    lines = [line.strip() for line in masked(str(error)).splitlines() if line.strip()]
+    """The innermost line of a Java stack trace that says what happened, else the error's own first line.
+
+    Asks the JVM, if the error is one of Java's.
+    """
+    try:
+        text = masked(str(error))
+    except Exception:  # the JVM is gone
+        text = ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("Caused by:", ": "))]
     return (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ").removeprefix(": ")[:300]
