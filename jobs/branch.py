@@ -9,16 +9,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ddcore.base.errors import DdError, UsageError
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, corners
-from ddcore.io.storage import branches
+from ddcore.io.storage import branches, readers
 from ddcore.io.storage.branches import MAIN, Note
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import branching
 from ddcore.jobs import predecessor
+from ddcore.jobs.upstream import hold_for_branch
 
 __all__ = ["Branch", "BranchReport", "delete", "listed", "make", "result"]
 
@@ -66,14 +67,14 @@ def make(project: Project, name: str) -> BranchReport:
     Cost: a link for each file, whatever its size; in an object store a copy of each object, by the store. Raises
     UsageError (a name that is taken; an unfinished run), LockHeld and StorageError.
     """
-    start, source = time.perf_counter(), Warehouse(project.warehouse)
+    start, source = time.perf_counter(), project.tables
     _check_name(name)
     source.check()
     with ExitStack() as locks:
         if project.branch:
             locks.enter_context(Warehouse(project.home).lock("ddcore branch"))
         lock, ledger = locks.enter_context(predecessor.writing(source, "ddcore branch", project.tuning))
-        finished = unrecorded.finish(ledger)  # else the branch would take the commit of a killed ingest back
+        finished = recovery.finish(ledger)  # else the branch would take the commit of a killed ingest back
         stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
         ledger.check_dims(project.dims)
         _check_finished(ledger)
@@ -81,9 +82,12 @@ def make(project: Project, name: str) -> BranchReport:
             raise UsageError(
                 f"there is a branch {name} already", f"choose another name, or first: ddcore branch {name} --delete"
             )
-        origin = project.branch or MAIN
+        origin, place = project.branch or MAIN, branches.place_of(project.home, name)
+        reader = hold_for_branch(project, place, name)
         shared = branching.make(ledger, project.home, origin, name)
-    path = str(branches.place_of(project.home, name))
+        if reader is not None and project.upstream is not None:
+            readers.call(place, project.upstream.warehouse, reader)
+    path = str(place)
     took = time.perf_counter() - start
     return BranchReport(name, path, origin, shared.files, shared.bytes, took=took, stale_lock=stale_lock)
 
@@ -98,8 +102,11 @@ def delete(project: Project, name: str) -> BranchReport:
     with home.lock("ddcore branch"):
         branching.remove_left(home.root)
         branches.require(home.root, name, "branch")
+        reader = readers.name_of(place)
         with Warehouse(place).lock("ddcore branch"):
             branching.remove(place)
+        if reader is not None and project.upstream is not None:
+            readers.forget(project.upstream.warehouse, reader)
         branching.remove_left(home.root)  # in an object store, the object of the lock
     return BranchReport(name, str(place), MAIN, deleted=True, took=time.perf_counter() - start)
 

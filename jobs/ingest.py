@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import Any
 
 from ddcore.base.errors import DataError, UsageError
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
@@ -34,7 +34,6 @@ from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.following import TableReader
@@ -76,6 +75,7 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
+    project.check_own_inputs("ingest")
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
@@ -85,7 +85,7 @@ def ingest(
     version, asked, tell = settings.version, asked_labels(settings.label, project.dims), listener or _silent
     rules = _rules(project, input_name, settings)
     tell("reading columns")
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
         reader = _reader(project, input_name, sources, settings, rules)
         reader.holds_ledger = held is not None
@@ -101,7 +101,7 @@ def ingest(
             warehouse.begin(project.root, new=settings.new_warehouse)
         with predecessor.writing(warehouse, "ddcore ingest", project.tuning, held=held) as (lock, ledger):
             ledger.check_dims(project.dims)
-            finished = unrecorded.finish(ledger)
+            finished = recovery.finish(ledger)
             intent = ledger.open_intent()
             give_up(ledger, "it was not finished, and an ingest came first")
             stale_lock = predecessor.tell(
@@ -113,7 +113,7 @@ def ingest(
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
             work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
-            work.notes += [unrecorded.note(record) for record in finished]
+            work.notes += [recovery.note(record) for record in finished]
             with work.cleaning(), taker(engine, project, reader.size) as take:
                 report = work.run(take)
             names = ledger.version_names(project.dims)

@@ -39,7 +39,8 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -50,7 +51,7 @@ SEEDS = seeds(5, share=100)
 
 
 def with_retention(project: Project, **settings: Any) -> Project:
-    return replace(project, retention=Retention(**{"auto": False, "versions": 3, "days": 0, **settings}))
+    return replace(project, retention=RetentionSettings(**{"auto": False, "versions": 3, "days": 0, **settings}))
 
 
 def ledger_of(project: Project) -> Ledger:
@@ -200,27 +201,6 @@ def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> N
     compare(
         drawn, place, folding.by_reference(drawn.program, **drawn.frames), logs_of(project, load_plan(project).outputs)
     )
-
-
-@pytest.mark.parametrize("kind", [pl.Int64, pl.Datetime("us", "UTC"), pl.Decimal(18, 2)])
-def test_a_key_that_is_its_own_code_is_read_once(kind: Any, tmp_path: Path) -> None:
-    """It shares its bytes with its code, and Polars refuses a range of bytes that is read twice from the disk."""
-    rows = pl.DataFrame({"k": pl.Series(range(1_000)).cast(kind), "v": range(1_000), "version": 0, "diff": 1})
-    source = 'import ddcore as dd\n\n\ndef program(rows):\n    return {"most": rows.group_by("k").agg(v=dd.max("v"))}\n'
-    project = project_of(tmp_path / "project", Case(0, source, dict, {"rows": rows}))
-    replay.run(project, engine="inline")
-    ledger, shared = ledger_of(project), 0
-    for name, state in ledger.tables().items():
-        folder = local(ledger.warehouse.table(name))
-        files = tuple(tables.live_files(folder, state, None)) if name.startswith("state/") else ()
-        schema, paths = tables.schema_of(folder, None), [folder / file.path for file in files]
-        merge = compaction.Merge(folder, files, project.dims, ledger.upper() or (), is_due=True)
-        if not files or not datafile.columns_that_share_bytes(paths):
-            continue
-        whole, found = pl.concat(pl.read_parquet(path.read_bytes()) for path in paths), merge._scanned(schema)
-        assert found.collect().equals(whole.select(*schema).cast(found.collect_schema()))
-        shared += 1
-    assert shared == 2, "the rows and the groups"
 
 
 def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
@@ -484,10 +464,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
-project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
+project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(False, 3, 0))
 compact.compact(project, since=time_of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
 """
 
@@ -661,10 +641,10 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
-project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
+project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(auto=False))
 for version in range(int(sys.argv[2])):
     replay.run(project, engine="inline", last=time_of(version))
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

@@ -31,13 +31,16 @@ from workshop import CODES, assert_same, contents, is_same
 
 from ddcore.base.errors import LockHeld, StorageError, UsageError
 from ddcore.base.schema import Type
+from ddcore.base.statistics import Statistics
 from ddcore.io.delta import commits, damaged, open_tables, tables
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts
+from ddcore.io.project.project import Project
+from ddcore.io.project.statistics import keep_statistics, kept_statistics
 from ddcore.io.project.times import time_of
 from ddcore.io.storage import lease, objects
 from ddcore.io.storage.address import Address, address_of
@@ -116,6 +119,14 @@ def test_of_several_at_once_one_creates_an_object(root: Address) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == [False] * 7 + [True]
+
+
+def test_statistics_of_inputs_are_an_object(root: Address, tmp_path: Path) -> None:
+    project = Project(tmp_path, "program.sql", root)
+    assert kept_statistics(project) == {}
+    for rows in (7, 8):
+        keep_statistics(project, {"t": Statistics(rows, {"k": 3})})
+        assert kept_statistics(project) == {"t": Statistics(rows, {"k": 3})}
 
 
 def test_ranges_of_an_object(root: Address) -> None:
@@ -242,8 +253,8 @@ def committed(ledger: Ledger, version: int) -> IngestRecord:
     files = [log.write(f"ingest-{number:08d}-0-0000", rows)]
     paths = tuple(file.path for file in files)
     counts: Counts = {time_of(version): (1, 0)}
-    record = IngestRecord(number, "rows", (), time_of(version), time_of(version), 1, counts, paths, unrecorded.UNKNOWN)
-    table = log.commit(files, number, base=base, carries=unrecorded.carried(record))
+    record = IngestRecord(number, "rows", (), time_of(version), time_of(version), 1, counts, paths, recovery.UNKNOWN)
+    table = log.commit(files, number, base=base, carries=recovery.carried(record))
     return replace(record, table=table)
 
 
@@ -272,7 +283,7 @@ def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.Mon
     old = Ledger.load(Warehouse(root), Writer(before))
     late = committed(old, 2)
     with writing(root) as ledger:
-        assert [record.number for record in unrecorded.finish(ledger)] == [2], "it was committed in time"
+        assert [record.number for record in recovery.finish(ledger)] == [2], "it was committed in time"
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)  # as if it had been stopped just after that
     with pytest.raises(LockHeld, match="was taken over"):
         old.append(late)
@@ -320,7 +331,7 @@ def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monk
         with pytest.raises(LockHeld, match="was taken over"):
             old.append(late)
     with writing(root) as ledger:
-        assert unrecorded.finish(ledger) == []
+        assert recovery.finish(ledger) == []
         assert rows_of(ledger) == [1]
         ledger.append(committed(ledger, 6))
         assert rows_of(ledger) == [1, 6]
@@ -532,7 +543,7 @@ def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> N
     assert shop.command(folder, "doctor", "--deep").code == 0, where
     again = shop.processes.run("run", "--project", folder, **environment)
     assert again.code == 0, (where, again)
-    assert not unrecorded.finish(Ledger.load(shop.warehouse(folder))), where
+    assert not recovery.finish(Ledger.load(shop.warehouse(folder))), where
     shop.remove(folder)
 
 

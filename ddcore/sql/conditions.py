@@ -24,6 +24,7 @@ from ddcore.sql.values import (
     aligned,
     constant,
     like_pattern,
+    merged,
     null,
     settled,
     shared,
@@ -77,14 +78,14 @@ def compared(
 ) -> Value:
     """Two values compared: null where one is null."""
     left, right = settled(left), settled(right)
-    (mine, theirs), kind = aligned(values.source, [left, right], node)
+    (own, other), kind = aligned(values.source, [left, right], node)
     if kind.is_nested:
         values.source.refuse(node, "comparing lists and structs")
     if left.type is None or right.type is None:
         return Value(null(BOOL), BOOL, node)
     if kind == INTERVAL:
-        return Value(intervals.compared(compare, mine, theirs), BOOL, node)
-    return Value(compare(mine, theirs), BOOL, node)
+        return Value(intervals.compared(compare, own, other), BOOL, node)
+    return Value(compare(own, other), BOOL, node)
 
 
 def _rows_equal(values: Values, node: exp.Binary) -> Value:
@@ -105,8 +106,8 @@ def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp
 
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        (mine, theirs), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
-        same = mine.eq_missing(theirs)
+        (left, right), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
+        same = left.eq_missing(right)
         return Value(same if equal else ~same, BOOL, node)
 
     return rule
@@ -188,7 +189,7 @@ def _case(values: Values, node: exp.Case) -> Value:
     results = [values.of(branch.args["true"]) for branch in branches]
     default = node.args.get("default")
     results.append(values.of(default) if default is not None else Value(pl.lit(None), None, node))
-    exprs, kind = aligned(values.source, results, "CASE")
+    exprs, kind = merged(values.source, results, "CASE")
 
     def choice(conditions: Sequence[pl.Expr]) -> pl.Expr:
         chosen = exprs[-1]
@@ -208,7 +209,7 @@ def _case(values: Values, node: exp.Case) -> Value:
 
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:
     parts = [values.of(expression) for expression in [node.this, *node.expressions]]
-    exprs, kind = aligned(values.source, parts, "COALESCE")
+    exprs, kind = merged(values.source, parts, "COALESCE")
     choice = exprs[-1]
     for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
         choice = shared(
@@ -232,7 +233,7 @@ def _nullif(values: Values, node: exp.Nullif) -> Value:
 
 def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        exprs, kind = aligned(
+        exprs, kind = merged(
             values.source, [values.of(expression) for expression in [node.this, *node.expressions]], node
         )
         if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):

@@ -17,7 +17,7 @@ from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
-from ddcore.sql.values import Value, Values, aligned, selected
+from ddcore.sql.values import Value, Values, merged, selected
 from ddcore.text.wording import listed, meant
 
 __all__ = ["QueryPlanner"]
@@ -164,7 +164,7 @@ class QueryPlanner(Queries):
             raise self.source.error(node, "the rows of VALUES differ in length", "give each row as many values")
         sides = []
         columns = list(zip(*rows, strict=True))
-        typed = [aligned(self.source, column, "VALUES")[0] for column in columns]
+        typed = [merged(self.source, column, "VALUES")[0] for column in columns]
         base = env.outer.rows if env.outer else self.unit
         carried = tuple(column.key for column in env.outer.columns) if env.outer else ()
         for number in range(len(rows)):
@@ -180,8 +180,8 @@ class QueryPlanner(Queries):
         while isinstance(chain[-1].this, exp.SetOperation) and not any(map(chain[-1].this.args.get, more)):
             chain.append(chain[-1].this)  # as deeply nested on its left side as it is long
         left = self.query(chain[-1].this, env)
-        for each in reversed(chain):
-            left = self._both(each, left, self.query(each.expression, env))
+        for operation in reversed(chain):
+            left = self._both(operation, left, self.query(operation.expression, env))
         return left
 
     def _both(self, node: exp.SetOperation, left: Relation, right: Relation) -> Relation:
@@ -192,18 +192,18 @@ class QueryPlanner(Queries):
                 node, f"{node.key.upper()}: {len(left.own)} columns on the left, {len(right.own)} on the right",
                 "select as many on both sides",
             )  # fmt: skip
-        mine, theirs = self._met(left, right, node)
+        ours, others = self._met(left, right, node)
         distinct = bool(node.args.get("distinct"))
         if isinstance(node, exp.Union):
-            both = mine.concat(theirs)
+            both = ours.concat(others)
             rows = both.distinct() if distinct else both
         else:
             if distinct:
-                mine, theirs = mine.distinct(), theirs.distinct()
-            rows = mine.intersect(theirs) if isinstance(node, exp.Intersect) else mine.except_(theirs)
+                ours, others = ours.distinct(), others.distinct()
+            rows = ours.intersect(others) if isinstance(node, exp.Intersect) else ours.except_(others)
         columns = tuple(
-            replace(each, table="", untyped=each.untyped and other.untyped)
-            for each, other in zip(left.own, right.own, strict=True)
+            replace(column, table="", untyped=column.untyped and other.untyped)
+            for column, other in zip(left.own, right.own, strict=True)
         )
         return Relation(rows, columns, left.carried)
 
@@ -217,14 +217,14 @@ class QueryPlanner(Queries):
                 Value(pl.col(one.key), None if one.untyped else kinds[one.key], node),
                 Value(pl.col(other.key), None if other.untyped else others[other.key], node),
             ]
-            (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
+            (mine[one.key], theirs[one.key]), _ = merged(self.source, pair, f"{node.key.upper()}, column {one.name}")
         return selected(left.rows, mine), selected(right.rows, theirs)
 
 
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:
     """A column that a star stands for, at the place of the star."""
     node = exp.column(exp.to_identifier(column.name), exp.to_identifier(column.table) if column.table else None)
-    starts = [each.meta["start"] for each in star.walk() if "start" in each.meta]
+    starts = [part.meta["start"] for part in star.walk() if "start" in part.meta]
     node.meta.update(key=column.key, star=shown(star), **({"start": min(starts)} if starts else {}))
     node.parent = star.parent
     return node

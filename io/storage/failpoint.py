@@ -48,6 +48,7 @@ PLACES = {
     "after-correction": "a file was removed that was only needed to find a correction",
     "after-aside": "a damaged table was renamed; in an object store, a step of beginning its log anew",
     "after-ledger-file": "a data file of the ledger got its final name",
+    "after-statistics": "the statistics of inputs were written, by which joins of SQL are ordered",
     "after-intent": "the intent of a run was recorded in the ledger",
     "after-failure": "the failure of a run was recorded in the ledger",
     "after-run": "a finished run was recorded in the ledger",
@@ -61,6 +62,8 @@ PLACES = {
     "after-drop": "a table of state that nothing needs was renamed, to be removed",
     "after-shared": "a table was shared with a branch that is being made",
     "after-branch": "a branch was made",
+    "after-reader": "a warehouse got its identity as a reader of another one's inputs",
+    "after-hold": "a reader's hold on the inputs of another warehouse was written there",
     "after-unbranch": "a branch was renamed, to be removed; in an object store, its note was deleted",
 }
 
