@@ -73,6 +73,14 @@ def test_rows_leave_at_the_version_at_which_they_are_too_old() -> None:
     assert logs["clock"].rows() == [*now, (day(9), 3, 1), (day(9), 4, -1), (day(19), 4, 1)]
 
 
+@pytest.mark.parametrize("dialect", ["postgres", "duckdb"])
+def test_the_age_of_one_moment_is_that_at_the_day_of_the_version(dialect: str) -> None:
+    text = "CREATE VIEW o AS SELECT k, extract(day FROM age(ts)) AS days, extract(hour FROM age(ts)) AS hours FROM t"
+    rows = updates((1, 0.25, 0, 1), (2, 2, 1, 1))
+    log = dd.replay(sql(text, dialect=dialect), instants={0: day(0.5), 1: day(2.75)}, t=rows)["o"]
+    assert log.rows() == [(1, 0, -6, 0, 1), (1, 0, -6, 1, -1), (1, 1, 18, 1, 1), (2, 0, 0, 1, 1)]
+
+
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_the_law_also_where_times_are_not_ordered(fold: Fold, dims: int) -> None:
     names = DIMS[dims]

@@ -48,6 +48,15 @@ def test_means_are_decimals_of_four_more_digits() -> None:
     ]
 
 
+MEANS_OF_DISTINCT = {1: "1.500000", 2: "0.015000", 3: "-0.055000", 4: None}
+
+
+def test_means_of_distinct_values_are_decimals_too() -> None:
+    rows = view("g, avg(DISTINCT a) AS v FROM t GROUP BY g")
+    assert rows.schema["v"] == pl.Decimal(16, 6)
+    assert dict(rows.rows()) == {g: mean and Decimal(mean) for g, mean in MEANS_OF_DISTINCT.items()}
+
+
 TIES = {
     ("e / 128", "1"): "0.007813",  # 0.0078125: away from zero, which is not the even one
     ("e / 128", "-1"): "-0.007813",

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from sql_functions import ROWS, answers, file_of, frame, ours, written, wrong
+from sql_functions import ROWS, all_of_ours, answers, file_of, frame, ours, written, wrong
 
 import ddcore as dd
 from ddcore.base.errors import DdError, ProgramError, UsageError
@@ -33,7 +33,7 @@ KINDS = {"id": "bigint", "a": "string", "b": "string", "n": "bigint", "m": "bigi
     ("engine", "expression", "answer"), CASES, ids=[f"{engine} {expression}" for engine, expression, _ in CASES]
 )
 def test_a_dialect_means_what_its_engine_gives(engine: str, expression: str, answer: list[str]) -> None:
-    assert not wrong(ours(expression, engine), answer)
+    assert not wrong(all_of_ours(engine)[expression], answer)
 
 
 def by_duckdb(expressions: Sequence[str]) -> list[list[Any]]:

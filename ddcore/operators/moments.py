@@ -10,7 +10,7 @@ Workers run this.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
+from ddcore.data import wide
 
 __all__ = ["Moment", "digits", "statistics"]
 
@@ -73,48 +75,75 @@ def _quantities(frame: pl.DataFrame, moment: Moment) -> Iterator[tuple[Any, ...]
     if moment.there is not None:
         used &= frame[moment.there].fill_null(value=False).to_numpy()
     rows = np.flatnonzero(used)
-    parts = [_whole(column[pl.Series(rows, dtype=pl.UInt32)]) for column in columns]
+    found = [_whole(column[pl.Series(rows, dtype=pl.UInt32)]) for column in columns]
+    parts = [part for part, _ in found]
     yield rows, _NUMBER, np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
     finite = np.ones(len(rows), dtype=bool)
-    for _, _, is_finite in parts:
+    for _, is_finite in found:
         finite &= is_finite
     odd = rows[~finite]
     yield odd, _UNDEFINED, np.zeros(len(odd), np.int64), np.ones(len(odd), np.int64)
-    rows, parts = rows[finite], [(whole[finite], power[finite], finite) for whole, power, _ in parts]
-    (y, y_power, _), (x, x_power, _) = parts[0], parts[-1]
-    for quantity, whole, power in ((_X, x, x_power), (_Y, y, y_power))[: len(parts)]:
-        yield from _digits(rows, quantity, np.sign(whole), [(0, np.abs(whole).astype(np.uint64))], power)
-    products = [(_XX, x, x, 2 * x_power), (_YY, y, y, 2 * y_power), (_XY, x, y, x_power + y_power)]
-    for quantity, one, other, power in products if len(parts) > 1 else products[:1]:
-        yield from _digits(rows, quantity, np.sign(one) * np.sign(other), _product(one, other), power)
+    rows, parts = rows[finite], [part.of(finite) for part in parts]
+    y, x = parts[0], parts[-1]
+    for quantity, part in ((_X, x), (_Y, y))[: len(parts)]:
+        yield from _digits(rows, quantity, part.signs, enumerate(part.limbs), part.powers)
+    for quantity, one, other in ((_XX, x, x), (_YY, y, y), (_XY, x, y))[: 3 if len(parts) > 1 else 1]:
+        yield from _digits(rows, quantity, one.signs * other.signs, _product(one, other), one.powers + other.powers)
 
 
-def _whole(column: pl.Series) -> tuple[Any, Any, Any]:
-    """Whole numbers, powers of two, and which values are finite. Of decimals the digits without their point."""
+@dataclass(frozen=True)
+class _Whole:
+    """Whole numbers times powers of two: signs, and limbs of 32 bits, the lowest first. int64 and uint64 of n each."""
+
+    signs: Any
+    limbs: Sequence[Any]
+    powers: Any
+
+    def of(self, chosen: Any) -> _Whole:
+        """Some of them."""
+        return _Whole(self.signs[chosen], [limb[chosen] for limb in self.limbs], self.powers[chosen])
+
+
+def _whole(column: pl.Series) -> tuple[_Whole, Any]:
+    """Values, and which of them are finite. Of decimals the digits without their point."""
+    finite = np.ones(len(column), dtype=bool)
+    powers = np.zeros(len(column), np.int64)
+    if isinstance(column.dtype, pl.Decimal) and (column.dtype.precision or MOST_DIGITS) > WORD_DIGITS:
+        low, high = wide.halves(column).T
+        negative = high < 0
+        low = np.where(negative, -low, low).view(np.uint64)  # wraps around, as it has to
+        high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
+        return _Whole(np.where(negative, -1, 1), [*_cut_in_two(low), *_cut_in_two(high)], powers), finite
     if column.dtype == pl.Float64:
         values = column.to_numpy()
         finite = np.isfinite(values)
         share, power = np.frexp(np.where(finite, values, 0.0))
-        return np.ldexp(share, _FRACTION).astype(np.int64), power.astype(np.int64) - _FRACTION, finite
-    physical = column.to_physical() if isinstance(column.dtype, pl.Decimal) else column
-    whole = physical.cast(pl.Int64).to_numpy()
-    return whole, np.zeros(len(whole), np.int64), np.ones(len(whole), dtype=bool)
+        whole, powers = np.ldexp(share, _FRACTION).astype(np.int64), power.astype(np.int64) - _FRACTION
+    else:
+        physical = column.to_physical() if isinstance(column.dtype, pl.Decimal) else column
+        whole = physical.cast(pl.Int64).to_numpy()
+    return _Whole(np.sign(whole), _cut_in_two(np.abs(whole).astype(np.uint64)), powers), finite
 
 
-def _product(one: Any, other: Any) -> list[tuple[int, Any]]:
-    """The absolute product as numbers of 64 bits, each with its place."""
-    a, b = np.abs(one).astype(np.uint64), np.abs(other).astype(np.uint64)
-    a1, a0, b1, b0 = a >> np.uint64(_HALF), a & np.uint64(_LOW), b >> np.uint64(_HALF), b & np.uint64(_LOW)
-    return [(0, a0 * b0), (_HALF, a0 * b1), (_HALF, a1 * b0), (2 * _HALF, a1 * b1)]
+def _cut_in_two(numbers: Any) -> list[Any]:
+    return [numbers & np.uint64(_LOW), numbers >> np.uint64(_HALF)]
 
 
-def _digits(rows: Any, quantity: int, signs: Any, numbers: Any, power: Any) -> Iterator[tuple[Any, ...]]:
+def _product(one: _Whole, other: _Whole) -> Iterator[tuple[int, Any]]:
+    """The absolute products of limbs, each with the limb that it begins at: less than 64 bits."""
+    for place, limb in enumerate(one.limbs):
+        for more, factor in enumerate(other.limbs):
+            yield place + more, limb * factor
+
+
+def _digits(
+    rows: Any, quantity: int, signs: Any, numbers: Iterable[tuple[int, Any]], powers: Any
+) -> Iterator[tuple[Any, ...]]:
     for place, number in numbers:
-        for half in (0, 1):
-            digit = (number >> np.uint64(_HALF * half)) & np.uint64(_LOW)
+        for half, digit in enumerate(_cut_in_two(number)):
             some = np.flatnonzero(digit)
             values = digit[some].astype(np.int64) * signs[some]
-            yield rows[some], quantity, power[some] + place + _HALF * half, values
+            yield rows[some], quantity, powers[some] + _HALF * (place + half), values
 
 
 # -- statistics of groups ---------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class _Writer:
             types: Schema = arguments.checked(checked_at, where, types_of, {"_": expr}, self.base.schema)
             kind = types["_"]
             takes = rule.types_of(field)
-            if kind.name not in takes or (kind.is_wide and (rule.statistic or aggregate.kind == "median")):
+            if kind.name not in takes or (kind.is_wide and aggregate.kind == "median"):
                 what = f"there is no {aggregate.kind} of {kind}, only of {', '.join(takes)}"
                 if kind.is_wide:
                     raise ProgramError(f"{caller()}: {where}: {what} of up to 18 digits", "cast to float64 first")

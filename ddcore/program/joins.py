@@ -15,6 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
+from ddcore.data.forms import marked
 from ddcore.operators import arguments, window_functions
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join, key_pairs
@@ -238,6 +239,7 @@ def _pad(rows: C, like: C) -> C:
     """The rows with nulls in the columns that they lack."""
     schema = like.schema
     columns = {
-        name: pl.col(name) if name in rows.schema else pl.lit(None, kind.polars) for name, kind in schema.items()
+        name: pl.col(name) if name in rows.schema else marked(pl.lit(None, kind.polars), kind)
+        for name, kind in schema.items()
     }
     return rows.select(**columns)

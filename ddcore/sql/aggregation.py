@@ -156,7 +156,9 @@ class Aggregates:
             return self._of_pairs(node, where)
         return self._of_values(node, one, where)
 
-    def _of_values(self, node: exp.Expr, one: Any, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _of_values(  # noqa: PLR0911  (one case, one return)
+        self, node: exp.Expr, one: Any, where: pl.Expr | None
+    ) -> Callable[[exp.Expr], Value]:
         """An aggregate whose argument may be DISTINCT: ``one`` is the statistic that it then is."""
         argument, distinct = node.this, False
         if isinstance(argument, exp.Distinct):
@@ -181,7 +183,7 @@ class Aggregates:
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
         if distinct and self._has_decimal_mean(node, value):
-            self.values.source.refuse(node, "avg(DISTINCT) of a decimal, a decimal in Spark", "cast it to double")
+            return self._decimal_mean_of_distinct(value, where)
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)
@@ -263,6 +265,13 @@ class Aggregates:
         assert of is not None
         total = self._plain(aggregates.sum, value, where)
         number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
+        return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
+
+    def _decimal_mean_of_distinct(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        kind, of = quotients.mean_type(self.values, value), value.type
+        assert of is not None
+        total = self._of_distinct("sum", aggregates.sum, value, where)
+        number = self._of_distinct("count", lambda _: aggregates.count(), value, where)
         return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
 
     def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:

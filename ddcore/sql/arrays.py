@@ -61,7 +61,14 @@ def _joined(values: Values, node: exp.ArrayToString) -> Value:
     separator = values.require(values.of(node.expression), "string")
     if element not in (TEXT, INT):
         values.source.refuse(node, f"array_to_string() of {element}")
-    texts = some.expr.list.drop_nulls() if element == TEXT else some.expr.list.drop_nulls().cast(pl.List(pl.String))
+    texts = some.expr if element == TEXT else some.expr.cast(pl.List(pl.String))
+    if node.args.get("null") is not None:
+        other = values.of(node.args["null"]).literal
+        if not isinstance(other, str):
+            values.source.refuse(node, "array_to_string() with a text for nulls that is no literal")
+        texts = texts.list.eval(pl.element().fill_null(other))
+    else:
+        texts = texts.list.drop_nulls()
     return Value(texts.list.join(separator.expr), TEXT, node)
 
 

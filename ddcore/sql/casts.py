@@ -9,16 +9,24 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.data import forms
-from ddcore.sql import dates, zeros
+from ddcore.sql import dates, quotients, zeros
 from ddcore.sql.source import DIALECT
 from ddcore.sql.types import declared_type
-from ddcore.sql.values import INT, Value, Values, as_type, null
+from ddcore.sql.values import INT, Value, Values, as_type, null, shared
 
 __all__ = ["RULES", "cast"]
 
 
 def _cast(values: Values, node: exp.Cast) -> Value:
     kind = node.to
+    if isinstance(node.this, exp.Array) and not node.this.expressions:
+        wanted = declared_type(values.source, kind)
+        if wanted.element is not None:
+            return Value(pl.concat_list([null(wanted.element)]).list.head(0), wanted, node)
+    if values.source.dialect == DIALECT and isinstance(node.this.unnest(), exp.Div):
+        exact = quotients.cast(values, node, declared_type(values.source, kind))
+        if exact is not None:
+            return exact
     value = values.of(node.this)
     if kind.this == exp.DType.INTERVAL and isinstance(value.literal, str):
         return dates.interval(values, exp.Interval(this=node.this))
@@ -28,7 +36,9 @@ def _cast(values: Values, node: exp.Cast) -> Value:
     return result
 
 
-def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)
+def cast(  # noqa: PLR0911, PLR0912  (one case, one return)
+    values: Values, value: Value, wanted: Type, node: exp.Expr
+) -> Value:
     """The value as another type, as CAST makes it. Raises ProgramError where there is no such cast."""
     if value.type is None:
         return Value(null(wanted), wanted, node)
@@ -36,8 +46,12 @@ def cast(values: Values, value: Value, wanted: Type, node: exp.Expr) -> Value:  
         return Value(value.expr, wanted, node, value.literal)
     if isinstance(value.literal, str):
         return Value(as_type(values.source, value, wanted), wanted, node)
+    if value.type.name == "interval" and wanted.name == "string" and values.source.dialect == "duckdb":
+        text = shared([value], lambda length: forms.interval_text(length.expr))
+        return Value(_as_duckdb(text), wanted, node)
     if (value.type.name, wanted.name) in _FORMS:
-        return Value(_FORMS[value.type.name, wanted.name](value.expr), wanted, node)
+        form = _FORMS[value.type.name, wanted.name]
+        return Value(shared([value], lambda one: form(one.expr)), wanted, node)
     pair = (value.type.name, wanted.name)
     if pair == ("float64", "int64"):
         return Value(value.expr.round(0, mode="half_to_even").cast(wanted.polars), wanted, node)
@@ -91,12 +105,28 @@ def _uuid(text: pl.Expr) -> pl.Expr:
     return usual + wrong.cast(pl.String).str.head(0)
 
 
+def _binary(text: pl.Expr) -> pl.Expr:
+    """``\\xff00`` are digits of bytes, any other text its own bytes; a backslash in that is none of ours."""
+    is_digits = text.str.starts_with("\\x")
+    wrong = zeros.failing_where(~is_digits & text.str.contains("\\", literal=True), "has a backslash: write \\xff00")
+    plain = pl.when(~is_digits).then(text).otherwise(pl.lit("")) + wrong.cast(pl.String).str.head(0)
+    digits = pl.when(is_digits).then(text.str.slice(2)).otherwise(pl.lit(""))
+    whole = pl.when(is_digits).then(digits.str.decode("hex")).otherwise(plain.cast(pl.Binary))
+    return pl.when(text.is_not_null()).then(whole)
+
+
 def _interval(text: pl.Expr) -> pl.Expr:
     found = forms.interval_of(text)
     wrong = zeros.failing_where(found.is_null() & text.is_not_null(), "is no interval")
     months, days, microseconds = (found.struct.field(name) for name in ("months", "days", "microseconds"))
     whole = pl.struct(months=months, days=days, microseconds=microseconds + wrong)
     return pl.when(found.is_not_null() & (wrong == 0)).then(whole)
+
+
+def _as_duckdb(text: pl.Expr) -> pl.Expr:
+    """An interval as DuckDB writes it: with whole words, and without signs of what is more than nothing."""
+    words = text.str.replace_all(" mon", " month", literal=True).str.replace_all("+", "", literal=True)
+    return words.str.replace_all(r"(^|[^0-9])-1 (year|month|day)s", "${1}-1 ${2}")
 
 
 def _time(text: pl.Expr) -> pl.Expr:
@@ -111,6 +141,7 @@ def _time_text(time: pl.Expr) -> pl.Expr:
 
 
 _FORMS: dict[tuple[str, str], Callable[[pl.Expr], pl.Expr]] = {
+    ("string", "binary"): _binary,
     ("string", "uuid"): _uuid, ("uuid", "string"): lambda x: x + "", ("string", "time"): _time,
     ("time", "string"): _time_text, ("timestamp", "time"): lambda x: x.dt.time(), ("string", "interval"): _interval,
     ("interval", "string"): forms.interval_text,

@@ -26,7 +26,13 @@ _NAMES = {
 
 
 def with_instants(tree: exp.Create) -> exp.Create:
-    """A statement with a subquery in the place of each function that is the instant of the version, or its day."""
+    """A statement with a subquery in the place of each function that is the instant of the version, or its day.
+
+    ``age(x)`` is ``age(current_date, x)``.
+    """
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() == "age" and len(call.expressions) == 1 and tree.meta["dialect"] in (DIALECT, "duckdb"):
+            call.set("expressions", [exp.CurrentDate(), *call.expressions])
     for node in list(tree.find_all(*_TIMES, exp.CurrentDate, exp.Anonymous)):
         is_day = isinstance(node, exp.CurrentDate)
         if isinstance(node, exp.Anonymous):

@@ -13,9 +13,13 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
+from ddcore.data.forms import intervals_of
+from ddcore.sql import zeros
 from ddcore.sql.dialects import SPARKS
+from ddcore.sql.interval_texts import NOTHING
 from ddcore.sql.source import shown
 from ddcore.sql.values import (
+    BOOL,
     DATE,
     FLOAT,
     INT,
@@ -28,6 +32,7 @@ from ddcore.sql.values import (
     as_type,
     constant,
     function,
+    shared,
 )
 
 __all__ = [
@@ -58,9 +63,10 @@ def interval(values: Values, node: exp.Interval) -> Value:
     amount = node.this
     text = amount.name if isinstance(amount, exp.Literal) else shown(amount).strip("'() ")
     unit = node.args.get("unit")
-    parts = [(text.strip(), unit.name)] if unit is not None else _PART.findall(text)
+    is_iso = unit is None and text.startswith("P")
+    parts = [(text.strip(), unit.name)] if unit is not None else [] if is_iso else _PART.findall(text)
     total = Interval(0, 0, 0)
-    rest = "" if unit is not None else _PART.sub("", text).strip()
+    rest = "" if unit is not None else text if is_iso else _PART.sub("", text).strip()
     for number, unit_name in parts:
         name = unit_name.upper().removesuffix("S")
         name = _SHORT.get(name, name)
@@ -69,9 +75,20 @@ def interval(values: Values, node: exp.Interval) -> Value:
         total.months += int(number) * _MONTHS.get(name, 0)
         total.days += int(number) * _DAYS.get(name, 0)
         total.microseconds += int(number) * _MICROSECONDS.get(name, 0)
-    if rest or not parts:
-        values.source.refuse(node, "this interval", "write whole units: interval '1 year 3 days'")
+    clock = _clock(rest) if rest else None
+    if (rest and clock is None) or not (parts or rest):
+        hint = "write whole units: interval '1 year 3 days 04:05:06'"
+        raise values.source.error(node, f"the interval {text.removeprefix(NOTHING)!r} is not supported", hint)
+    if clock is not None:
+        total = Interval(total.months + clock.months, total.days + clock.days, total.microseconds + clock.microseconds)
     return Value(pl.lit(None), None, node, total)
+
+
+def _clock(text: str) -> Interval | None:
+    """What stands behind the units of an interval, ``02:30:00``, or all of one in the form of ISO 8601."""
+    whole = f"{text}:00" if re.fullmatch(r"[+-]?\d+:\d\d", text) else text
+    parts = intervals_of(pl.Series([whole]))[0] if ":" in text or text.startswith("P") else None
+    return parts and Interval(parts["months"], parts["days"], parts["microseconds"])
 
 
 def is_day(value: Value) -> bool:
@@ -269,6 +286,20 @@ def _origin(node: exp.DateBin) -> exp.Expr:
     return exp.column(origin.name.lower()) if isinstance(origin, exp.Var) else origin
 
 
+def _time_of(values: Values, node: exp.TimeFromParts) -> Value:
+    """``make_time(12, 30, 15.5)``; the row fails where there is no such time."""
+    parts = values.arguments(node, "int64", "int64", "float64", keys=("hour", "min", "sec"))
+
+    def time(hour: Value, minute: Value, second: Value) -> pl.Expr:
+        microseconds = (second.expr * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
+        fits = hour.expr.is_between(0, 23) & minute.expr.is_between(0, 59) & microseconds.is_between(0, 59_999_999)
+        wrong = zeros.failing_where(~fits, "there is no such time of day")
+        total = (hour.expr * 60 + minute.expr) * 60_000_000 + microseconds + wrong
+        return (total * 1_000).cast(pl.Time)
+
+    return Value(shared(parts, time), Type("time"), node)
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Interval: interval,
     exp.Extract: _extract,
@@ -286,6 +317,17 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixToTime: _of_epoch,
     exp.TimestampFromParts: _timestamp_of,
     exp.LastDay: _last_day,
+    exp.TimeFromParts: _time_of,
 }
 
-NAMED: dict[str, Named] = {"make_date": (3, function(pl.date, DATE, "int64", "int64", "int64"))}
+
+def _is_finite(values: Values, node: exp.Anonymous) -> Value:
+    """True of every date and timestamp: there are no infinite ones here."""
+    moment = values.require(values.of(node.expressions[0]), "date", "timestamp")
+    return Value(pl.when(moment.expr.is_not_null()).then(pl.lit(True)), BOOL, node)
+
+
+NAMED: dict[str, Named] = {
+    "isfinite": (1, _is_finite),
+    "make_date": (3, function(pl.date, DATE, "int64", "int64", "int64")),
+}

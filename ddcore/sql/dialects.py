@@ -39,6 +39,8 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
                 column.meta["unnamed"] = not isinstance(column, exp.Alias | exp.Column | exp.Star)
         elif type(node) is exp.TryCast and source.dialect in SPARKS and not node.args.get("safe"):
             node.replace(exp.Cast(this=node.this, to=node.to))
+        elif isinstance(node, exp.Exists) and isinstance(node.expression, exp.Lambda):  # it has no query
+            node.replace(exp.Anonymous(this="exists", expressions=[node.this, node.expression]))
         elif isinstance(node, exp.RawString):
             node.replace(exp.Literal.string(node.this))
         elif isinstance(node, exp.AggFunc) and not isinstance(node, _AGGREGATES):

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql import arrays, conditions, dates, json_paths, numbers, regexes, spark, texts, zeros
+from ddcore.sql import arrays, conditions, dates, intervals, json_paths, numbers, regexes, spark, texts, zeros
 from ddcore.sql.regexes import RE2
 from ddcore.sql.values import (
     BOOL,
@@ -142,7 +142,18 @@ def _part(values: Values, node: exp.Expr, unit: Any, moment: Value) -> Value:
 
 
 def _extracted(values: Values, node: exp.Extract) -> Value:
+    value = values.of(node.expression)
+    if intervals.is_interval(value):
+        return _of_interval(values, node, value)
     return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+
+
+def _of_interval(values: Values, node: exp.Extract, length: Value) -> Value:
+    """Whole numbers, also of seconds; the epoch is one with a fraction."""
+    unit = node.this.name.upper()
+    if unit not in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"):
+        values.source.refuse(node, f"extract({unit.lower()}) of an interval", "year, month, day, hour, minute, second")
+    return Value(intervals.field(values, node, length).expr.cast(pl.Int64), INT, node)
 
 
 def _date_part(values: Values, node: exp.Anonymous) -> Value:

@@ -11,13 +11,19 @@ from ddcore.sql import (
     conditions,
     dates,
     duckdb,
+    duckdb_functions,
     intervals,
     json_paths,
+    letters,
+    list_functions,
     numbers,
     patterns,
     spark,
+    spark_dates,
+    spark_functions,
     texts,
     to_char,
+    whole_numbers,
 )
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.rules import BY_DIALECT, NAMES, RULES, nearest
@@ -26,7 +32,8 @@ from ddcore.sql.values import INT, Named, Rule, Value, Values
 
 __all__ = ["RULES"]
 
-_ROOMS = (conditions, numbers, texts, patterns, casts, dates, intervals, to_char, arrays, json_paths)
+_ROOMS = (conditions, numbers, texts, patterns, casts, dates, intervals, to_char, arrays, json_paths, letters,
+          whole_numbers, list_functions)  # fmt: skip
 
 
 def _refused(what: str, hint: str) -> Rule:
@@ -79,19 +86,25 @@ RULES.update(
 
 NAMED: dict[str, dict[str, Named]] = {
     "postgres": {
-        **{name: named for room in (texts, dates, intervals, arrays, json_paths) for name, named in room.NAMED.items()},
+        **{name: named for room in _ROOMS for name, named in getattr(room, "NAMED", {}).items()},
         "num_nulls": (-1, _nulls(there=False)),
         "num_nonnulls": (-1, _nulls(there=True)),
     },
-    **dict.fromkeys(SPARKS, spark.NAMED),
-    "duckdb": duckdb.NAMED,
+    **dict.fromkeys(SPARKS, spark.NAMED | spark_functions.NAMED),
+    "duckdb": duckdb.NAMED | duckdb_functions.NAMED,
 }
 """Functions that sqlglot has no kind for, by the dialect and the name."""
 
+_SPARK = (
+    {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES | spark_functions.RULES | spark_dates.RULES
+    | {exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
+       exp.DateDiff: spark_dates.days_or_units(spark.RULES[exp.DateDiff])}
+)  # fmt: skip
+
 BY_DIALECT |= {
     "postgres": RULES,
-    **dict.fromkeys(SPARKS, {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES),
-    "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED} | duckdb.RULES,
+    **dict.fromkeys(SPARKS, _SPARK),
+    "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED} | duckdb.RULES | duckdb_functions.RULES,
 }
 
 

@@ -21,12 +21,25 @@ from ddcore.sql.values import (
     Value,
     Values,
     as_type,
+    constant,
     interval_of_parts,
     settled,
     shared,
 )
 
-__all__ = ["INTERVAL", "NAMED", "RULES", "between", "compared", "field", "is_interval", "moved", "plus"]
+__all__ = [
+    "INTERVAL",
+    "NAMED",
+    "RULES",
+    "between",
+    "compared",
+    "field",
+    "is_interval",
+    "moved",
+    "negative",
+    "plus",
+    "times",
+]
 
 _DAY = 86_400_000_000
 Parts = tuple[pl.Expr, pl.Expr, pl.Expr]
@@ -65,8 +78,12 @@ def plus(values: Values, node: exp.Expr, left: Value, right: Value, sign: str) -
     if sign not in "+-":
         values.source.refuse(node, f"interval {sign} interval")
     sides = [settled(left), settled(right)]
-    pairs = zip(*(_parts(side.expr) for side in sides), strict=True)
-    return Value(interval_of_parts(*(a + b if sign == "+" else a - b for a, b in pairs)), INTERVAL, node)
+
+    def total(one: Value, other: Value) -> pl.Expr:
+        pairs = zip(_parts(one.expr), _parts(other.expr), strict=True)
+        return interval_of_parts(*(a + b if sign == "+" else a - b for a, b in pairs))
+
+    return Value(shared(sides, total), INTERVAL, node)
 
 
 def moved(values: Values, node: exp.Expr, moment: Value, length: Value, sign: str) -> Value:
@@ -91,6 +108,25 @@ def between(values: Values, node: exp.Expr, late: Value, early: Value) -> Value:
         INTERVAL,
         node,
     )
+
+
+def times(values: Values, node: exp.Expr, length: Value, number: Value) -> Value:
+    """An interval so many times."""
+    count = number.type
+    if count != INT:
+        hint = "multiply by a whole number, or write make_interval(secs => x)"
+        values.source.refuse(node, f"an interval times {number.name}", hint)
+    many = Value(number.expr, INT, node)
+
+    def product(length: Value, many: Value) -> pl.Expr:
+        return interval_of_parts(*(part * many.expr for part in _parts(length.expr)))
+
+    return Value(shared([settled(length), many], product), INTERVAL, node)
+
+
+def negative(values: Values, node: exp.Expr, length: Value) -> Value:
+    """An interval the other way."""
+    return times(values, node, length, constant(-1, node))
 
 
 def _whole(number: pl.Expr, by: int) -> pl.Expr:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
+from ddcore.sql import zeros
 from ddcore.sql.arrays import list_of
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["NAMED", "RULES", "element", "is_map", "size"]
+__all__ = ["NAMED", "RULES", "element", "is_map", "of_parts", "size"]
 
 
 def is_map(value: Value) -> bool:
@@ -60,21 +63,96 @@ def _entries(values: Values, node: exp.Anonymous) -> Value:
     return Value(some.expr.map.entries(), list_of(Type("struct", fields=(("key", kind), ("value", inner)))), node)
 
 
-def _made(values: Values, node: exp.VarMap) -> Value:
-    """``map('a', 1, 'b', 2)``."""
-    keys, inside = ([values.of(each) for each in node.args[name].expressions] for name in ("keys", "values"))
-    literals = [key.literal for key in keys]
-    if not keys or None in literals or len({*map(str, literals)}) < len(literals):
-        values.source.refuse(node, "map() of keys that are no different literals", "write map('a', x, 'b', y)")
+def _checked(entries: pl.Expr, made: Type) -> pl.Expr:
+    """A list of entries as a map; the row fails where a key is null or comes twice."""
+    keys = entries.list.eval(pl.element().struct.field("key"))
+    twice = keys.list.unique().list.len() < keys.list.len()
+    wrong = zeros.failing_where(twice, "a key of a map comes twice")
+    null_key = zeros.failing_where(keys.list.drop_nulls().list.len() < keys.list.len(), "a key of a map is null")
+    return pl.when((wrong + null_key) == 0).then(entries).cast(made.polars)
+
+
+def _concatenated(values: Values, node: exp.Anonymous) -> Value:
+    """``map_concat``: null where a map is."""
+    found = [_map(values, each)[0] for each in node.expressions]
+    kind = found[0].type if found else None
+    if kind is None or any(each.type != kind for each in found):
+        values.source.refuse(node, "map_concat() of maps of different types", "cast their values")
+    entries = Value(pl.concat_list([each.expr.map.entries() for each in found]), None, node)
+    return Value(shared([entries], lambda all: _checked(all.expr, kind)), kind, node)
+
+
+def _from_entries(values: Values, node: exp.MapFromEntries) -> Value:
+    """A map of a list of structs with two fields, or of structs that are written out."""
+    inner = node.this.unnest()
+    if isinstance(inner, exp.Array) and inner.expressions and all(_pair(each) for each in inner.expressions):
+        pairs = [_pair(each) for each in inner.expressions]
+        return of_parts(values, node, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    some = values.of(node.this)
+    element = some.type.element if some.type is not None else None
+    if element is None or len(element.fields or ()) != 2:
+        values.source.refuse(node, "map_from_entries() of what is no list of structs with two fields", "map('a', x)")
+    (_, key), (_, inside) = element.fields
+    made = Type("map", fields=(("key", key), ("value", inside)))
+    named = some.expr.list.eval(pl.element().struct.rename_fields(["key", "value"]))
+    return Value(shared([Value(named, None, node)], lambda all: _checked(all.expr, made)), made, node)
+
+
+def _pair(node: exp.Expr) -> list[exp.Expr]:
+    """The two values of a struct or a row that is written out."""
+    parts = node.expressions if isinstance(node, exp.Struct | exp.Tuple) else []
+    values = [each.expression if isinstance(each, exp.PropertyEQ) else each for each in parts]
+    return values if len(values) == 2 else []
+
+
+def _from_lists(values: Values, node: exp.Map) -> Value:
+    """``map_from_arrays`` of lists that are written out: those of columns cannot be put side by side."""
+    sides = [node.args[key].unnest() for key in ("keys", "values")]
+    if not all(isinstance(side, exp.Array) for side in sides) or len(sides[0].expressions) != len(sides[1].expressions):
+        hint = "map('a', x, 'b', y), or map_from_entries() of a column of lists of structs"
+        values.source.refuse(node, "a map of lists that are not written out, equally long", hint)
+    return of_parts(values, node, sides[0].expressions, sides[1].expressions)
+
+
+def of_parts(values: Values, node: exp.Expr, keys: list[exp.Expr], inside: list[exp.Expr]) -> Value:
+    """A map of keys and values that are written out."""
+    array = exp.VarMap(keys=exp.Array(expressions=keys), values=exp.Array(expressions=inside))
+    return Value(*_typed(values, array, node), node)
+
+
+def _typed(values: Values, array: exp.VarMap, node: exp.Expr) -> tuple[pl.Expr, Type]:
+    keys, inside = ([values.of(each) for each in array.args[name].expressions] for name in ("keys", "values"))
+    if not keys:
+        values.source.refuse(node, "a map without entries")
     (key_exprs, kind), (exprs, inner) = aligned(values.source, keys, node), aligned(values.source, inside, node)
     entries = [pl.struct(key=key, value=value) for key, value in zip(key_exprs, exprs, strict=True)]
     made = Type("map", fields=(("key", kind), ("value", inner)))
-    return Value(pl.concat_list(entries).cast(made.polars), made, node)
+    literals = [key.literal for key in keys]
+    if None not in literals and len({*map(str, literals)}) == len(literals):
+        return pl.concat_list(entries).cast(made.polars), made
+    whole = Value(pl.concat_list(entries), None, node)
+    return shared([whole], lambda all: _checked(all.expr, made)), made
+
+
+def _split(values: Values, node: exp.StrToMap) -> Value:
+    """``str_to_map('a:1,b:2')``: a part without a separator has no value."""
+    text = values.require(values.of(node.this), "string").expr
+    given = [values.of(node.args[key]).literal if node.args.get(key) else usual
+             for key, usual in (("pair_delim", ","), ("key_value_delim", ":"))]  # fmt: skip
+    if not all(isinstance(each, str) and re.fullmatch(r"[^\\.^$|?*+()\[\]{}]+", each) for each in given):
+        values.source.refuse(node, "str_to_map() at what is no plain literal text", "such as ',' and ':'")
+    pair = pl.element().str.splitn(str(given[1]), 2).struct.rename_fields(["key", "value"])
+    made = Type("map", fields=(("key", TEXT), ("value", TEXT)))
+    entries = Value(text.str.split(str(given[0])).list.eval(pair), None, node)
+    return Value(shared([entries], lambda all: _checked(all.expr, made)), made, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.VarMap: _made,
+    exp.VarMap: lambda values, node: Value(*_typed(values, node, node), node),
+    exp.Map: _from_lists,
+    exp.MapFromEntries: _from_entries,
+    exp.StrToMap: _split,
     exp.MapKeys: _keys,
     exp.MapContainsKey: _contains,
 }
-NAMED: dict[str, Named] = {"map_values": (1, _values), "map_entries": (1, _entries)}
+NAMED: dict[str, Named] = {"map_concat": (-1, _concatenated), "map_values": (1, _values), "map_entries": (1, _entries)}

@@ -36,11 +36,14 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
 
 
 def _of_intervals(values: Values, node: exp.Binary, left: Value, right: Value, sign: str) -> Value | None:
-    """What is computed with intervals as values, in PostgreSQL's dialect; None for anything else."""
-    if values.source.dialect != DIALECT:
+    """What is computed with intervals as values, in the dialects that have them; None for anything else."""
+    if values.source.dialect not in (DIALECT, "duckdb"):
         return None
     if intervals.is_interval(left) and intervals.is_interval(right):
         return intervals.plus(values, node, left, right, sign)
+    if sign == "*" and (intervals.is_interval(left) or intervals.is_interval(right)):
+        length, number = (left, right) if intervals.is_interval(left) else (right, left)
+        return intervals.times(values, node, length, values.number(number))
     if sign == "+" and left.type == INTERVAL:
         left, right = right, left
     if right.type == INTERVAL and dates.is_day(left) and sign in "+-":
@@ -60,7 +63,12 @@ def _divided(values: Values, node: exp.Div) -> Value:
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:
-    value = values.number(values.of(node.this))
+    value = values.of(node.this)
+    if intervals.is_interval(value):
+        if isinstance(value.literal, dates.Interval):
+            return Value(value.expr, None, node, -value.literal)
+        return intervals.negative(values, node, value)
+    value = values.number(value)
     if isinstance(value.literal, Decimal):
         return constant(value.literal.copy_negate(), node)  # unlike the sign, this rounds to no context
     if isinstance(value.literal, int | float):
@@ -168,6 +176,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Cosh: _of_float(pl.Expr.cosh),
     exp.Tanh: _of_float(pl.Expr.tanh),
     exp.Cot: _of_float(pl.Expr.cot),
+    exp.Asinh: _of_float(pl.Expr.arcsinh),
+    exp.Acosh: _of_float(pl.Expr.arccosh),
+    exp.Atanh: _of_float(pl.Expr.arctanh),
     exp.Log: _logarithm,
     exp.Degrees: _of_float(pl.Expr.degrees),
     exp.Radians: _of_float(pl.Expr.radians),

@@ -18,6 +18,7 @@ from ddcore.sql.brackets import check_brackets
 from ddcore.sql.clock import with_instants
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import Head, head_of
+from ddcore.sql.interval_texts import with_whole_intervals
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
@@ -92,7 +93,7 @@ def _statement(source: Source, tokens: list[Token]) -> View | Table:
 
 
 def _tree(source: Source, head: Head) -> exp.Create:
-    tokens, number = readable(head.tokens), head.query or 0
+    tokens, number = with_whole_intervals(readable(head.tokens)), head.query or 0
     first = tokens[0].start
     check_commas(tokens, source)
     check_ends(tokens[number:], source)

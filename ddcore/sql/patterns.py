@@ -13,10 +13,11 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
-from ddcore.sql.values import BOOL, INT, TEXT, Rule, Value, Values
+from ddcore.base.schema import Type, parse_type
+from ddcore.sql.source import shown
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, shared
 
-__all__ = ["RULES", "substring"]
+__all__ = ["NAMED", "RULES", "substring"]
 
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""
@@ -122,6 +123,33 @@ def substring(values: Values, node: exp.Expr, text: Value, pattern: exp.Expr) ->
     return Value(text.expr.str.extract(regex, 1 if _GROUP.search(regex[4:]) else 0), TEXT, node)
 
 
+def _groups_of(values: Values, node: exp.Anonymous) -> Value:
+    """``regexp_match``: what the groups of the first match matched, or all of it where there are none."""
+    if len(node.expressions) not in (2, 3):
+        raise values.source.error(
+            node, f"{shown(node)}: regexp_match() takes 2 or 3 values", "regexp_match(a, 'x', 'i')"
+        )
+    text = values.require(values.of(node.expressions[0]), "string")
+    flags = _flags(values, node, node.expressions[2] if node.expressions[2:] else None, "i")
+    pattern = _pattern(values, node, node.expressions[1], part=True, flags=flags)
+    count = len(_GROUP.findall(pattern[pattern.index(")") + 1 :]))
+
+    def parts(text: Value) -> pl.Expr:
+        found = [text.expr.str.extract(pattern, number) for number in (range(1, count + 1) if count else (0,))]
+        return pl.when(text.expr.str.contains(pattern)).then(pl.concat_list(found))
+
+    return Value(shared([text], parts), parse_type("list[string]"), node)
+
+
+def _split(values: Values, node: exp.Anonymous) -> Value:
+    """``regexp_split_to_array``."""
+    text = values.require(values.of(node.expressions[0]), "string").expr
+    pattern = _pattern(values, node, node.expressions[1], part=True)
+    if pl.select(pl.lit("").str.contains(f"^(?:{pattern})$")).item():
+        values.source.refuse(node, "splitting at a pattern that matches an empty text", "string_to_array(x, ',')")
+    return Value(text.str.split(pattern, literal=False), parse_type("list[string]"), node)
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpLike: _matches(""),
     exp.RegexpILike: _matches("i"),
@@ -130,3 +158,5 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpSubstr: _part(lambda text, pattern: text.str.extract(pattern, 0), TEXT),
     exp.RegexpCount: _part(lambda text, pattern: text.str.count_matches(pattern).cast(pl.Int64), INT),
 }
+
+NAMED: dict[str, Named] = {"regexp_match": (-1, _groups_of), "regexp_split_to_array": (2, _split)}

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, Value, Values, shared
+from ddcore.sql.values import FLOAT, INT, Value, Values, shared
 
-__all__ = ["divided", "mean", "mean_type"]
+__all__ = ["cast", "divided", "mean", "mean_type"]
 
 _FEWEST_PLACES = 6  # that a quotient has at least
 _WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10}
@@ -31,6 +31,31 @@ def divided(values: Values, node: exp.Div, left: Value, right: Value) -> Value:
 
     expr = shared([left, right], lambda a, b: (quotient(a, b) + _failing(b, other_places)).cast(kind.polars))
     return Value(expr, kind, node)
+
+
+def cast(values: Values, node: exp.Cast, wanted: Type) -> Value | None:
+    """``CAST(a / b AS decimal(p, s))`` of decimals with every digit, null where ``b`` is 0; None where the quotient is
+    a float, or where 38 digits may be too few for it.
+    """
+    inner = node.this.unnest()
+    if wanted.name != "decimal" or not isinstance(inner, exp.Div):
+        return None
+    left, right = values.arguments(inner, "number", "number")
+    kinds = [side.type for side in (left, right) if side.type is not None]
+    if len(kinds) < 2 or FLOAT in kinds or all(kind == INT for kind in kinds):
+        return None
+    places, other = (0 if kind == INT else kind.scale for kind in kinds)
+    digits, other_digits = (_LONG if kind == INT else kind.precision for kind in kinds)
+    more = max(other + 1, places - wanted.scale)
+    if digits - places + wanted.scale + more >= MOST_DIGITS or other_digits + more >= MOST_DIGITS:
+        return None
+
+    def quotient(a: Value, b: Value) -> pl.Expr:
+        divisor = _decimal(b.expr, other)
+        safe = pl.when(divisor != 0).then(divisor).cast(_wide(other))
+        return _quotient(_decimal(a.expr, places), places, safe, other, wanted.scale).cast(wanted.polars)
+
+    return Value(shared([left, right], quotient), wanted, node)
 
 
 def mean_type(values: Values, value: Value) -> Type:

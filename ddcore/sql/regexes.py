@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from ddcore.sql.values import TEXT, Rule, Value, Values, shared
 
-__all__ = ["JAVA", "RE2", "extraction", "matched", "replaced"]
+__all__ = ["JAVA", "RE2", "extraction", "matched", "replaced", "translated"]
 
 JAVA, RE2 = "Java", "RE2"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
@@ -97,6 +97,14 @@ def _translated(values: Values, node: exp.Expr, pattern: exp.Expr | None, kind: 
     if ends and re.search(r"(?<!\\)\|", text):
         _refuse(values, node, "$ behind an alternative")
     return regex, ends
+
+
+def translated(values: Values, node: exp.Expr, pattern: exp.Expr, kind: str) -> tuple[str, int]:
+    """A pattern whose matches are taken, as the engine reads it, and how many groups it has."""
+    regex, ends = _translated(values, node, pattern, kind)
+    if ends:
+        _refuse(values, node, "$ at the end")
+    return regex, _groups(regex)
 
 
 def matched(

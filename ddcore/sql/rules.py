@@ -21,6 +21,13 @@ NAMES: dict[str, list[str]] = {}
 """The names of functions in each dialect."""
 READ: dict[type[exp.Expr], str] = {
     exp.AddMonths: "preserve_end_of_month", exp.Array: "bracket_notation",
+    **dict.fromkeys((exp.ArrayAppend, exp.ArrayPrepend, exp.ArrayConcat, exp.ArrayRemove), "null_propagation"),
+    exp.ArraySort: "asc nulls_first", exp.Decode: "charset!", exp.Encode: "charset!",
+    exp.ArraySlice: "start! end is_length", exp.ArrayToString: "null",
+    exp.GenerateSeries: "start! end! step is_end_exclusive", exp.RegexpExtractAll: "group",
+    exp.TimestampAdd: "unit!", exp.TimestampDiff: "unit!", exp.AtTimeZone: "zone!", exp.FromTimeZone: "zone!",
+    exp.StrToMap: "pair_delim key_value_delim", exp.Map: "keys! values!",
+    exp.ToMap: "", exp.TimeFromParts: "hour! min! sec!", exp.ToNumber: "format!",
     exp.ArrayContains: "ensure_variant check_null", exp.Between: "low high", exp.Bracket: "offset safe",
     exp.Case: "ifs default", exp.Cast: "to", exp.Ceil: "this!", exp.Column: "table db catalog",
     exp.Concat: "safe coalesce", exp.ConcatWs: "expressions! safe coalesce flatten", exp.Count: "this! big_int",
@@ -34,7 +41,8 @@ READ: dict[type[exp.Expr], str] = {
     exp.VarMap: "keys! values!", exp.Nvl2: "true false", exp.Overlay: "from_! expression! for_",
     exp.Pad: "expression! fill_pattern is_left", exp.RegexpExtract: "group null_if_pos_overflow",
     exp.RegexpLike: "flag", exp.RegexpReplace: "replacement! modifiers single_replace", exp.Repeat: "times",
-    exp.Replace: "replacement", exp.Round: "decimals", exp.SHA2: "length", exp.Split: "null_returns_null",
+    exp.Replace: "replacement", exp.Round: "decimals", exp.SHA2: "length", exp.SHA2Digest: "length",
+    exp.Split: "null_returns_null",
     exp.SplitPart: "delimiter! part_index!", exp.StrPosition: "substr", exp.StrToDate: "format!",
     exp.StrToTime: "format!", exp.StrToUnix: "format!", exp.Substring: "this! start! length",
     exp.SubstringIndex: "delimiter! count!", exp.TimeToStr: "format!",
@@ -49,7 +57,26 @@ With ``!``: what must be there, and sqlglot does not ask for.
 """
 
 
+_HASH = "md5() and sha2() are there"
+_ANEW = "build it anew of its parts: json_build_object('a', x ->> 'a', 'b', y)"
+_UUID = "a key of the row makes one that stays the same: md5(key)::uuid"
+_INSTEAD = {
+    **dict.fromkeys(("hash", "xxhash64", "crc32", "hashtext"), _HASH),
+    **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty", "to_jsonb", "to_json",
+                     "row_to_json"), _ANEW),
+    **dict.fromkeys(("uuid", "gen_random_uuid", "uuid_generate_v4"), _UUID),
+    **dict.fromkeys(("gcd", "lcm", "levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
+    "regexp_matches": "regexp_match() gives the groups of the first match",
+    "element_at": "m['a'] is the value of a key", "jsonb_array_length": _ANEW, "to_seconds": "n * INTERVAL 1 SECOND",
+    "sind": "sin(radians(x))", "cosd": "cos(radians(x))", "tand": "tan(radians(x))",
+    "array_fill": "ARRAY[x, x]", "trim_array": "list[1:3]", "clock_timestamp": "now()",
+}  # fmt: skip
+"""What to write in place of functions that are not here."""
+
+
 def nearest(name: str, dialect: str) -> str:
     """The hint for a function that there is not."""
+    if name in _INSTEAD:
+        return _INSTEAD[name]
     near = difflib.get_close_matches(name, NAMES[dialect], 1)
     return f"did you mean {near[0]!r}?" if near else "docs/sql-functions.md lists the functions of each dialect"

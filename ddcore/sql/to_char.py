@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
+from ddcore.sql import number_patterns
 from ddcore.sql.values import TEXT, Rule, Value, Values
 
 __all__ = ["RULES"]
@@ -30,7 +31,10 @@ _CLOCK = re.compile(r"%-?[HMSIf]|MS|AM|PM")
 
 
 def _written(values: Values, node: exp.TimeToStr) -> Value:
-    value, pattern = values.require(values.of(node.this), "timestamp", "date"), node.args["format"]
+    given, pattern = values.of(node.this), node.args["format"]
+    if number_patterns.is_number(given):
+        return number_patterns.written(values, node, given)
+    value = values.require(given, "timestamp", "date")
     text = pattern.name if isinstance(pattern, exp.Literal) else ""
     tokens = _TOKEN.findall(text)
     if not text or "".join(tokens) != text:
@@ -53,4 +57,4 @@ def _part(moment: pl.Expr, token: str) -> pl.Expr:
     return moment.dt.strftime(token) if token[0] == "%" else pl.lit(token.strip('"'))
 
 
-RULES: dict[type[exp.Expr], Rule] = {exp.TimeToStr: _written}
+RULES: dict[type[exp.Expr], Rule] = {exp.TimeToStr: _written, **number_patterns.RULES}

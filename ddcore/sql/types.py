@@ -27,6 +27,8 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
         text = f"decimal({digits[0]},{digits[1] if len(digits) > 1 else 0})" if digits else "decimal(18,3)"
     elif name == "MAP" and len(kind.expressions) == 2:
         text = f"map[{', '.join(str(declared_type(source, inner)) for inner in kind.expressions)}]"
+    elif name in ("ARRAY", "LIST") and len(kind.expressions) == 1:
+        text = f"list[{declared_type(source, kind.expressions[0])}]"
     elif name in _TYPES:
         text = _TYPES[name]
     else:

@@ -86,7 +86,7 @@ def interval_of_parts(months: pl.Expr, days: pl.Expr, microseconds: pl.Expr) -> 
 
 def null(type_: Type) -> pl.Expr:
     """A null of this type."""
-    return pl.lit(None, dtype=type_.polars)
+    return marked(pl.lit(None, dtype=type_.polars), type_)
 
 
 def constant(value: Any, node: exp.Expr) -> Value:  # noqa: PLR0911  (one case, one return)

@@ -207,7 +207,7 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
         traces[number] = Trace([batch for batch in advanced if len(batch)], session._worker.budget, apart=trace.apart)
 
 
-def type_name(dtype: pl.DataType) -> str:
+def type_name(dtype: pl.DataType) -> str:  # noqa: PLR0911  (one kind, one return)
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
     if isinstance(dtype, pl.List):
@@ -218,6 +218,8 @@ def type_name(dtype: pl.DataType) -> str:
         return "interval"
     if isinstance(dtype, pl.Struct):
         return f"struct[{', '.join(f'{field.name}: {type_name(_instance(field.dtype))}' for field in dtype.fields)}]"
+    if isinstance(dtype, pl.Extension):
+        return dtype.ext_name().removeprefix("ddcore.")
     return {
         pl.Int64: "int64",
         pl.Float64: "float64",

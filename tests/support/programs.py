@@ -44,6 +44,7 @@ INPUTS = {
     "days": {"a": "int", "d": "date", "b": "int", "T": "clock"},
     "bills": {"m": "money", "n": "num", "t": "time"},
     "funds": {"a": "int", "W": "wide"},
+    "trips": {"A": "uuid", "D": "span", "a": "int", "O": "map"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
     "carts": {"a": "int", "l": "list"},
@@ -58,6 +59,15 @@ VALUES: dict[str, list[Any]] = {
     "time": [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, datetime.UTC), None],
     "money": [Decimal("0.05"), Decimal("-3.00"), Decimal("12345678.90"), None],
     "wide": [*map(Decimal, ["0.05", "-0.05", "0.06", f"{'9' * 32}.99", f"-{'9' * 32}.99", f"{2**64}.00"]), None],
+    "uuid": [f"{number:08x}-0000-4000-8000-00000000000{number}" for number in (1, 2, 9)] + [None],
+    "span": [
+        {"months": 1, "days": 0, "microseconds": 0},
+        {"months": 0, "days": 30, "microseconds": 0},
+        {"months": 0, "days": -1, "microseconds": 86_400_000_001},
+        {"months": -2, "days": 3, "microseconds": 0},
+        None,
+    ],  # the first two are equally long
+    "map": [{"x": 1, "y": None}, {"y": None, "x": 1}, {"x": 2}, {}, None],
     "bool": [True, False, None],
     "num": [2**33, -(2**35), 0, 7, None],
     "huge": [
@@ -92,6 +102,9 @@ TYPES = {
     "sum of money": pl.Decimal(18, 2),
     "tax": pl.Decimal(18, 4),
     "wide": pl.Decimal(38, 2),
+    "uuid": pl.Extension("ddcore.uuid", pl.String()),
+    "span": pl.Struct({"months": pl.Int32, "days": pl.Int32, "microseconds": pl.Int64}),
+    "map": pl.Map(pl.String, pl.Int64),
     "bool": pl.Boolean(),
     "list": pl.List(pl.String),
     "struct": pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}),
@@ -103,6 +116,9 @@ OTHERWISE = {
     "clock": "pl.time(12, 30)",
     "time": 'pl.datetime(2024, 2, 29, time_unit="us", time_zone="UTC")',
     "bool": "pl.lit(True)",
+    "uuid": 'pl.lit("00000002-0000-4000-8000-000000000002").ext.to(pl.Extension("ddcore.uuid", pl.String()))',
+    "span": "pl.lit(None, dtype=pl.Struct({'months': pl.Int32, 'days': pl.Int32, 'microseconds': pl.Int64}))",
+    "map": "pl.lit(None, dtype=pl.Map(pl.String, pl.Int64))",
     "huge": "2**63 - 1",
     "list": 'pl.concat_list(pl.lit("x"))',
     "struct": 'pl.lit(None, dtype=pl.Struct({"i": pl.Int64, "f": pl.Float64, "l": pl.List(pl.Date)}))',
@@ -120,18 +136,24 @@ NAMES = {
     "tax": "iI",
     "wide": "WX",
     "bool": "oq",
+    "uuid": "AB",
+    "span": "DE",
+    "map": "OP",
     "huge": "hj",
     "list": "lr",
     "struct": "sz",
 }
 NESTED = ("list", "struct")
-UNORDERED = (*NESTED, "str", "wide")  # not looked up by their order
+WITHOUT_ORDER = (*NESTED, "map")
+UNHASHED = (*WITHOUT_ORDER, "span")  # which have no specified hash
+UNORDERED = (*UNHASHED, "str", "uuid", "wide")  # not looked up by their order
 DECIMALS = ("money", "sum of money", "tax")
 ODD = {  # what columns are called in a third of the programs: texts that join names may mix these up
     "a": "a", "b": "a,b", "c": "b,c", "n": "n k", "k": "größe", "w": "w'", "v": "a;w=1", "f": "f|g", "g": "f`",
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
     "i": "i*p", "I": "1-i", "W": "w.w", "X": "W\t", "T": "t;T", "U": "U'",
+    "A": "A:", "B": "b B", "D": "d,D", "E": "é", "O": "{O}", "P": "P|p",
 }  # fmt: skip
 MAKERS = {
     "closure": """
@@ -259,7 +281,9 @@ def history(rng: Choices, inputs: dict[str, dict[str, str]]) -> dict[str, pl.Dat
 
 def framed(columns: dict[str, str], dims: tuple[str, ...], updates: list[tuple[Any, ...]]) -> pl.DataFrame:
     schema = {name: TYPES[kind] for name, kind in columns.items()} | {name: pl.Int64() for name in (*dims, "diff")}
-    return pl.DataFrame(updates, schema=schema, orient="row")
+    plain = {name: pl.String() if isinstance(kind, pl.Extension) else kind for name, kind in schema.items()}
+    frame = pl.DataFrame(updates, schema=plain, orient="row")
+    return frame.with_columns(pl.col(name).ext.to(kind) for name, kind in schema.items() if kind != plain[name])
 
 
 def never_negative(diffs: Sequence[tuple[tuple[int, ...], int]]) -> bool:
@@ -591,7 +615,7 @@ class Writer:
         names = [*of.columns]
         keys = [name for name in names if self.rng.chance(30)]
         rest = [name for name in names if name not in keys]
-        ordered = [name for name in rest if of.columns[name] not in NESTED]
+        ordered = [name for name in rest if of.columns[name] not in WITHOUT_ORDER]
         if not ordered:
             return None
         by = self.rng.sample(ordered, self.rng.randint(1, min(2, len(ordered))))
@@ -605,7 +629,7 @@ class Writer:
     def over(self, of: Named, env: list[Named]) -> Any:
         """Of distinct rows or of a few copies, because each copy is numbered."""
         keys = [name for name in of.columns if self.rng.chance(30)]
-        ordered = [name for name, kind in of.columns.items() if name not in keys and kind not in NESTED]
+        ordered = [name for name, kind in of.columns.items() if name not in keys and kind not in WITHOUT_ORDER]
         allow = "" if of.positive else ", allow_negative=True"
         rows = f"{of.name}.distinct({_allow(of)})"
         if ordered and self.rng.chance(50):
@@ -699,7 +723,7 @@ class Writer:
         if not free or len(of.columns) > 4:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        if of.having(*NESTED) or self.rng.chance(30):  # nested columns have no specified hash
+        if of.having(*UNHASHED) or self.rng.chance(30):  # nested columns have no specified hash
             how = f'hash="(round + {self.rng.randint(0, 3)}) // {self.rng.randint(1, 2)} * 3"'
         else:
             how = f"bits={self.rng.choice([3, 4, 5, 32])}"
@@ -713,7 +737,7 @@ class Writer:
         if "i_" in of.columns:
             return None
         positive = "" if of.positive else ".distinct(allow_negative=True)"
-        how = 'hash="round // 2"' if of.having(*NESTED) else f"bits={self.rng.choice([4, 62])}"
+        how = 'hash="round // 2"' if of.having(*UNHASHED) else f"bits={self.rng.choice([4, 62])}"
         parts = f'{of.name}{positive}.attributes(id="i_", {how}, max_rounds=60)'
         columns = {name: of.columns[name] for name in names}
         chosen = ", ".join(f"{q(name)}" for name in names)
@@ -767,7 +791,7 @@ class Writer:
             (f'frame.select("group", r_={v}).unique()', kind),
             (f'frame.select("group", col("count") * k, r_={v})', kind),
         ]
-        if kind in ("float", *NESTED):  # Polars' own min skips NaN, which is not at issue here, and takes no lists
+        if kind in ("float", *UNHASHED):  # Polars' own min skips NaN, which is not at issue here, and takes no lists
             bodies = [body for body in bodies if ".min()" not in body[0]]
         body, result = self.rng.choice(counted if value in keys else bodies)
         # Such counts are negative where those that the function is given are.
@@ -1099,6 +1123,11 @@ def _sum(of: Named) -> dict[str, str]:
     return pool | {q(name): "tax" for name in of.having("tax")} | _products(of)
 
 
+def _sorted_value(of: Named) -> dict[str, str]:
+    """Without UUIDs and intervals, of which there is no mode and no quantile."""
+    return {text: kind for text, kind in _value(of).items() if kind not in ("uuid", "span")}
+
+
 def _products(of: Named) -> dict[str, str]:
     """Products of decimals, with the scales of both factors."""
     names = of.having("money", "sum of money")
@@ -1116,7 +1145,7 @@ def _mean(of: Named) -> dict[str, str]:
 
 
 def _value(of: Named) -> dict[str, str]:
-    return {q(name): kind for name, kind in of.columns.items() if kind not in NESTED} | _products(of)
+    return {q(name): kind for name, kind in of.columns.items() if kind not in WITHOUT_ORDER} | _products(of)
 
 
 def _number(of: Named) -> dict[str, str]:
@@ -1148,12 +1177,12 @@ def _pairs(*options: str) -> Callable[[Named], dict[str, str]]:
 
 def _quantile(of: Named) -> dict[str, str]:
     between = {f"{name}, 0.3, between=True": "float" for name in _numbers(of)}
-    return {f"{text}, {part}": kind for text, kind in _value(of).items() for part in (0, 0.3, 1)} | between
+    return {f"{text}, {part}": kind for text, kind in _sorted_value(of).items() for part in (0, 0.3, 1)} | between
 
 
 def _end(of: Named) -> dict[str, str]:
-    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in NESTED else ""
-    return {f"{text}, {by}": kind for text, kind in _value(of).items() if by}
+    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in WITHOUT_ORDER else ""
+    return {f"{text}, {by}": kind for text, kind in _sorted_value(of).items() if by}
 
 
 def _bits(of: Named) -> dict[str, str]:
@@ -1174,7 +1203,7 @@ def _lists(of: Named) -> dict[str, str]:
 
 
 def _order(of: Named) -> str:
-    names = [q(name) for name, kind in of.columns.items() if kind not in NESTED][:2]
+    names = [q(name) for name, kind in of.columns.items() if kind not in WITHOUT_ORDER][:2]
     downs = [True, False][: len(names)]
     return f", order_by=[{', '.join(names)}], descending={downs}, nulls_first={downs[::-1]}" if names else ""
 
@@ -1195,7 +1224,7 @@ AGGREGATES: dict[str, Callable[[Named], dict[str, str]]] = {  # for each, the ar
     "regression": _pairs(*(f', "{of}"' for of in ("slope", "intercept", "r2", "sxx", "syy", "sxy"))),
     "median": _mean,
     "quantile": _quantile,
-    "mode": _value,
+    "mode": _sorted_value,
     "min_by": _end,
     "max_by": _end,
     "bit_and": _bits,
@@ -1256,6 +1285,10 @@ def _literal(frame: pl.DataFrame) -> str:
 def _polars_text(dtype: Any) -> str:
     if isinstance(dtype, pl.List):
         return f"pl.List({_polars_text(dtype.inner)})"
+    if isinstance(dtype, pl.Extension):
+        return f'pl.Extension("{dtype.ext_name()}", pl.String())'
+    if isinstance(dtype, pl.Map):
+        return f"pl.Map({_polars_text(dtype.key)}, {_polars_text(dtype.value)})"
     if isinstance(dtype, pl.Struct):
         return f"pl.Struct({{{', '.join(f'{q(each.name)}: {_polars_text(each.dtype)}' for each in dtype.fields)}}})"
     return f"pl.{dtype}"

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 import ddcore as dd
+from ddcore.base.errors import DdError
 from ddcore.sql import program
 from ddcore.text.cells import interval_text
 
@@ -68,6 +70,23 @@ def ours(expression: str, dialect: str = "postgres") -> list[Any]:
     """What the engine gives."""
     views = program(f"CREATE VIEW o AS SELECT id, {expression} AS v FROM t", dialect=dialect)
     return dd.replay(views, t=frame())["o"].sort("id")["v"].to_list()
+
+
+def view_of_all(engine: str) -> str:
+    """One view with all expressions of an engine, as the columns c0, c1, ..."""
+    columns = ", ".join(f"{expression} AS c{number}" for number, (expression, _) in enumerate(answers(engine)))
+    return f"CREATE VIEW o AS SELECT id, {columns} FROM t"
+
+
+@cache
+def all_of_ours(engine: str) -> dict[str, list[Any]]:
+    """What the engine gives for all expressions, which are computed together; one by one where that fails."""
+    expressions = [expression for expression, _ in answers(engine)]
+    try:
+        rows = dd.replay(program(view_of_all(engine), dialect=engine), t=frame())["o"].sort("id")
+    except DdError:
+        return {expression: ours(expression, engine) for expression in expressions}
+    return {expression: rows[f"c{number}"].to_list() for number, expression in enumerate(expressions)}
 
 
 def wrong(values: Sequence[Any], answer: Sequence[str]) -> list[tuple[int, Any, str]]:

@@ -1,0 +1,312 @@
+"""Functions of DuckDB's dialect: of lists, maps, intervals and text, which :mod:`ddcore.sql.duckdb` has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.sql import (
+    arrays,
+    dates,
+    intervals,
+    lambdas,
+    letters,
+    list_functions,
+    maps,
+    numbers,
+    regexes,
+    texts,
+    whole_numbers,
+)
+from ddcore.sql.arrays import list_and_element, list_of
+from ddcore.sql.regexes import RE2
+from ddcore.sql.values import (
+    BOOL,
+    FLOAT,
+    INT,
+    TEXT,
+    Interval,
+    Named,
+    Rule,
+    Value,
+    Values,
+    function,
+    null,
+    shared,
+)  # fmt: skip
+
+__all__ = ["NAMED", "RULES"]
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def _concatenated(values: Values, node: exp.Expr) -> Value:
+    """Without elements where all lists are null."""
+    parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
+    whole = list_functions.concatenated(values, node, parts, skips_nulls=True)
+    assert whole.type is not None and whole.type.element is not None
+    empty = pl.concat_list([null(whole.type.element)]).list.head(0)
+    return Value(
+        shared([whole], lambda some: pl.when(some.expr.is_null()).then(empty).otherwise(some.expr)), whole.type, node
+    )
+
+
+def _by_sign(plain: Rule) -> Rule:
+    """``||`` of lists is null where one is null."""
+
+    def rule(values: Values, node: exp.DPipe) -> Value:
+        if list_functions.is_list(values.of(node.this)):
+            return list_functions.concatenated(values, node, [node.this, node.expression], skips_nulls=False)
+        return plain(values, node)
+
+    return rule
+
+
+def _sorted(values: Values, node: exp.ArraySort) -> Value:
+    way = node.args.get("asc")
+    descending = isinstance(way, exp.Boolean) and not way.this
+    if node.expression is not None or set(node.args) - {"this", "expression", "asc", "nulls_first"}:
+        values.source.refuse(node, "list_sort() with options", "list_reverse_sort()")
+    return list_functions.in_order(values, node.this, node, descending=descending, nulls_last=True)
+
+
+def _has_all(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Nulls are not looked for."""
+    return other.list.drop_nulls().list.set_difference(one.list.drop_nulls()).list.len() == 0
+
+
+def _code(text: pl.Expr) -> pl.Expr:
+    return pl.when(text == "").then(-1).otherwise(letters.code(text))
+
+
+def _binned(values: Values, node: exp.DateBin) -> Value:
+    """``time_bucket``: one of the stretches of time starts on a Monday."""
+    if not any(node.args.get(key) for key in ("unit", "origin", "zone")):
+        monday = exp.Cast(this=exp.Literal.string("2000-01-03"), to=exp.DataType.build("timestamp"))
+        node = exp.DateBin(this=node.this, expression=node.expression, origin=monday)
+    return dates.RULES[exp.DateBin](values, node)
+
+
+def _reversed(values: Values, node: exp.Anonymous) -> Value:
+    return list_functions.reversed_list(list_and_element(values, node.expressions[0])[0], node)
+
+
+def _place(values: Values, node: exp.Anonymous) -> Value:
+    some, wanted = node.expressions
+    return list_functions.place(values, node, some, wanted, none=None)
+
+
+def _of_elements(compute: Callable[[pl.Expr], pl.Expr], kind: Type | None = None) -> Rule:
+    """A function of all elements, whose type the result has where there is no ``kind``."""
+
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        some, element = list_and_element(values, node.expressions[0])
+        return Value(shared([some], lambda some: compute(some.expr)), kind or element, node)
+
+    return rule
+
+
+def _sum(values: Values, node: exp.Anonymous) -> Value:
+    """Null of no elements but nulls."""
+    some, element = list_and_element(values, node.expressions[0])
+    if element not in (INT, FLOAT):
+        values.source.refuse(node, f"list_sum() of {element}")
+    there = some.expr.list.drop_nulls()
+    return Value(pl.when(there.list.len() > 0).then(there.list.sum()), element, node)
+
+
+def _slice(values: Values, node: exp.Expr) -> Value:
+    """``list_slice(list, 2, 3)``: both ends belong to it; negative ones are refused."""
+    parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.args["start"], node.args["end"]]
+    if len(parts) != 3:
+        values.source.refuse(node, "list_slice() with a step")
+    begin, end = (values.of(part).literal for part in parts[1:])
+    if not isinstance(begin, int) or not isinstance(end, int) or begin < 0 or end < 0:
+        values.source.refuse(node, "list_slice() whose bounds are no literals of at least 0", "list[2:3]")
+    return list_functions.sliced(values, node, parts[0], begin, end)
+
+
+def _element(values: Values, node: exp.Anonymous) -> Value:
+    """``list_extract(list, 1)``."""
+    some, number = node.expressions
+    at = values.of(number).literal
+    if not isinstance(at, int) or at == 0:
+        values.source.refuse(node, "the element of a list by a number that is no literal, or 0", "list[1]")
+    value, element = list_and_element(values, some)
+    return Value(value.expr.list.get(at - 1 if at > 0 else at, null_on_oob=True), element, node)
+
+
+def _series(values: Values, node: exp.GenerateSeries) -> Value:
+    """``generate_series(a, b)`` with its end, ``range(a, b)`` without."""
+    if node.args.get("step") is not None:
+        values.source.refuse(node, "a series with a step")
+    bounds = [values.require(values.of(node.args[key]), "int64") for key in ("start", "end")]
+    more = 0 if node.args.get("is_end_exclusive") else 1
+
+    def counted(start: Value, end: Value) -> pl.Expr:
+        behind = pl.max_horizontal(start.expr, end.expr + more)
+        known = start.expr.is_not_null() & end.expr.is_not_null()
+        return pl.when(known).then(pl.int_ranges(start.expr, behind))
+
+    return Value(shared(bounds, counted), list_of(INT), node)
+
+
+def _bracket(values: Values, node: exp.Bracket) -> Value:
+    """An element or a slice of a list, or the value of a key of a map."""
+    if maps.is_map(values.of(node.this)):
+        return maps.element(values, node.this, node.expressions[0])
+    return _BRACKETS(values, node)
+
+
+_BRACKETS = list_functions.element_or_slice(arrays.element_or_null)
+
+
+def _map(values: Values, node: exp.ToMap) -> Value:
+    """``map {'a': x}``, also with a key in brackets behind it."""
+    inner = node.this
+    if isinstance(inner, exp.Bracket):
+        return maps.element(values, exp.ToMap(this=inner.this), inner.expressions[0])
+    pairs = inner.expressions if isinstance(inner, exp.Struct) else []
+    keys = [pair.this if not isinstance(pair.this, exp.Identifier) else exp.Literal.string(pair.name) for pair in pairs]
+    return maps.of_parts(values, node, keys, [pair.expression for pair in pairs])
+
+
+def _cardinality(values: Values, node: exp.Anonymous) -> Value:
+    return maps.size(values, node.expressions[0])
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def _interval(values: Values, node: exp.Interval) -> Value:
+    """A literal one, or ``INTERVAL (n) DAY`` of a value."""
+    amount = node.this
+    if isinstance(amount, exp.Literal) or node.args.get("unit") is None:
+        return dates.interval(values, node)
+    if isinstance(amount.unnest(), exp.Literal | exp.Neg):
+        return dates.interval(values, node)
+    one = dates.interval(values, exp.Interval(this=exp.Literal.string("1"), unit=node.args["unit"]))
+    return intervals.times(values, node, one, values.require(values.of(amount), "int64"))
+
+
+def _of_units(months: int, days: int, microseconds: int) -> Rule:
+    """``to_days(n)``."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+        one = Value(pl.lit(None), None, node, Interval(months, days, microseconds))
+        return intervals.times(values, node, one, values.require(values.of(inner), "int64"))
+
+    return rule
+
+
+def _moved(values: Values, node: exp.DateAdd) -> Value:
+    """``date_add(d, INTERVAL 1 DAY)``."""
+    return values.of(exp.Add(this=node.this, expression=node.expression))
+
+
+def _hex(values: Values, node: exp.Hex) -> Value:
+    value = values.of(node.this)
+    if value.type == INT:
+        return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
+    return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
+
+
+def _split(values: Values, node: exp.Expr) -> Value:
+    """``regexp_split_to_array``."""
+    parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
+    text = values.require(values.of(parts[0]), "string").expr
+    regex, _ = regexes.translated(values, node, parts[1], RE2)
+    if pl.select(pl.lit("").str.contains(f"^(?:{regex})$")).item():
+        values.source.refuse(node, "splitting at a pattern that matches an empty text", "string_split(x, ',')")
+    return Value(text.str.split(regex, literal=False), list_of(TEXT), node)
+
+
+def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
+    group = values.of(node.args["group"]).literal if node.args.get("group") else 0
+    if group != 0:
+        values.source.refuse(node, "regexp_extract_all() of a group", "group 0 is all of each match")
+    regex, _ = regexes.translated(values, node, node.expression, RE2)
+    return Value(values.require(values.of(node.this), "string").expr.str.extract_all(regex), list_of(TEXT), node)
+
+
+def _field(unit: str) -> Rule:
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        moment = values.require(values.of(node.expressions[0]), "timestamp", "date")
+        return Value(dates.FIELDS[unit](moment.expr.dt).cast(pl.Int64), INT, node)
+
+    return rule
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Ascii: letters.RULES[exp.Ascii],
+    exp.Unicode: letters.of_one(_code, INT, "string"),
+    exp.Chr: letters.RULES[exp.Chr],
+    exp.Hex: _hex,
+    exp.Factorial: whole_numbers.RULES[exp.Factorial],
+    **{kind: numbers.RULES[kind] for kind in (exp.Asinh, exp.Acosh, exp.Atanh, exp.BitwiseRightShift)},
+    exp.BitwiseLeftShift: whole_numbers.RULES[exp.BitwiseLeftShift],
+    exp.IsInf: function(lambda x: x.is_infinite(), BOOL, "float64"),
+    exp.DPipe: _by_sign(texts.RULES[exp.DPipe]),
+    exp.Bracket: _bracket,
+    exp.ArrayAppend: list_functions.RULES[exp.ArrayAppend],
+    exp.ArrayPrepend: list_functions.RULES[exp.ArrayPrepend],
+    exp.ArrayConcat: _concatenated,
+    exp.ArrayReverse: lambda values, node: list_functions.reversed_list(list_and_element(values, node.this)[0], node),
+    exp.ArraySort: _sorted,
+    exp.ArrayMax: arrays.extreme(greatest=True),
+    exp.ArrayMin: arrays.extreme(greatest=False),
+    exp.ArraySlice: _slice,
+    exp.ArrayOverlaps: list_functions.of_sets(list_functions.overlaps),
+    exp.ArrayContainsAll: list_functions.of_sets(_has_all),
+    exp.GenerateSeries: _series,
+    exp.ToMap: _map,
+    exp.Map: maps.RULES[exp.Map],
+    exp.MapKeys: maps.RULES[exp.MapKeys],
+    exp.MapFromEntries: maps.RULES[exp.MapFromEntries],
+    exp.Interval: _interval,
+    exp.ToDays: _of_units(0, 1, 0),
+    exp.DateAdd: _moved,
+    exp.DateBin: _binned,
+    exp.TimeFromParts: dates.RULES[exp.TimeFromParts],
+    exp.RegexpSplit: _split,
+    exp.RegexpExtractAll: _every_match,
+    **lambdas.RULES,
+}
+NAMED: dict[str, Named] = {
+    "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
+    "ord": (1, letters.of_one(_code, INT, "string")),
+    "bit_count": (1, function(whole_numbers.count_of_ones, INT, "int64")),
+    "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
+    "list_cat": (-1, _concatenated),
+    "list_reverse": (1, _reversed),
+    "list_position": (2, _place),
+    "list_indexof": (2, _place),
+    "list_sum": (1, _sum),
+    "list_count": (1, _of_elements(lambda some: some.list.drop_nulls().list.len().cast(pl.Int64), INT)),
+    "list_unique": (1, _of_elements(lambda some: some.list.drop_nulls().list.unique().list.len().cast(pl.Int64), INT)),
+    "list_first": (1, _of_elements(lambda some: some.list.first())),
+    "list_last": (1, _of_elements(lambda some: some.list.last())),
+    "list_slice": (3, _slice),
+    "list_extract": (2, _element),
+    "list_element": (2, _element),
+    "list_has_all": (2, list_functions.of_sets(_has_all)),
+    "cardinality": (1, _cardinality),
+    "map_values": maps.NAMED["map_values"],
+    "age": (2, intervals.NAMED["age"][1]),
+    "to_years": (1, _of_units(12, 0, 0)),
+    "to_months": (1, _of_units(1, 0, 0)),
+    "to_weeks": (1, _of_units(0, 7, 0)),
+    "to_hours": (1, _of_units(0, 0, 3_600_000_000)),
+    "to_minutes": (1, _of_units(0, 0, 60_000_000)),
+    "regexp_split_to_array": (2, _split),
+    "century": (1, _field("CENTURY")),
+    "decade": (1, _field("DECADE")),
+    "isoyear": (1, _field("ISOYEAR")),
+    "weekday": (1, _field("DOW")),
+    "array_length": (1, lambda values, node: arrays.count(values, node, node.expressions[0])),
+}

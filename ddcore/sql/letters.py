@@ -1,0 +1,165 @@
+"""Codes of letters, digits to other bases, and text as bytes, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.expressions import hashes
+from ddcore.sql import zeros
+from ddcore.sql.values import INT, TEXT, Named, Rule, Value, Values, shared
+
+__all__ = ["BINARY", "NAMED", "RULES", "binary_digits", "code", "digits_of_bytes", "hexadecimal", "letter", "of_one"]
+
+BINARY = Type("binary")
+_MOST_CODE = 0x10FFFF
+
+
+def _bytes_of(text: pl.Expr) -> pl.Expr:
+    """The bytes of the first letter as one whole number."""
+    return text.str.head(1).str.encode("hex").str.to_integer(base=16, dtype=pl.Int64)
+
+
+def code(text: pl.Expr) -> pl.Expr:
+    """The code of the first letter in Unicode, 0 of an empty text. ``text`` is named several times.
+
+    UTF-8 keeps six bits of the code in each byte behind the first.
+    """
+    empty = text == ""
+    number = _bytes_of(pl.when(~empty).then(text))
+    tail = number % 64
+    two = (number // 256) % 32 * 64 + tail
+    three = (number // 65_536) % 16 * 4_096 + (number // 256) % 64 * 64 + tail
+    four = (number // 2**24) % 8 * 2**18 + (number // 65_536) % 64 * 4_096 + (number // 256) % 64 * 64 + tail
+    several = pl.when(number < 2**16).then(two).when(number < 2**24).then(three).otherwise(four)
+    return pl.when(empty).then(0).when(number < 128).then(number).otherwise(several)
+
+
+def letter(number: pl.Expr) -> pl.Expr:
+    """The letter with a code; the row fails for a number that is none, and for 0. ``number`` is named several times."""
+    tail = 128 + number % 64
+    two = (192 + number // 64) * 256 + tail
+    three = (224 + number // 4_096) * 65_536 + (128 + number // 64 % 64) * 256 + tail
+    four = (240 + number // 2**18) * 2**24 + (128 + number // 4_096 % 64) * 65_536 + (128 + number // 64 % 64) * 256
+    many = pl.when(number < 65_536).then(three).otherwise(four + tail)
+    coded = pl.when(number < 128).then(number).when(number < 2_048).then(two).otherwise(many)
+    pairs = pl.when(number < 128).then(1).when(number < 2_048).then(2).when(number < 65_536).then(3).otherwise(4)
+    is_none = (number < 1) | (number > _MOST_CODE) | number.is_between(0xD800, 0xDFFF)
+    coded = coded + zeros.failing_where(is_none, "is no code of a letter")
+    return _digits(coded, 16, 8).str.tail(pairs * 2).str.decode("hex").cast(pl.String)
+
+
+def _digits(number: pl.Expr, base: int, count: int) -> pl.Expr:
+    """The last digits of a whole number to a base, with zeros before them; those of two's complement below 0."""
+    names = pl.lit("0123456789ABCDEF")
+    places = [number // base**place % base for place in range(count - 1, -1, -1)]
+    return pl.concat_str([names.str.slice(place, 1) for place in places])
+
+
+def _without_zeros(digits: pl.Expr) -> pl.Expr:
+    text = digits.str.strip_chars_start("0")
+    return pl.when(text == "").then(pl.lit("0")).otherwise(text)
+
+
+def hexadecimal(number: pl.Expr) -> pl.Expr:
+    """A whole number in hexadecimal digits: 64 bits of two's complement below 0."""
+    return _without_zeros(_digits(number, 16, 16))
+
+
+def binary_digits(number: pl.Expr) -> pl.Expr:
+    """A whole number in binary digits: 64 of two's complement below 0. They are those of its hexadecimal ones."""
+    words = {f"{digit:X}": f"{digit:04b}" for digit in range(16)}
+    return _without_zeros(_digits(number, 16, 16).str.replace_many([*words], [*words.values()]))
+
+
+def digits_of_bytes(text: pl.Expr) -> pl.Expr:
+    """The bytes of a text in hexadecimal digits."""
+    return text.str.encode("hex").str.to_uppercase()
+
+
+def of_one(compute: Callable[[pl.Expr], pl.Expr], result: Type, kind: str) -> Rule:
+    """A function of one argument that it names several times."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        inner = node.this if isinstance(node.this, exp.Expr) else node.expressions[0]
+        value = values.require(values.of(inner), kind)
+        return Value(shared([value], lambda one: compute(one.expr)), result, node)
+
+    return rule
+
+
+def _encoded(values: Values, node: exp.Encode) -> Value:
+    """``encode(bytes, 'hex')``."""
+    value, form = values.require(values.of(node.this), "binary"), values.of(node.args["charset"]).literal
+    if form not in ("hex", "base64"):
+        values.source.refuse(node, "encode() in another form than 'hex' and 'base64'")
+    if form == "hex":
+        return Value(value.expr.bin.encode("hex"), TEXT, node)
+    return Value(_in_lines(value.expr.bin.encode("base64")), TEXT, node)
+
+
+def _in_lines(text: pl.Expr) -> pl.Expr:
+    """PostgreSQL ends lines of base64 behind 76 letters."""
+    return text.str.replace_all("(.{76})", "${1}\n").str.strip_chars_end("\n")
+
+
+def _decoded(values: Values, node: exp.Decode) -> Value:
+    text, form = values.require(values.of(node.this), "string"), values.of(node.args["charset"]).literal
+    if form not in ("hex", "base64"):
+        values.source.refuse(node, "decode() of another form than 'hex' and 'base64'")
+    return Value(text.expr.str.decode("hex" if form == "hex" else "base64"), BINARY, node)
+
+
+def _from_text(values: Values, node: exp.Expr) -> pl.Expr | None:
+    """The text whose bytes a node is: ``x::bytea`` and ``convert_to(x, 'UTF8')``; None for other bytes."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "convert_to":
+        return values.require(values.of(node.expressions[0]), "string").expr
+    if isinstance(node, exp.Cast) and values.of(node.this).type == TEXT:
+        return values.of(node).expr.cast(pl.String)
+    return None
+
+
+def _digest(values: Values, node: exp.SHA2Digest) -> Value:
+    """``sha256(x::bytea)``."""
+    bits, text = values.of(node.args["length"]).literal, _from_text(values, node.this.unnest())
+    if text is None:
+        hint = "sha256(x::bytea) and sha256(convert_to(x, 'UTF8')) are there"
+        values.source.refuse(node, "a hash of bytes that are not those of a text", hint)
+    return Value(hashes.of(f"sha2_{bits}")(text).str.decode("hex"), BINARY, node)
+
+
+def _converted(values: Values, node: exp.Anonymous) -> Value:
+    """``convert_to(text, 'UTF8')`` and ``convert_from(bytes, 'UTF8')``."""
+    to_bytes = node.name.lower() == "convert_to"
+    value = values.require(values.of(node.expressions[0]), "string" if to_bytes else "binary")
+    if str(values.of(node.expressions[1]).literal).upper().replace("-", "") != "UTF8":
+        values.source.refuse(node, "another encoding than 'UTF8'")
+    if to_bytes:
+        return Value(value.expr.cast(pl.Binary), BINARY, node)
+    return Value(value.expr.cast(pl.String), TEXT, node)
+
+
+def _as_literal(text: pl.Expr) -> pl.Expr:
+    """A text as a literal of SQL."""
+    has_backslash = text.str.contains("\\", literal=True)
+    body = text.str.replace_all("'", "''", literal=True).str.replace_all("\\", "\\\\", literal=True)
+    return pl.when(has_backslash).then(pl.lit(" E'") + body + pl.lit("'")).otherwise(pl.lit("'") + body + pl.lit("'"))
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Ascii: of_one(code, INT, "string"),
+    exp.Chr: of_one(letter, TEXT, "int64"),
+    exp.Hex: of_one(lambda n: hexadecimal(n).str.to_lowercase(), TEXT, "int64"),
+    exp.Encode: _encoded,
+    exp.Decode: _decoded,
+    exp.SHA2Digest: _digest,
+}
+NAMED: dict[str, Named] = {
+    "convert_to": (2, _converted),
+    "convert_from": (2, _converted),
+    "quote_literal": (1, of_one(_as_literal, TEXT, "string")),
+    "quote_nullable": (1, of_one(lambda x: _as_literal(x).fill_null("NULL"), TEXT, "string")),
+}

@@ -1,0 +1,244 @@
+"""Functions of lists in SQL: what is added, taken out, put in order, or compared as sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+from sqlglot import exp
+
+from ddcore.base.schema import Type
+from ddcore.sql import arrays, texts
+from ddcore.sql.arrays import list_and_element
+from ddcore.sql.source import shown
+from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, shared
+
+__all__ = [
+    "NAMED", "RULES", "added", "concatenated", "concatenation", "contains_all", "element_or_slice", "ends", "in_order",
+    "is_list", "of_sets", "overlaps", "place", "reversed_list", "sliced", "without", "without_nulls",
+]  # fmt: skip
+
+
+def is_list(value: Value) -> bool:
+    """Whether it is a list."""
+    return value.type is not None and value.type.name == "list"
+
+
+def _empty(element: pl.Expr) -> pl.Expr:
+    """A list without elements, of the type of this value."""
+    return pl.concat_list([element]).list.head(0)
+
+
+def _of_one_type(values: Values, node: exp.Expr, parts: list[exp.Expr]) -> tuple[list[Value], Type]:
+    """Lists of the same type."""
+    found = [list_and_element(values, part)[0] for part in parts]
+    exprs, kind = aligned(values.source, found, node)
+    return [Value(expr, kind, value.node) for expr, value in zip(exprs, found, strict=True)], kind
+
+
+def added(*, first: bool, null_is_empty: bool) -> Rule:
+    """The rule of a list with one more element, as its ``first`` or as its last one. ``null_is_empty``: a list that is
+    null has no elements; else the result is null.
+    """
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        some, element = list_and_element(values, node.this)
+        new = Value(as_type(values.source, values.of(node.expression), element), element, node)
+
+        def together(some: Value, new: Value) -> pl.Expr:
+            one = pl.concat_list([new.expr])
+            known = pl.when(some.expr.is_null()).then(_empty(new.expr)).otherwise(some.expr)
+            whole = pl.concat_list([one, known] if first else [known, one])
+            return whole if null_is_empty else pl.when(some.expr.is_not_null()).then(whole)
+
+        return Value(shared([some, new], together), some.type, node)
+
+    return rule
+
+
+def concatenated(values: Values, node: exp.Expr, parts: list[exp.Expr], *, skips_nulls: bool) -> Value:
+    """Lists, one behind the other. ``skips_nulls``: those that are null are left out; else the result is null."""
+    found, kind = _of_one_type(values, node, parts)
+    if not skips_nulls:
+        return Value(pl.concat_list([each.expr for each in found]), kind, node)
+
+    def together(*parts: Value) -> pl.Expr:
+        inner = kind.polars
+        empty = pl.lit(None, dtype=inner.inner)  # type: ignore[attr-defined]
+        lists = [pl.when(part.expr.is_null()).then(_empty(empty)).otherwise(part.expr) for part in parts]
+        return pl.when(pl.any_horizontal(part.expr.is_not_null() for part in parts)).then(pl.concat_list(lists))
+
+    return Value(shared(found, together), kind, node)
+
+
+def sliced(values: Values, node: exp.Expr, some: exp.Expr, begin: int, end: int | None) -> Value:
+    """The elements from one number to another, both counted from 1, or to the last one."""
+    value, _ = list_and_element(values, some)
+    start = max(begin, 1) - 1
+    length = None if end is None else max(end - start, 0)
+    return Value(value.expr.list.slice(start, length), value.type, node)
+
+
+def reversed_list(value: Value, node: exp.Expr) -> Value:
+    """The elements in the other order."""
+    return Value(value.expr.list.reverse(), value.type, node)
+
+
+def in_order(values: Values, some: exp.Expr, node: exp.Expr, *, descending: bool, nulls_last: bool) -> Value:
+    """The elements in their order."""
+    value, element = list_and_element(values, some)
+    if element.is_nested:
+        values.source.refuse(node, f"the order of {element}")
+    return Value(value.expr.list.sort(descending=descending, nulls_last=nulls_last), value.type, node)
+
+
+def _literal(values: Values, node: exp.Expr, part: exp.Expr, element: Type) -> pl.Expr:
+    """An element that is written out: a list cannot be searched for the value of a column."""
+    value = values.of(part)
+    if value.literal is None:
+        hint = "unnest() the list and compare, or ask x = ANY(list)"
+        values.source.refuse(node, f"looking for what is no literal in a list: {shown(part)}", hint)
+    return as_type(values.source, value, element)
+
+
+def place(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr, *, none: int | None) -> Value:
+    """The number of the first element that is equal to a literal, counted from 1. ``none``: where there is none."""
+    value, element = list_and_element(values, some)
+    wanted = _literal(values, node, part, element)
+
+    def number(value: Value) -> pl.Expr:
+        met = value.expr.list.eval(pl.element().eq_missing(wanted).cast(pl.Int64))
+        there = value.expr.list.contains(wanted, nulls_equal=False)
+        found = met.list.arg_max().cast(pl.Int64) + 1
+        missing = pl.lit(none, dtype=pl.Int64)
+        return pl.when(value.expr.is_not_null()).then(pl.when(there).then(found).otherwise(missing))
+
+    return Value(shared([value], number), INT, node)
+
+
+def without(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr) -> Value:
+    """The elements that are not equal to a literal; nulls stay."""
+    value, element = list_and_element(values, some)
+    wanted = _literal(values, node, part, element)
+    return Value(value.expr.list.eval(pl.element().filter(pl.element().ne_missing(wanted))), value.type, node)
+
+
+def without_nulls(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
+    """The elements that are no nulls."""
+    value, _ = list_and_element(values, some)
+    return Value(value.expr.list.drop_nulls(), value.type, node)
+
+
+def _replaced(values: Values, node: exp.Anonymous) -> Value:
+    some, old, new = node.expressions
+    value, element = list_and_element(values, some)
+    exprs = [_literal(values, node, part, element) for part in (old, new)]
+    choice = pl.when(pl.element().eq_missing(exprs[0])).then(exprs[1]).otherwise(pl.element())
+    return Value(value.expr.list.eval(choice), value.type, node)
+
+
+Combine = Callable[[pl.Expr, pl.Expr], pl.Expr]
+
+
+def of_sets(combine: Combine, *, known: Callable[[pl.Expr, pl.Expr], pl.Expr] | None = None) -> Rule:
+    """The rule of a truth about two lists as sets without nulls: ``known`` tells where it is no null."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
+        sides, _ = _of_one_type(values, node, list(parts))
+
+        def truth(one: Value, other: Value) -> pl.Expr:
+            met = combine(one.expr, other.expr)
+            both = one.expr.is_not_null() & other.expr.is_not_null()
+            return pl.when(both if known is None else both & known(one.expr, other.expr)).then(met)
+
+        return Value(shared(sides, truth), BOOL, node)
+
+    return rule
+
+
+def _has_null(some: pl.Expr) -> pl.Expr:
+    return some.list.drop_nulls().list.len() < some.list.len()
+
+
+def overlaps(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Whether lists have an element in common that is no null."""
+    return one.list.drop_nulls().list.set_intersection(other.list.drop_nulls()).list.len() > 0
+
+
+def contains_all(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Whether the first list has every element of the other one; it never has a null."""
+    lacks = other.list.drop_nulls().list.set_difference(one.list.drop_nulls()).list.len() > 0
+    return ~(lacks | _has_null(other))
+
+
+def ends(*, last: bool) -> Rule:
+    """The rule of the first or the last number of a list that has elements, in its first dimension."""
+
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        some, _ = list_and_element(values, node.expressions[0])
+        if values.of(node.expressions[1]).literal != 1:
+            values.source.refuse(node, "the bounds of a list in another dimension than 1")
+        length = some.expr.list.len().cast(pl.Int64)
+        return Value(pl.when(length > 0).then(length if last else 1), INT, node)
+
+    return rule
+
+
+def _cut(values: Values, node: exp.Bracket) -> Value | None:
+    """``list[2:3]``; None where it is no slice. sqlglot leaves its numbers as they are."""
+    (part,) = node.expressions
+    if not isinstance(part, exp.Slice):
+        return None
+    bounds = [None if bound is None else values.of(bound).literal for bound in (part.this, part.expression)]
+    given = [bound for bound, side in zip(bounds, (part.this, part.expression), strict=True) if side is not None]
+    if not all(isinstance(bound, int) for bound in given) or part.args.get("step"):
+        values.source.refuse(node, "a slice of a list whose bounds are no literals", "list[2:3]")
+    return sliced(values, node, node.this, 1 if bounds[0] is None else bounds[0], bounds[1])
+
+
+def element_or_slice(element: Rule) -> Rule:
+    """The rule of brackets behind a list: ``element`` is that of one number in them."""
+
+    def rule(values: Values, node: exp.Bracket) -> Value:
+        return _cut(values, node) or element(values, node)
+
+    return rule
+
+
+def concatenation(plain: Rule) -> Rule:
+    """The rule of ``||``, by which lists and elements are put together, too; ``plain`` is that of texts."""
+    before, behind = (added(first=first, null_is_empty=True) for first in (True, False))
+
+    def rule(values: Values, node: exp.DPipe) -> Value:
+        left, right = (is_list(values.of(side)) for side in (node.this, node.expression))
+        if left and right:
+            return concatenated(values, node, [node.this, node.expression], skips_nulls=True)
+        if left:
+            return behind(values, node)
+        return (
+            before(values, exp.ArrayPrepend(this=node.expression, expression=node.this))
+            if right
+            else plain(values, node)
+        )
+
+    return rule
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.ArrayAppend: added(first=False, null_is_empty=True),
+    exp.ArrayPrepend: added(first=True, null_is_empty=True),
+    exp.ArrayConcat: lambda values, node: concatenated(values, node, [node.this, *node.expressions], skips_nulls=True),
+    exp.ArrayPosition: lambda values, node: place(values, node, node.this, node.expression, none=None),
+    exp.ArrayRemove: lambda values, node: without(values, node, node.this, node.expression),
+    exp.ArrayContainsAll: of_sets(contains_all),
+    exp.ArrayContainedBy: of_sets(lambda one, other: contains_all(other, one)),
+    exp.ArrayOverlaps: of_sets(overlaps),
+    exp.Bracket: element_or_slice(arrays.RULES[exp.Bracket]),
+    exp.DPipe: concatenation(texts.RULES[exp.DPipe]),
+}
+NAMED: dict[str, Named] = {
+    "array_upper": (2, ends(last=True)),
+    "array_lower": (2, ends(last=False)),
+    "array_replace": (3, _replaced),
+}
