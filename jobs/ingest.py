@@ -34,7 +34,6 @@ from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.following import TableReader
@@ -76,6 +75,7 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
+    project.check_own_inputs("ingest")
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
@@ -85,7 +85,7 @@ def ingest(
     version, asked, tell = settings.version, asked_labels(settings.label, project.dims), listener or _silent
     rules = _rules(project, input_name, settings)
     tell("reading columns")
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
         reader = _reader(project, input_name, sources, settings, rules)
         reader.holds_ledger = held is not None
