@@ -21,7 +21,7 @@ NAMES = {"all": "all rows go round", "changes": "changes to all rows", "edits": 
 def run(rounds: int) -> Iterator[Result]:
     """Each form on both kinds of rows, in turn; and ours with ids of 36 bits: those and the row fit into one word."""
     settings = [(form, rows, 63) for rows in ("integers", "strings") for form in FORMS]
-    named = {" ".join(map(str, each)): each for each in [*settings, ("edits", "integers", 36)]}
+    named = {" ".join(map(str, setting)): setting for setting in [*settings, ("edits", "integers", 36)]}
     medians = in_turn(
         {name: partial(engine, "interning_engine", *each[:2], "--bits", each[2]) for name, each in named.items()},
         rounds,

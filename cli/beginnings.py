@@ -92,7 +92,7 @@ def _section(name: str, place: str, found: Guess, folder: Path) -> Iterator[str]
     options = [f"path = {json.dumps(_relative(place, folder))}"]
     options += [f"{form} = true"] if form != "log" else []
     if renamed:
-        pairs = ", ".join(f"{ours} = {json.dumps(theirs)}" for theirs, ours in renamed.items())
+        pairs = ", ".join(f"{ours} = {json.dumps(other)}" for other, ours in renamed.items())
         options.append(f"column = {{ {pairs} }}")
     yield f"source = {{ {', '.join(options)} }}   # {_FORMS[form]}"
 

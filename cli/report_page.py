@@ -287,7 +287,7 @@ def _growth(runs: Sequence[RunRecord]) -> Html:
         caption = f"{what}: {count(points[-1][1])} after run {runs[-1].run}"
         drawn = bars(what, points) if len(points) <= _BARS else curve(what, points)
         pictures.append(figure(caption, drawn))
-    tables = sorted(runs[-1].tables.items(), key=lambda each: -each[1].rows)[:_OPERATORS]
+    tables = sorted(runs[-1].tables.items(), key=lambda entry: -entry[1].rows)[:_OPERATORS]
     rows = [[tag("span", name, class_="mono"), count(state.rows), count(state.files)] for name, state in tables]
     listed = tag(
         "details",

@@ -13,12 +13,13 @@ from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, corners
-from ddcore.io.storage import branches
+from ddcore.io.storage import branches, readers
 from ddcore.io.storage.branches import MAIN, Note
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import branching
 from ddcore.jobs import predecessor
+from ddcore.jobs.upstream import hold_for_branch
 
 __all__ = ["Branch", "BranchReport", "delete", "listed", "make", "result"]
 
@@ -68,11 +69,6 @@ def make(project: Project, name: str) -> BranchReport:
     """
     start, source = time.perf_counter(), project.tables
     _check_name(name)
-    if project.upstream is not None:
-        raise UsageError(
-            f"branch: the inputs of this project are read from {project.upstream.root}, and a branch has no hold there",
-            "to try something over the same inputs: a second project with the same [inputs] from",
-        )
     source.check()
     with ExitStack() as locks:
         if project.branch:
@@ -86,9 +82,12 @@ def make(project: Project, name: str) -> BranchReport:
             raise UsageError(
                 f"there is a branch {name} already", f"choose another name, or first: ddcore branch {name} --delete"
             )
-        origin = project.branch or MAIN
+        origin, place = project.branch or MAIN, branches.place_of(project.home, name)
+        reader = hold_for_branch(project, place, name)
         shared = branching.make(ledger, project.home, origin, name)
-    path = str(branches.place_of(project.home, name))
+        if reader is not None and project.upstream is not None:
+            readers.call(place, project.upstream.warehouse, reader)
+    path = str(place)
     took = time.perf_counter() - start
     return BranchReport(name, path, origin, shared.files, shared.bytes, took=took, stale_lock=stale_lock)
 
@@ -103,8 +102,11 @@ def delete(project: Project, name: str) -> BranchReport:
     with home.lock("ddcore branch"):
         branching.remove_left(home.root)
         branches.require(home.root, name, "branch")
+        reader = readers.name_of(place)
         with Warehouse(place).lock("ddcore branch"):
             branching.remove(place)
+        if reader is not None and project.upstream is not None:
+            readers.forget(project.upstream.warehouse, reader)
         branching.remove_left(home.root)  # in an object store, the object of the lock
     return BranchReport(name, str(place), MAIN, deleted=True, took=time.perf_counter() - start)
 

@@ -121,8 +121,8 @@ class Explaining:
         updates = _named_in(log, log.scan(state).filter(_changed(log, after, until)), named)
         lasts: list[Time | None] = []
         for at in range(len(rows)):
-            mine = _alike(updates, rows[at]).sort(log.dims)
-            lasts.append(Time(mine.select(log.dims).row(-1)) if len(mine) else None)
+            own = _alike(updates, rows[at]).sort(log.dims)
+            lasts.append(Time(own.select(log.dims).row(-1)) if len(own) else None)
         records: dict[Time, list[IngestRecord]] = {time: [] for time in lasts if time is not None}
         for record in self.verification.ledger.ingests(name):
             for time in record.counts.keys() & records.keys():

@@ -305,7 +305,7 @@ class _Replay:
         ends, counted = clocks.ends_apart(self.ledger, ingests_of(self.ledger, self.plan, upcoming), upcoming.times)
         if ends:
             self.warned = True
-            self.report.warnings.append(clocks.told(ends, counted, self.report.names))
+            self.report.warnings.append(clocks.shown(ends, counted, self.report.names))
 
     def _note_waiting(self) -> str:
         """A sentence on corrections of outputs that no run has published yet."""

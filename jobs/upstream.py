@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError, UsageError
 from ddcore.base.lattice import frontier
@@ -29,10 +30,11 @@ from ddcore.io.project.project import Project, Upstream
 from ddcore.io.project.times import Frontier, Time, corners, is_open, shown_frontier
 from ddcore.io.storage import readers
 from ddcore.io.storage.readers import Hold
+from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 
-__all__ = ["Reader", "take_over", "waiting"]
+__all__ = ["Reader", "hold_for_branch", "take_over", "waiting"]
 
 _RECORDS = ("ingest", "undo")
 
@@ -105,7 +107,7 @@ class Reader:
         upper = self.ledger.upper()
         states = {name: of.input_table(name) for name in of.inputs()}
         return Hold(
-            project=str(self.project.root),
+            project=_shown(self.project.root, self.project.branch),
             warehouse=str(self.project.warehouse),
             entry=entry,
             versions={name: state.version for name, state in states.items() if state is not None},
@@ -147,7 +149,7 @@ class Reader:
         return frontier(closed)
 
     def _compact(self, row: Entry, *, is_certain: bool) -> bool:
-        """Take over a compaction; False where first has to be folded what its ``since`` gives up.
+        """Take over a compaction; False where first has to be folded what its ``since`` gives up, also again.
 
         Not ``is_certain``: files of before may be gone, because there was no hold then.
         """
@@ -155,7 +157,7 @@ class Reader:
         ours, run, upper = self.ledger.since(), self.ledger.current_run(), self.ledger.upper()
         since = record.since if record.since and (not ours or is_open(record.since[0], ours)) else ours
         gives_up = since != ours and not (upper is not None and not is_open(since[0], upper))
-        if gives_up and is_certain:
+        if is_certain and (gives_up or (since != ours and self.ledger.restated())):
             self.through = Time(since[0])
             return False
         if gives_up and run is not None and not self.refresh:
@@ -197,6 +199,27 @@ def take_over(project: Project, *, new_warehouse: bool = False, begins: bool = T
         taken = reader.take()
         reader.keep()
     return taken
+
+
+def hold_for_branch(project: Project, place: Place, branch: str) -> str | None:
+    """Hold for a branch that is about to be made in ``place`` what its origin holds; return its name as a reader. None
+    where the inputs are own ones, and where nothing was read yet. The caller holds the lock of the origin.
+    """
+    name = None if project.upstream is None else readers.name_of(project.warehouse)
+    if project.upstream is None or name is None:
+        return None
+    there = project.upstream.warehouse
+    hold = readers.hold_of(there, name)
+    if hold is None:
+        return None
+    own = readers.new_name()
+    readers.write(there, own, replace(hold, project=_shown(project.root, branch), warehouse=str(place)))
+    return own
+
+
+def _shown(root: Path, branch: str) -> str:
+    """A reader for people."""
+    return f"{root} (branch {branch})" if branch else str(root)
 
 
 def waiting(project: Project, ledger: Ledger) -> int:

@@ -72,11 +72,18 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``."""
+    """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``.
+
+    Files with slow tests come first: workers that get one file after the other then end at about the same time.
+    """
+    slow = set()
     for item in items:
         if not item.get_closest_marker("spark"):
             name = item.path.stem
             item.add_marker("recovery" if name in RECOVERY else "docs" if name in DOCS else "unit")
+        if not item.get_closest_marker("long") and any(map(item.get_closest_marker, ("slow", "spark", "recovery"))):
+            slow.add(item.path)
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])

@@ -122,11 +122,11 @@ def test_a_branch_of_a_branch_and_each_deleted_alone(mine: Path, dd: Command) ->
     assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("one"))[0] == 0
     assert dd("run", "-q", *on("one"))[0] == 0
     assert dd("branch", "two", "-q", *on("one"))[0] == 0
-    listed = {each["name"]: each for each in records(dd("branch", "--json")[1])}
+    listed = {record["name"]: record for record in records(dd("branch", "--json")[1])}
     assert listed["one"]["source"] == "main" and listed["two"]["source"] == "one"
     assert (listed["one"]["made_of_run"], listed["two"]["made_of_run"], listed["two"]["folded"]) == (1, 2, [6])
     assert dd("branch", "one", "--delete", "-q")[0] == 0
-    assert [each["name"] for each in records(dd("branch", "--json")[1])] == ["two"]
+    assert [record["name"] for record in records(dd("branch", "--json")[1])] == ["two"]
     assert dd("verify", "-q", *on("two"))[0] == 0 and dd("verify", "-q")[0] == 0
     assert dd("doctor", "--deep", *on("two"))[0] == 0
     assert [store.names(mine / "warehouse" / "branches")] == [["two"]]

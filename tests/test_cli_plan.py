@@ -54,7 +54,7 @@ def test_the_page_shows_what_planning_of_sql_decided(tmp_path: Path, dd: Any, mo
     assert plan["inputs"][0] == {
         "input": "orders", "columns_read": ["id", "who", "total"], "columns_not_read": ["note"],
     }  # fmt: skip
-    assert [each["kind"] for each in plan["decisions"]] == ["joined", "before the joins"]
+    assert [decision["kind"] for decision in plan["decisions"]] == ["joined", "before the joins"]
     (shared,) = plan["shared"]
     assert plan["operators"][shared["operator"] - 1]["title"] == "agg by town"
     assert shared["also_at"] == ["shop.sql:6:59"]
@@ -76,10 +76,10 @@ def test_json_has_the_sizes_on_disk(here: Path, dd: Any) -> None:
     assert code == 0 and plan["schema_version"] == 1
     assert dd("plan", "--format", "json")[1] == out
     tables = {table["name"]: table for table in records(dd("status", "--json")[1])[0]["tables"]}
-    for each in plan["arrangements"]:
-        stored = tables[each["table"].removeprefix("state/")]
-        assert (each["updates"], each["bytes"]) == (stored["rows"], stored["bytes"])
-    join = next(each for each in plan["operators"] if each["title"] == "join on stop = src")
+    for arrangement in plan["arrangements"]:
+        stored = tables[arrangement["table"].removeprefix("state/")]
+        assert (arrangement["updates"], arrangement["bytes"]) == (stored["rows"], stored["bytes"])
+    join = next(operator for operator in plan["operators"] if operator["title"] == "join on stop = src")
     assert join["places"] == ["program.py:11"] and join["loop"] == 1
     assert join["reads"] == [
         {"from": 4, "next_round": False, "arrangement": "A2"}, {"from": 1, "next_round": False, "arrangement": "A1"},

@@ -203,27 +203,6 @@ def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize("kind", [pl.Int64, pl.Datetime("us", "UTC"), pl.Decimal(18, 2)])
-def test_a_key_that_is_its_own_code_is_read_once(kind: Any, tmp_path: Path) -> None:
-    """It shares its bytes with its code, and Polars refuses a range of bytes that is read twice from the disk."""
-    rows = pl.DataFrame({"k": pl.Series(range(1_000)).cast(kind), "v": range(1_000), "version": 0, "diff": 1})
-    source = 'import ddcore as dd\n\n\ndef program(rows):\n    return {"most": rows.group_by("k").agg(v=dd.max("v"))}\n'
-    project = project_of(tmp_path / "project", Case(0, source, dict, {"rows": rows}))
-    replay.run(project, engine="inline")
-    ledger, shared = ledger_of(project), 0
-    for name, state in ledger.tables().items():
-        folder = local(ledger.warehouse.table(name))
-        files = tuple(tables.live_files(folder, state, None)) if name.startswith("state/") else ()
-        schema, paths = tables.schema_of(folder, None), [folder / file.path for file in files]
-        merge = compaction.Merge(folder, files, project.dims, ledger.upper() or (), is_due=True)
-        if not files or not datafile.columns_that_share_bytes(paths):
-            continue
-        whole, found = pl.concat(pl.read_parquet(path.read_bytes()) for path in paths), merge._scanned(schema)
-        assert found.collect().equals(whole.select(*schema).cast(found.collect_schema()))
-        shared += 1
-    assert shared == 2, "the rows and the groups"
-
-
 def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
     drawn = counted(30)
     project = with_retention(project_of(tmp_path / "project", drawn), versions=5)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import store_environment
 from workshop import assert_same, contents
 
 from ddcore.base.errors import UsageError
@@ -25,6 +26,8 @@ from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark import connect
 
 PROGRAM = """
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -36,6 +39,11 @@ HERE = Path(__file__).parent
 
 
 def longer(frame):
+    try:
+        (HERE / "victim").rename(HERE / "lost")  # by one of several workers
+        os.kill(os.getpid(), getattr(signal, (HERE / "lost").read_text()))
+    except FileNotFoundError:
+        pass
     if (HERE / "stop").exists():
         from pyspark import TaskContext
 
@@ -92,7 +100,7 @@ class Server:
                     str(Path(pyspark.__file__).parent / "bin/spark-submit"),
                     "--master", "local[2]", "--driver-memory", "1g",
                     "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-                    *(each for name, value in conf.items() for each in ("--conf", f"{name}={value}")),
+                    *(text for name, value in conf.items() for text in ("--conf", f"{name}={value}")),
                     "spark-internal",
                 ],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -166,9 +174,9 @@ def folded_inline(folder: Path, *files: str) -> Path:
     return project
 
 
-def ingest(project: Path, file: str) -> None:
+def ingest(project: Path, file: str, *more: str) -> None:
     arguments = ["ingest", "links", str(project / file), "--engine", "inline", "--quiet", "--project", str(project)]
-    assert run_command(arguments) == 0
+    assert run_command([*arguments, *more]) == 0
 
 
 def rows_of(folder: Path) -> Any:
@@ -211,6 +219,32 @@ def test_two_workers_on_a_server_leave_what_an_inline_fold_leaves(tmp_path: Path
         server.stop()
     assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv", "second.csv")), "remote")
     run = ledger_of(project).current_run()
+    assert run is not None
+    assert (run.run, run.parallelism) == (2, 2)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_two_workers_with_an_object_store_between_of_which_one_is_lost(tmp_path: Path) -> None:
+    """The first of two runs loses a worker that hangs, the second one that is killed."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    project = new_project(tmp_path / "remote")
+    settings = SETTINGS.replace("[inputs.links]", 'warehouse = "s3://box/connect"\n[inputs.links]')
+    (project / "dd.toml").write_text(settings)
+    with store_environment():
+        server = Server(folder, task_cpus="1")
+        try:
+            for file, victim in (("first.csv", "SIGSTOP"), ("second.csv", "SIGKILL")):
+                ingest(project, file, *(["--new-warehouse"] if file == "first.csv" else []))
+                (project / "victim").write_text(victim)
+                assert server.run(project, "run", "--engine", "spark", "--parallelism", "2", "--quiet") == (0, "")
+                assert (project / "lost").read_text() == victim
+        finally:
+            server.stop()
+        rows, run = rows_of(project), ledger_of(project).current_run()
+        assert run_command(["verify", "--at", "0..4", "--engine", "inline", "-q", "--project", str(project)]) == 0
+    assert_same(rows, rows_of(folded_inline(tmp_path / "inline", "first.csv", "second.csv")), "an object store")
     assert run is not None
     assert (run.run, run.parallelism) == (2, 2)
 
@@ -326,7 +360,7 @@ def test_a_failing_function_and_refused_settings_are_one_line(server: Server, tm
     ingest(project, "first.csv")
     (project / "program.py").write_text(PROGRAM.replace('(HERE / "stop").exists()', "1 / 0"))
     code, errors = server.run(project, "run", "--engine", "spark", "--quiet")
-    assert code == 1 and "the function longer failed at program.py:13: ZeroDivisionError" in errors, errors
+    assert code == 1 and "the function longer failed at program.py:20: ZeroDivisionError" in errors, errors
     (project / "program.py").write_text(PROGRAM)
     for setting in ('"spark.driver.memory" = "4g"', '"spark.sql.shuffle.partitions" = "x"'):
         (project / "dd.toml").write_text(f"{SETTINGS}[spark]\nconf = {{ {setting} }}\n")

@@ -632,7 +632,11 @@ def test_commands_do_not_count_them_as_outputs(warned: Project, dd: Command) -> 
     code, out, err = dd("run", "--json")
     assert code == 0
     versions, final = records(out[:-1]), json.loads(out[-1])
-    assert [set(each["outputs"]) for each in (*versions, final)] == [{"cheap", "sums"}, {"sums"}, {"cheap", "sums"}]
+    assert [set(version["outputs"]) for version in (*versions, final)] == [
+        {"cheap", "sums"},
+        {"sums"},
+        {"cheap", "sums"},
+    ]
     assert final["broken_tests"] == [
         {"test": "negative", "severity": "warn", "version": 1, "label": None, "instant": None, "versions": 2, "rows": 1}
     ]

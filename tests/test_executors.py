@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from places import local
+from standalone import Standalone
+from stores import store_environment
 from workshop import assert_same, contents
 
 from ddcore.cli.main import run_command
@@ -51,6 +53,9 @@ def disturb(what):
         os.kill(executor(), signal.SIGKILL)
     elif what == "hung worker":
         os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "hung executor":
+        os.kill(executor(), signal.SIGSTOP)
+        return
     elif what == "full disk":
         os.environ["DDCORE_FAILPOINT"] = "after-write=full"
         return
@@ -177,7 +182,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("victim", "line"), [("full disk", "No space left on device"), ("memory", "the fold ran out of memory")]
+    ("victim", "line"), [("full disk", "No space left on device"), ("memory", "MemoryError: of the test")]
 )
 def test_an_error_of_one_worker_ends_all_and_the_next_run_folds(victim: str, line: str, project: Project) -> None:
     expected = undisturbed(project)
@@ -238,9 +243,10 @@ ENCRYPTION = {
 }
 
 
-def configured(project: Project, conf: dict[str, str]) -> None:
+def configured(project: Project, conf: dict[str, str], warehouse: str = "warehouse") -> None:
     lines = ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
-    (project.root / "dd.toml").write_text(f"{PROJECT}\n[spark]\nconf = {{ {lines} }}\n")
+    text = PROJECT.replace("[inputs", f'warehouse = "{warehouse}"\n[inputs')
+    (project.root / "dd.toml").write_text(f"{text}\n[spark]\nconf = {{ {lines} }}\n")
 
 
 @pytest.mark.long
@@ -252,6 +258,48 @@ def test_workers_encrypt_where_spark_does(project: Project) -> None:
     assert code == 0, errors
     assert json.loads(out.splitlines()[-1])["parallelism"] == 2
     assert_same(contents(project), expected, "encrypted")
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_an_executor_that_hangs_is_given_up_when_spark_does(project: Project) -> None:
+    """The JVM is stopped, and its Python worker is not."""
+    expected = undisturbed(project)
+    (project.root / "cause").write_text("hung executor")
+    configured(project, {"spark.network.timeout": "20s", "spark.executor.heartbeatInterval": "4s"})
+    code, out, errors = ended(begun(project, CLUSTER, 2))
+    assert (project.root / "disturbed").exists()
+    assert code == 0, errors
+    assert json.loads(out.splitlines()[-1])["parallelism"] == 2
+    assert_same(contents(project), expected, "hung executor")
+    check_law(project)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_standalone_cluster_with_an_object_store_between(project: Project, tmp_path: Path) -> None:
+    """Two executors of one core, of which one is killed; the warehouse is at a URL."""
+    expected = undisturbed(project)
+    (project.root / "cause").write_text("executor")
+    with store_environment(), Standalone(tmp_path / "cluster") as cluster:
+        configured(project, {"spark.executor.cores": "1", "spark.executor.memory": "512m"}, "s3://box/standalone")
+        stored = find_project(project.root, {})
+        take_in = [
+            "ingest",
+            "numbers",
+            str(project.root / "numbers.csv"),
+            "--new-warehouse",
+            "--engine",
+            "inline",
+            "-q",
+        ]
+        assert run_command([*take_in, "--project", str(project.root)]) == 0
+        code, out, errors = ended(begun(project, cluster.master, 2))
+        assert (project.root / "disturbed").exists()
+        assert code == 0, errors
+        assert json.loads(out.splitlines()[-1])["parallelism"] == 2
+        assert_same(contents(stored), expected, "an object store")
+        check_law(project)
 
 
 WALL = """

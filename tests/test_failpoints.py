@@ -118,4 +118,5 @@ def test_the_commands_reach_every_place(workshop: Workshop) -> None:
     """So no place of the table is left out of the enumeration, but for those of commands that have tests elsewhere."""
     reached = {place for name in COMMANDS for place in workshop.scenario(name).places}
     elsewhere = {"after-trim", "after-properties", "after-shared", "after-branch", "after-unbranch", "after-statistics"}
+    elsewhere |= {"after-reader", "after-hold"}
     assert set(PLACES) - reached == elsewhere

@@ -174,8 +174,8 @@ def test_from_sources_to_outputs(
         code, _, error = dd(*words)
         assert code == 0, (words, error)
     fields = {
-        each.name: (str(each.type.type), each.metadata)
-        for each in DeltaTable("warehouse/tables/passed").schema().fields[:2]
+        field.name: (str(field.type.type), field.metadata)
+        for field in DeltaTable("warehouse/tables/passed").schema().fields[:2]
     }
     assert fields == {"at": ("long", {"ddcore.type": "time"}), "id": ("string", {"ddcore.type": "uuid"})}
     table = DeltaTable("warehouse/tables/passed").to_pyarrow_table().select([*SCHEMA]).to_pylist()

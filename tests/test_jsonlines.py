@@ -35,7 +35,7 @@ def rows_in(place: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = 
     rules = Rules(parse_schema(columns), rows_only=True, **said)
     frames = [
         rows_of(frame, layout, rules, first_row)
-        for source, layout in fitted([replace(each, **sizes) for each in find_sources([str(place)])], rules)
+        for source, layout in fitted([replace(found, **sizes) for found in find_sources([str(place)])], rules)
         for first_row, frame in source.frames(layout.read)
     ]
     return pl.concat(frames)

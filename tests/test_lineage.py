@@ -61,7 +61,7 @@ def test_a_run_starts_and_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (source,), (target,) = end["inputs"], end["outputs"]
     assert (source["namespace"], source["name"]) == ("file", str(tmp_path / "cats/warehouse/inputs/words"))
     assert (target["namespace"], target["name"]) == ("file", str(tmp_path / "cats/warehouse/outputs/once"))
-    assert [(each["name"], each["type"]) for each in target["facets"]["schema"]["fields"]] == [("a", "int64")]
+    assert [(field["name"], field["type"]) for field in target["facets"]["schema"]["fields"]] == [("a", "int64")]
     origins = target["facets"]["columnLineage"]
     ((column, of_column),) = origins["fields"].items()
     assert (column, of_column["inputFields"][0]["name"]) == ("a", source["name"])

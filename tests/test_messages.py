@@ -78,7 +78,7 @@ def updates(words: list[np.ndarray], rows: int) -> Batch:
 def columns(arrangement: Arrangement, message: Message) -> list[list[int]]:
     batch = arrangement.updates(message.updates)
     high = [] if batch.high is None else [batch.high.tolist()]
-    return [*(each.tolist() for each in (*batch.words, *batch.times, batch.diffs)), *high]
+    return [*(word.tolist() for word in (*batch.words, *batch.times, batch.diffs)), *high]
 
 
 @pytest.mark.parametrize("how", ["keyed", "value", "whole", "transient"])

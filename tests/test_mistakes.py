@@ -317,8 +317,12 @@ def test_wrong_arguments_are_errors_of_the_program(name: str) -> None:
     """Whatever an operator is given, it works or is an error with the line and a hint; nothing else gets out."""
     function = registry.public()[name].function
     parameters = inspect.signature(function).parameters.values()
-    keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name in ("how", "priority")]
-    keywords += ["more" for each in parameters if each.kind is each.VAR_KEYWORD]
+    keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY or parameter.name in ("how", "priority")
+    ]
+    keywords += ["more" for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD]
     refusals = []
 
     def program(t: Any) -> Any:

@@ -151,6 +151,73 @@ ONWARDS: list[Any] = [
 ]  # fmt: skip
 
 
+BACKWARDS: list[Any] = [
+    dd.sum("x").range_between(0, None), dd.count().groups_between(0, None), dd.max("w").range_between(0, None),
+    dd.last_value("w").range_between(0, None), dd.all(col("x") > 1).groups_between(0, None),
+    dd.last_value("x", ignore_nulls=True).groups_between(0, None), dd.sum("x").rows_between(0, None),
+    dd.count().rows_between(0, None), dd.last_value("x").rows_between(0, None),
+]  # fmt: skip
+"""Frames without end: those of values and peers, and of rows."""
+
+
+@pytest.mark.parametrize("first", [1, 5])
+@pytest.mark.parametrize("seed", range(32))
+def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would cost the partition beside others: in one fold and in one for each version, with copies of rows."""
+    monkeypatch.setattr(nearby, "_LARGE", 1)
+    monkeypatch.setattr(nearby, "_FIRST", first)
+    monkeypatch.setattr(found_onwards, "_FIRST", first)
+    rng = random.Random(f"apart {seed}")
+    there: list[tuple[Any, ...]] = []
+    updates = []
+    for version in range(4):
+        for _ in range(rng.choice([2, 20 if version == 0 else 3])):
+            if there and rng.random() < 0.4:
+                updates.append((*there.pop(rng.randrange(len(there))), version, -1))
+                continue
+            row = rng.choice(there) if there and rng.random() < 0.2 else ()
+            there.append(row or ("a", rng.randrange(12), rng.choice("xy"), rng.choice(VALUES)))
+            updates.append((*there[-1], version, 1))
+    t = pl.DataFrame(updates, ["k", "n", "w", "x", "version", "diff"], orient="row")
+    pools = [ONWARDS, AWAY, BACKWARDS, NEAR]
+    chosen = [function for pool in rng.sample(pools, rng.randint(1, 3)) for function in rng.sample(pool, 1)]
+    chosen += rng.sample(BACKWARDS, rng.randint(1, 2))
+    functions = {f"r{number}": function for number, function in enumerate(chosen)}
+    down, nulls = rng.random() < 0.5, rng.random() < 0.5
+
+    def program(t: Any) -> Any:
+        return {"out": t.group_by("k").over("n", descending=down, nulls_first=nulls, **functions)}
+
+    expected = folding.by_reference(program, t=t)
+    print([(function.kind, function.frame) for function in chosen])
+    assert folding.whole(program, t=t) == expected
+    assert folding.one_time_each(program, t=t) == expected
+    assert folding.compacted(program, t=t) == expected
+
+
+@pytest.mark.parametrize(
+    ("functions", "operators"),
+    [
+        ((dd.sum("x"), dd.lag("x")), 1),
+        ((dd.lag("x"), dd.sum("x").range_between(-3, 0)), 1),
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0)), 2),
+        ((dd.rank(), dd.count().groups_between(-1, 1), dd.sum("x").range_between(0, None)), 3),
+        ((dd.sum("x").rows_between(0, None),), 1),
+        ((dd.sum("x").rows_between(0, None), dd.rank()), 2),
+        ((dd.sum("x").rows_between(0, None), dd.lag("x")), 1),  # both tell equal rows apart
+        ((dd.last_value("x").range_between(0, None), dd.rank()), 1),  # of equal rows the order counts
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 1),  # which costs the partition in any case
+    ],
+)
+def test_which_functions_are_computed_together(functions: tuple[Any, ...], operators: int) -> None:
+    named = {f"r{number}": function for number, function in enumerate(functions)}
+    plan = build(
+        lambda t: {"out": t.group_by("k").over("n", **named)}, {"t": {"k": "string", "n": "int64", "x": "int64"}}
+    )
+    assert sum(node.operator.name == "over" for node in plan.nodes) == operators
+    assert list(plan.outputs["out"]) == ["k", "n", "x", *named]
+
+
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("onwards", [False, True])
 @pytest.mark.parametrize("seed", range(30))

@@ -106,7 +106,7 @@ def test_counts_are_exact(engine: str, parallelism: int, tmp_path: Path, monkeyp
     project = project_of(tmp_path / "p", drawn(SALES, sales=SALES_ROWS, shops=SHOP_ROWS))
     replay.run(project, engine=engine, parallelism=parallelism)
     ends = by_title(profile_of(project))
-    counts = {title: (each.taken, each.sent) for title, each in ends.items()}
+    counts = {title: (end.taken, end.sent) for title, end in ends.items()}
     assert counts == {
         "input sales": (0, 6),
         "input shops": (0, 3),

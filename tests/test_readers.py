@@ -13,18 +13,23 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pages
 import polars as pl
 import pytest
+from stores import store_shop
+from test_follower import PATIENCE, following, wait_for
 from trams import Command
-from workshop import OTHER_PROGRAM, SOURCES, Workshop, assert_same, contents
+from workshop import OTHER_PROGRAM, SOURCES, TIMES_PROGRAM, Workshop, assert_same, contents
 
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.finding import find_project
 from ddcore.io.reading.opened import open as open_project
 from ddcore.io.storage import readers, store
 from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs import replay
 
 READER = """
 [project]
@@ -172,6 +177,23 @@ def test_files_stay_until_every_reader_has_gone_on(workshop: Workshop, pair: tup
     workshop.done(reader, "verify")
 
 
+@pytest.mark.long
+def test_late_rows_are_folded_before_history_is_given_up(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    """From a kept point, as they were in the other project: not from nothing, because the logs were compacted since."""
+    upstream, reader = pair
+    workshop.done(reader, "run", "--to-version", "0")
+    workshop.done(reader, "run")
+    workshop.done(upstream, "ingest", "roads", "late.csv")
+    workshop.done(upstream, "run")
+    workshop.done(upstream, "compact", "--since", "latest")
+    (said,) = [json.loads(line) for line in workshop.command(reader, "run", "--json").out[-1:]]
+    assert "folded again from run 1" in " ".join(said["notes"]), said["notes"]
+    (shown,) = [json.loads(line) for line in workshop.command(reader, "status", "--json").out]
+    assert (shown["folded"], shown["since"], shown["upstream"]["waiting"]) == (2, 2, 0)
+    workshop.done(reader, "verify")
+
+
+@pytest.mark.long
 def test_a_reader_of_an_input_that_seldom_changes_keeps_no_history(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     """Its inputs end long before the version from which the other logs are exact."""
     upstream, reader = pair
@@ -192,6 +214,7 @@ def test_a_reader_of_an_input_that_seldom_changes_keeps_no_history(workshop: Wor
     workshop.done(reader, "verify")
 
 
+@pytest.mark.long
 def test_a_reader_that_was_forgotten(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     workshop.done(reader, "run")
@@ -331,7 +354,6 @@ def test_what_only_the_other_project_does(workshop: Workshop, pair: tuple[Path, 
     where = f"the inputs of this project are those of {upstream}"
     for words in (["ingest", "roads", str(upstream / "more.csv")], ["ingest", "--undo", "1"], ["ingest", "roads"]):
         assert where in refused(workshop, reader, *words, code=2)
-    assert "a branch has no hold there" in refused(workshop, reader, "branch", "try", code=2)
     outside = reader.with_name(f"{reader.name}-outside")
     assert "--new-warehouse" in refused(workshop, reader, "run", "--warehouse", str(outside))
     workshop.done(reader, "ingest", "--new-warehouse", "--warehouse", str(outside))
@@ -364,6 +386,7 @@ def test_only_the_first_run_waits_for_the_other_project(workshop: Workshop, pair
     workshop.done(reader, "verify")
 
 
+@pytest.mark.long
 def test_columns_that_change_there_change_here(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     workshop.done(reader, "run")
@@ -375,6 +398,119 @@ def test_columns_that_change_there_change_here(workshop: Workshop, pair: tuple[P
     workshop.done(reader, "run")
     workshop.done(reader, "verify")
     assert open_project(str(reader))["lengths"].at(4).polars().schema["length"].is_float()
+
+
+@pytest.mark.long
+def test_a_branch_of_a_reader_is_a_reader(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    """It holds what it has not read, though the warehouse that it is of goes on."""
+    upstream, reader = pair
+    workshop.done(reader, "ingest")
+    workshop.done(reader, "branch", "early")  # nothing is folded yet
+    workshop.done(reader, "run")
+    workshop.done(reader, "branch", "try")
+    workshop.done(upstream, "ingest", "roads", "more.csv")
+    workshop.done(upstream, "run")
+    workshop.done(reader, "run")
+    workshop.done(upstream, "compact", "--since", "latest")
+    workshop.done(upstream, "ingest", "roads", "most.csv")
+    workshop.done(reader, "run")
+    workshop.done(upstream, "compact")
+    project = find_project(reader, workshop.environment(reader), {"branch": "try"})
+    assert contents(project)["inputs/roads"]["version"].max() == 2
+    workshop.done(reader, "run", "--branch", "try", "--to-version", "3")
+    workshop.done(reader, "verify", "--last", "2", "--branch", "try")
+    for branch in ("try", "early"):
+        workshop.done(reader, "run", "--branch", branch)
+        workshop.done(reader, "verify", "--branch", branch)
+        ended = workshop.command(reader, "diff", "towns", "--against", branch, "--exit-code")
+        assert ended.code == 0, ended
+    known = [hold.project for hold in readers.holds(upstream / "warehouse").values()]
+    assert sorted(known) == [str(reader), f"{reader} (branch early)", f"{reader} (branch try)"]
+    for branch in ("try", "early"):
+        workshop.done(reader, "branch", branch, "--delete")
+    assert [hold.project for hold in readers.holds(upstream / "warehouse").values()] == [str(reader)]
+    workshop.done(reader, "verify")
+
+
+@pytest.mark.long
+def test_several_time_dimensions(workshop: Workshop) -> None:
+    """A time that is open there is closed here: what was folded at and beyond it is folded again."""
+    upstream = workshop.copy(workshop.base("times"))
+    reader = reader_of(workshop, upstream, program=TIMES_PROGRAM)
+    workshop.done(reader, "run")
+    (upstream / "late.csv").write_text("word,n,day,revision,diff\ncow,3,1,1,1\ncat,2,2,0,1\n")
+    workshop.done(upstream, "ingest", "words", "late.csv")
+    workshop.done(reader, "ingest")
+    assert Ledger.load(workshop.project(reader).tables).restated() == ((1, 1), (2, 0))
+    workshop.done(reader, "run")
+    workshop.done(reader, "verify")
+    workshop.done(upstream, "run")
+    workshop.done(upstream, "ingest", "--undo", "2", "--late", "restate")
+    workshop.done(reader, "run")
+    workshop.done(reader, "verify")
+    rows = [contents(workshop.project(folder))["outputs/words"] for folder in (reader, upstream)]
+    assert rows[0].filter(pl.col("word") == "cow")["diff"].sum() == 0 < len(rows[1])
+    for folder in (reader, upstream):
+        workshop.remove(folder)
+
+
+@pytest.mark.long
+def test_a_reader_follows(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    """Whatever the other project ingests, or takes back, is folded without a command here."""
+    upstream, reader = pair
+    with (reader / "dd.toml").open("a") as file:
+        file.write("[outputs.towns]\ntable = true\n")
+
+    def towns() -> list[str]:
+        table = reader / "warehouse" / "tables" / "towns"
+        return sorted(pl.read_delta(str(table))["town"]) if [*table.glob("_delta_log/*.json")] else []
+
+    with following(reader) as child:
+        wait_for(lambda: towns() == [*"ABCDE"], reader)
+        workshop.done(upstream, "ingest", "roads", "late.csv")
+        wait_for(lambda: towns() == [*"ABCDEF"], reader)
+        workshop.done(upstream, "ingest", "--undo", "3")
+        wait_for(lambda: towns() == [*"ABCDE"], reader)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0
+    assert f"following the inputs of {upstream}" in (reader / "err").read_text()
+    workshop.done(reader, "verify")
+
+
+@pytest.mark.spark
+def test_a_reader_on_spark(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    """Tasks find the inputs in the other warehouse."""
+    upstream, reader = pair
+    project = replace(workshop.project(reader), engine="spark")
+    assert replay.run(project, engine="spark", parallelism=2).run == 1
+    workshop.done(upstream, "ingest", "roads", "more.csv")
+    assert replay.run(project, engine="spark", parallelism=2).notes
+    workshop.done(reader, "verify", "--last", "5")
+
+
+@pytest.mark.long
+def test_a_reader_in_an_object_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with store_shop(tmp_path_factory.mktemp("readers-in-a-store")) as shop:
+        upstream = shop.copy(shop.base("ingested"))
+        text = (upstream / "dd.toml").read_text()
+        named = text.replace("[run]", f'warehouse = "{shop.root(upstream)}"\n[run]', 1)
+        (upstream / "dd.toml").write_text(f"{named}[retention]\ndays = 0\n")
+        reader = reader_of(shop, upstream)
+        shop.done(reader, "ingest")
+        shop.done(reader, "run")
+        (hold,) = readers.holds(shop.root(upstream)).values()
+        assert hold.folded == [[2]] and hold.warehouse == str(shop.root(reader)) and not hold.is_lost
+        shop.done(upstream, "run")
+        shop.done(upstream, "ingest", "roads", "more.csv")
+        shop.done(upstream, "run")
+        shop.done(upstream, "compact", "--since", "latest")
+        shop.done(reader, "run")
+        shop.done(reader, "verify")
+        assert shop.command(reader, "doctor", "--deep").code == 0
+        (held,) = readers.holds(shop.root(upstream)).values()
+        assert held.folded == [[4]]
+        shop.done(upstream, "readers", "--forget", held.project)
+        assert readers.names(shop.root(upstream)) == []
 
 
 # --- killed at each step ----------------------------------------------------------------------------------------------
@@ -399,10 +535,8 @@ def copies(shop: Workshop, reader: Path, upstream: Path) -> tuple[Path, Path]:
     return ours, theirs
 
 
-@pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
-def test_a_reader_that_is_killed_at_any_step(
-    sample: int | None, workshop: Workshop, pair: tuple[Path, Path], seed: int
-) -> None:
+@pytest.mark.long
+def test_a_reader_that_is_killed_at_any_step(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     """Its first run, while the other project goes on: nothing of that changes, and all is read in the end."""
     upstream, reader = pair
     workshop.done(upstream, "run")
@@ -416,7 +550,7 @@ def test_a_reader_that_is_killed_at_any_step(
     assert {"after-reader", "after-hold", "after-ingest", "after-compact", "after-run"} <= {
         place.partition(":")[0] for place in places
     }
-    for place in random.Random(seed).sample(places, sample or len(places)):
+    for place in places:
         ours, theirs = copies(workshop, reader, upstream)
         before = contents(workshop.project(theirs))
         ended = workshop.command(ours, "run", DDCORE_FAILPOINT=place)

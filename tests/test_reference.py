@@ -264,7 +264,9 @@ def test_decimals_keep_all_digits(expr: pl.Expr, digits: str) -> None:
     scale = len(digits.partition(".")[2])
     result = BILL.select(x=expr)
     assert (result.rows, result.columns["x"].scale) == ({(Decimal(digits),): 1}, scale)  # type: ignore[attr-defined]
-    projection = Projection({"x": expr}, parse_schema({name: type_name(each) for name, each in BILL.columns.items()}))
+    projection = Projection(
+        {"x": expr}, parse_schema({name: type_name(column) for name, column in BILL.columns.items()})
+    )
     engine = projection.computed(pl.DataFrame([*BILL.rows], schema=BILL.columns, orient="row"))
     assert (engine["x"].to_list(), engine["x"].dtype) == ([Decimal(digits)], result.columns["x"])
 

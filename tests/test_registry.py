@@ -75,7 +75,7 @@ def test_every_operator_has_a_meaning_in_the_reference(name: str) -> None:
 
 
 def test_static_methods_of_collections_are_in_the_reference() -> None:
-    static = [name for name, each in vars(Collection).items() if isinstance(each, staticmethod)]
+    static = [name for name, value in vars(Collection).items() if isinstance(value, staticmethod)]
     assert {"delta_join", "fixed_points"} <= set(static)
     for name in static:
         assert parameters(getattr(NaiveCollection, name)) == parameters(getattr(Collection, name)), name

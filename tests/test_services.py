@@ -20,6 +20,8 @@ from standalone import Standalone
 from trams import JOURNEYS, Command, journeys
 
 from ddcore.cli import main
+from ddcore.io.project.finding import find_project
+from ddcore.jobs.spark.settings import settings as spark_settings
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "services.md").read_text(encoding="utf-8")
 QUICK = """\
@@ -88,6 +90,24 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
     assert {each["engine"] for each in told} == {"spark"}
     assert (told[2]["last"], told[2]["parallelism"], told[3]["first"], told[3]["last"]) == (5, 2, 11, 15)
     assert journeys(home) == JOURNEYS
+
+
+def test_the_settings_of_kubernetes_are_a_projects(fresh: Path) -> None:
+    (settings,) = section("Kubernetes")
+    with (fresh / "dd.toml").open("a") as file:
+        file.write(settings)
+    project = find_project(fresh, {})
+    assert project.spark_master.startswith("k8s://https://")
+    made = spark_settings(project.spark_master, project.spark_conf, jars=["/a.jar"], log4j=Path("l"))
+    assert (made["spark.executor.cores"], made["spark.executorEnv.POLARS_MAX_THREADS"]) == ("4", "4")
+    assert made["spark.dynamicAllocation.enabled"] == "false"
+
+
+def test_the_lines_for_an_image_and_for_yarn_are_a_shells(fresh: Path) -> None:
+    for title in ("A container image", "YARN"):
+        (lines,) = section(title)
+        subprocess.run(["/bin/bash", "-n"], input=lines, text=True, check=True)
+    assert "examples/container/Dockerfile" in section("A container image")[0]
 
 
 def test_the_steps_of_emr(fresh: Path, dd: Command) -> None:

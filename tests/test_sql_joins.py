@@ -213,7 +213,7 @@ def test_conditions_on_a_table_are_met_before_it_is_joined_where_that_changes_no
     logs = random_logs(random.Random("before"))
     ddcore.replay(views, ("version",), **logs)
     decisions = views.decisions  # type: ignore[attr-defined]
-    assert [each.text for each in decisions if each.what == "before the joins"] == BEFORE[query]
+    assert [decision.text for decision in decisions if decision.what == "before the joins"] == BEFORE[query]
     for seed in range(3):
         assert not differences(query, random_logs(random.Random(f"before {seed}"))), seed
 
@@ -233,7 +233,7 @@ ORDERS_OF_JOINS = {
 def test_the_order_of_joins_is_told(query: str) -> None:
     views = program(f"CREATE VIEW v AS {query}")
     ddcore.replay(views, ("version",), **random_logs(random.Random("told")))
-    told = [each.text for each in views.decisions if each.what == "joined"]  # type: ignore[attr-defined]
+    told = [decision.text for decision in views.decisions if decision.what == "joined"]  # type: ignore[attr-defined]
     assert told == [ORDERS_OF_JOINS[query]]
 
 

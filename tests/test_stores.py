@@ -31,6 +31,7 @@ from workshop import CODES, assert_same, contents, is_same
 
 from ddcore.base.errors import LockHeld, StorageError, UsageError
 from ddcore.base.schema import Type
+from ddcore.base.statistics import Statistics
 from ddcore.io.delta import commits, damaged, open_tables, tables
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import recovery
@@ -38,6 +39,8 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts
+from ddcore.io.project.project import Project
+from ddcore.io.project.statistics import keep_statistics, kept_statistics
 from ddcore.io.project.times import time_of
 from ddcore.io.storage import lease, objects
 from ddcore.io.storage.address import Address, address_of
@@ -116,6 +119,14 @@ def test_of_several_at_once_one_creates_an_object(root: Address) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == [False] * 7 + [True]
+
+
+def test_statistics_of_inputs_are_an_object(root: Address, tmp_path: Path) -> None:
+    project = Project(tmp_path, "program.sql", root)
+    assert kept_statistics(project) == {}
+    for rows in (7, 8):
+        keep_statistics(project, {"t": Statistics(rows, {"k": 3})})
+        assert kept_statistics(project) == {"t": Statistics(rows, {"k": 3})}
 
 
 def test_ranges_of_an_object(root: Address) -> None:

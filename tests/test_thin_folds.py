@@ -25,8 +25,8 @@ def counts(work: Callable[[], object]) -> dict[str, int]:
     profile = cProfile.Profile()
     profile.runcall(work)
     stats: list[Any] = profile.getstats()
-    kernel = [each.callcount for each in stats if getattr(each.code, "co_filename", "") == native.__file__]
-    return {"all": sum(each.callcount for each in stats), "kernels": sum(kernel)}
+    kernel = [stat.callcount for stat in stats if getattr(stat.code, "co_filename", "") == native.__file__]
+    return {"all": sum(stat.callcount for stat in stats), "kernels": sum(kernel)}
 
 
 def changes(rng: np.random.Generator, graph: np.ndarray, version: int) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 import sqlglot
-from tpcds import VERSIONS, check, literals, logs, suite
+from tpcds import SIZES, VERSIONS, check, literals, logs, suite, tables_for
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "store_sales": {"ss_item_sk": pl.Int64, "ss_quantity": pl.Int64},
@@ -24,11 +24,23 @@ def test_values_are_those_that_the_query_asks_for_and_later_versions_retract() -
     tree = sqlglot.parse_one(QUERY.replace("GROUP", "AND d = '2000-1-05' GROUP"), dialect="postgres")
     assert literals(tree)["i_color"] == ["red", "blue"]
     assert literals(tree)["d"] == [date(2000, 1, 5)]
-    made = logs(random.Random(1), tree, SCHEMAS)
+    made = logs(random.Random(1), tree, SCHEMAS, SIZES[0])
     assert set(made) == set(SCHEMAS)
     for log in made.values():
         assert log["version"].max() == VERSIONS - 1
         assert (log["diff"] < 0).any()
+
+
+def test_numbers_beside_those_of_a_comparison_and_columns_that_are_compared() -> None:
+    condition = "a.x > 3 AND a.y = -5 AND b.z IS NULL AND a.y = b.w AND 7 < (SELECT sum(b.v) FROM b)"
+    known = literals(sqlglot.parse_one(f"SELECT 1 FROM a, b WHERE {condition}", dialect="postgres"))
+    assert known == {"x": [3, 5, 7], "y": [-5], "w": [-5], "z": [None]}
+
+
+def test_a_query_that_asks_for_much_gets_larger_tables() -> None:
+    query = f"{QUERY.partition(' ORDER')[0]} HAVING count(*) > 400"
+    tables = tables_for(1, query, SCHEMAS, 0)
+    assert len(tables["store_sales"]) > 1000
 
 
 def test_a_query_is_compared_and_a_refusal_is_told() -> None:
@@ -44,5 +56,6 @@ def test_the_queries_of_tpcds_equal_duckdb(block: int) -> None:
     queries, schemas = suite()
     assert len(queries) == 99
     for number, query in list(enumerate(queries, 1))[block::4]:
-        different, _ = check(number, query, schemas, 0)
+        different, compared = check(number, query, schemas, 0)
         assert not different, f"query {number}: {different}"
+        assert compared, f"query {number}: there was no row to compare"

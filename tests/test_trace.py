@@ -219,7 +219,7 @@ def test_an_index_agrees_at_all_times_left_and_originals_keep_theirs(seed: int, 
 def whole(every: list[Any]) -> dict[tuple[int, ...], int]:
     """All updates as one log."""
     codes, words, times, diffs = zip(*every, strict=True)
-    columns = [[np.concatenate(each) for each in zip(*parts, strict=True)] for parts in (words, times)]
+    columns = [[np.concatenate(part) for part in zip(*parts, strict=True)] for parts in (words, times)]
     return summed(np.concatenate(codes), columns[0], columns[1], np.concatenate(diffs))
 
 

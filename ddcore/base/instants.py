@@ -41,7 +41,7 @@ def moved(instants: Instants) -> Iterator[Moved]:
     for place, of in enumerate(instants):
         before: int | None = None
         for coordinate in sorted(of):
-            time = tuple(coordinate if each == place else 0 for each in range(len(instants)))
+            time = tuple(coordinate if dim == place else 0 for dim in range(len(instants)))
             if of[coordinate] != before:
                 if before is not None:
                     yield before, time, -1
@@ -52,11 +52,11 @@ def moved(instants: Instants) -> Iterator[Moved]:
 def now_at(instants: Instants, time: Sequence[int]) -> int | None:
     """What ``now()`` is at a time; None where no coordinate has an instant, and none before it."""
     latest = [_at(of, coordinate) for of, coordinate in zip(instants, time, strict=True)]
-    return max((each for each in latest if each is not None), default=None)
+    return max((instant for instant in latest if instant is not None), default=None)
 
 
 def _at(of: Mapping[int, int], coordinate: int) -> int | None:
-    known = [each for each in of if each <= coordinate]
+    known = [start for start in of if start <= coordinate]
     return of[max(known)] if known else None
 
 

@@ -101,7 +101,7 @@ def _intervals(values: pl.Series, kind: Type) -> pl.Series:
         valid = values.is_not_null().to_numpy() if values.null_count() else None
         parts = {"months": zeros, "days": zeros, "microseconds": numbers.fill_null(0)}
         values = nested.structs(parts, valid).alias(values.name)
-    if not isinstance(values.dtype, pl.Struct) or {each.name for each in values.dtype.fields} != {*INTERVAL_PARTS}:
+    if not isinstance(values.dtype, pl.Struct) or {field.name for field in values.dtype.fields} != {*INTERVAL_PARTS}:
         raise InexactCast(f"is {values.dtype}, not {kind}")
     parts = {name: values.struct.field(name) for name in INTERVAL_PARTS}
     for name, part in parts.items():
@@ -112,7 +112,7 @@ def _intervals(values: pl.Series, kind: Type) -> pl.Series:
             _refuse(part, _mask(_integers(part), _outside(_X, -(2**bits) + 1, 2**bits - 1)), kind)
         if values.filter(values.is_not_null() & part.is_null()).len():
             raise InexactCast(f"has an interval whose {name} are null")
-    if [*parts] == [each.name for each in values.dtype.fields]:
+    if [*parts] == [field.name for field in values.dtype.fields]:
         return values.cast(kind.polars)
     return _narrow(values, kind).alias(values.name)
 

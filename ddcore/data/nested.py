@@ -48,7 +48,7 @@ def map_inside(series: pl.Series, kind: Type, function: Callable[[pl.Series, Typ
     """
     if not kind.is_nested:
         return function(series, kind)
-    return together(series, kind, [map_inside(each, inner, function) for each, inner in parts(series, kind)])
+    return together(series, kind, [map_inside(part, inner, function) for part, inner in parts(series, kind)])
 
 
 def together(series: pl.Series, kind: Type, inside: Sequence[pl.Series]) -> pl.Series:
@@ -60,7 +60,7 @@ def together(series: pl.Series, kind: Type, inside: Sequence[pl.Series]) -> pl.S
     if kind.name != "map":
         return structs(columns, valid).alias(series.name)
     listed = lists(structs(columns, None), lengths(series), valid)
-    return listed.cast(pl.Map(*(each.dtype for each in inside))).alias(series.name)
+    return listed.cast(pl.Map(*(column.dtype for column in inside))).alias(series.name)
 
 
 def entries(series: pl.Series) -> pl.Series:

@@ -149,7 +149,7 @@ class Diagram:
         """The edges that end at a box."""
         return self._by_target.get(box, [])
 
-    def told(self, box: Box) -> str:
+    def shown(self, box: Box) -> str:
         """All there is to say about a box, in lines."""
         indexes = (f"{arrangement.label} {arrangement.brief}: {arrangement.table}" for arrangement in self.kept(box))
         places = [box.place] if box.places else []
@@ -370,4 +370,4 @@ def _by(key: Sequence[str]) -> str:
 
 def _pairs(left: Sequence[str], right: Sequence[str]) -> str:
     pairs = zip(map(printable, left), map(printable, right), strict=True)
-    return ", ".join(mine if mine == theirs else f"{mine} = {theirs}" for mine, theirs in pairs)
+    return ", ".join(own if own == other else f"{own} = {other}" for own, other in pairs)

@@ -112,7 +112,7 @@ def _frame(frame: Frame, places: Layout) -> Iterator[str]:
 
 def _box(drawing: Diagram, box: Box, parts: list[tuple[str, str]], places: Layout, note: Note | None) -> Iterator[str]:
     area = places.boxes[box]
-    told = drawing.told(box) if note is None else note.told
+    told = drawing.shown(box) if note is None else note.told
     yield f'<g id="box{box.number}"><title>{escape(told)}</title>'
     kind = box.kind if box.kind in ("input", "output") else "operator"
     yield f'<rect class="{kind}" {_area(area.x, area.y, area.width, area.height)} rx="4"/>'

@@ -41,9 +41,9 @@ class LargeGroups:
 
     def absorb(self, other: LargeGroups) -> None:
         """Add the groups of another worker of the same fold."""
-        for mine, theirs in ((self.grown, other.grown), (self.noted, other.noted)):
-            for name, codes in theirs.items():
-                mine.setdefault(name, set()).update(codes)
+        for left, right in ((self.grown, other.grown), (self.noted, other.noted)):
+            for name, codes in right.items():
+                left.setdefault(name, set()).update(codes)
 
     def codes(self, name: str) -> np.ndarray:
         """The groups with trees: int64[m], ascending."""

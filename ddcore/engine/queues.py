@@ -32,7 +32,7 @@ def waiting(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> C
 def sorted_by_key(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> SortedBatch:
     """Updates as a sorted batch of an arrangement. Raises DiffOverflow."""
     run = arrange_all([arrangement.queued(batch)], arrangement.width, arrangement.hashed, budget=budget)
-    return ranges.at_rest(run, budget)
+    return ranges.spilled(run, budget)
 
 
 class Queue:
@@ -79,7 +79,7 @@ class Queue:
     def _arranged(self, pieces: Sequence[Columns]) -> SortedBatch:
         arrangement = self.arrangement
         run = arrange_all(pieces, arrangement.width, arrangement.hashed, budget=self.budget)
-        return ranges.at_rest(run, self.budget)
+        return ranges.spilled(run, self.budget)
 
     def _pieces(self) -> list[Columns]:
         coded = 1 if self.arrangement.hashed else 0

@@ -185,7 +185,7 @@ class FoldState:
             pending = pending.take(np.flatnonzero(~late))
         for rounds, rows in groups(list(pending.times[inputs:]), len(pending)):
             part = pending if rows is None else pending.take(rows)
-            self.agenda.at(block, rounds).pending.append(ranges.at_rest(part, self.budget))
+            self.agenda.at(block, rounds).pending.append(ranges.spilled(part, self.budget))
 
     def large(self, block: Block) -> np.ndarray | None:
         """The key codes of the groups of a block that have a tree of partial results: int64[m], ascending."""

@@ -73,9 +73,9 @@ def _equal(operator: Operator, driver: int, other: int) -> list[tuple[str, str]]
         sides = operator.left, operator.right
         return list(zip(sides[other], sides[driver], strict=True))
     assert isinstance(operator, DeltaJoin)
-    mine = {attribute: column for column, attribute in operator.relations[driver].items()}
-    theirs = operator.relations[other].items()
-    return [(column, mine[attribute]) for column, attribute in theirs if attribute in mine]
+    left = {attribute: column for column, attribute in operator.relations[driver].items()}
+    right = operator.relations[other].items()
+    return [(column, left[attribute]) for column, attribute in right if attribute in left]
 
 
 def no_look_ups(edge: Edge) -> None:

@@ -52,10 +52,10 @@ class Elements:
         batches = {}
         for name, batch in self.inputs.items():
             start = self.starts[name]
-            mine = (elements >= start) & (elements < start + len(batch))
-            if mine.any():
-                part = batch.take(elements[mine] - start)
-                batches[name] = Batch(part.words, [versions[mine]], part.diffs * signs[mine])
+            own = (elements >= start) & (elements < start + len(batch))
+            if own.any():
+                part = batch.take(elements[own] - start)
+                batches[name] = Batch(part.words, [versions[own]], part.diffs * signs[own])
         return batches
 
     def taken(self, elements: Sequence[int]) -> dict[str, Batch]:

@@ -184,13 +184,13 @@ class _Cutter:
             path.append(scope)
             scope = scope.around
         condition, depth = (self._conditions[id(scope)] if scope.around is not None else None), 0
-        for number, each in enumerate(reversed(path), 1):
-            predicate = syntax.children(each.choice)[0]
+        for number, step in enumerate(reversed(path), 1):
+            predicate = syntax.children(step.choice)[0]
             depth = max(depth, self._depths[id(predicate)]) + 4
-            condition = each.condition(self._results[id(predicate)], condition)
+            condition = step.condition(self._results[id(predicate)], condition)
             if depth > _CUT or number == len(path):
                 condition, depth = self._added(condition), 5
-                self._conditions[id(each)] = condition
+                self._conditions[id(step)] = condition
         return condition
 
 

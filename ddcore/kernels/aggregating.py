@@ -11,71 +11,27 @@ import numpy as np
 
 from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, apart, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
+from ddcore.kernels.group_rows import (
+    FEW_ROWS,
+    add_count,
+    add_up,
+    add_up_exactly,
+    are_small,
+    by_version,
+    distinct_rows,
+    order_rows,
+    sign_of,
+)
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
-from ddcore.kernels.sorting import add, multiply, same, sort_rows
-from ddcore.kernels.time_columns import grow, holds, inside
+from ddcore.kernels.sorting import add, multiply, sort_rows
+from ddcore.kernels.time_columns import grow, holds
 from ddcore.kernels.wide import add_pair, add_triple, fits, product, triple_fits
 
 _NULL, _MOST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SWEEP_FROM = 2048  # rows x times of a key beyond which sweeping pays for its bookkeeping
-_SMALL_DIFF, _FEW_ROWS = np.int64(2**40), 2**22  # within both no sum of diffs leaves int64
 
 COUNT, SUM, MIN, MAX, FLOAT_SUM, MEAN, FLOAT_MEAN, COUNT_DISTINCT = 0, 1, 2, 3, 4, 5, 6, 7
 NEGATIVE, OVERFLOW = 1, 2
-
-
-@inline
-def order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore[no-untyped-def]
-    """Row numbers of key k at or before ``loops``, sorted by value; returns their number."""
-    n = 0
-    for row in range(offsets[k], offsets[k + 1]):
-        if inside(times, row, loops, inputs):
-            order[n] = row
-            n += 1
-    sort_rows(order, 0, n, words)
-    return n
-
-
-@inline
-def _are_small(diffs):  # type: ignore[no-untyped-def]
-    """Whether no sum of ``_FEW_ROWS`` of these diffs can overflow int64."""
-    least, most = np.int64(0), np.int64(0)
-    for i in range(len(diffs)):
-        least, most = min(least, diffs[i]), max(most, diffs[i])
-    return most <= _SMALL_DIFF and least >= -_SMALL_DIFF
-
-
-@inline
-def _add_up(order, n, member, m, times, diffs, e_times, e, counts):  # type: ignore[no-untyped-def]
-    """The counts of a key's distinct rows at one evaluation, their total and the least; diffs are small."""
-    for i in range(m):
-        counts[i] = 0
-    total, least = np.int64(0), np.int64(0)
-    for i in range(n):
-        if holds(times, order[i], e_times, e):
-            counts[member[i]] += diffs[order[i]]
-            total += diffs[order[i]]
-    for i in range(m):
-        least = min(least, counts[i])
-    return total, least
-
-
-@inline
-def add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs):  # type: ignore[no-untyped-def]
-    """The same in two words: counts and ``highs``, the total as a pair, and whether a count is below zero."""
-    for i in range(m):
-        counts[i], highs[i] = 0, 0
-    high, low = np.int64(0), np.uint64(0)
-    for i in range(n):
-        if holds(times, order[i], e_times, e):
-            at = member[i]
-            highs[at], count = add_pair(highs[at], np.uint64(counts[at]), diffs[order[i]])
-            counts[at] = np.int64(count)
-            high, low = add_pair(high, low, diffs[order[i]])
-    negative = False
-    for i in range(m):
-        negative |= highs[i] < 0
-    return high, low, negative
 
 
 @inline
@@ -143,17 +99,8 @@ def _value_count(heads, m, words, c, counts, highs, small):  # type: ignore[no-u
     high, low = np.int64(0), np.uint64(0)
     for i in range(m):
         if words[c, heads[i]] != _NULL:
-            high, low = _add_count(high, low, counts, highs, i, small)
+            high, low = add_count(high, low, counts, highs, i, small)
     return high, low
-
-
-@inline
-def _add_count(high, low, counts, highs, i, small):  # type: ignore[no-untyped-def]
-    """A pair plus count ``i``, which is one word where counts are small, else two."""
-    if small:
-        return add_pair(high, low, counts[i])
-    total = low + np.uint64(counts[i])
-    return high + highs[i] + np.int64(total < low), total
 
 
 @inline
@@ -203,7 +150,7 @@ def distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-u
             number += high > 0 or (high == 0 and low != 0)
             high, low = np.int64(0), np.uint64(0)
         if values[i] != _NULL:
-            high, low = _add_count(high, low, counts, highs, i, small)
+            high, low = add_count(high, low, counts, highs, i, small)
     return number + np.int64(high > 0 or (high == 0 and low != 0))
 
 
@@ -220,34 +167,11 @@ def extreme_word(kind, heads, m, words, c, counts):  # type: ignore[no-untyped-d
 
 
 @inline
-def distinct_rows(order, n, words, heads, member):  # type: ignore[no-untyped-def]
-    """Number the distinct rows among ``order[:n]``: their first rows to heads, each row's number to member."""
-    m = 0
-    for i in range(n):
-        if i == 0 or not same(words, order[i], order[i - 1]):
-            heads[m] = order[i]
-            m += 1
-        member[i] = m - 1
-    return m
-
-
-@inline
 def presence(is_there, positives, linear, extreme, distinct, allow):  # type: ignore[no-untyped-def]
     """Whether a group has a result: by its sum of counts, and its number of rows with a positive one."""
     if distinct or not allow:
         return positives > 0
     return (is_there or not linear) and (positives > 0 or not extreme)
-
-
-@inline
-def _by_version(order, n, times):  # type: ignore[no-untyped-def]
-    """The places in ``order`` sorted by version, and the versions."""
-    versions = np.empty((1, n), dtype=np.int64)
-    turn = np.empty(n, dtype=np.int64)
-    for i in range(n):
-        versions[0, i], turn[i] = times[0, order[i]], i
-    sort_rows(turn, 0, n, versions)
-    return versions, turn
 
 
 @apart
@@ -259,7 +183,7 @@ def _sweep(  # type: ignore[no-untyped-def]
 
     ``kind`` is -1 without aggregates. The aggregate looks at the first value column, by which rows are sorted.
     """
-    versions, turn = _by_version(order, n, times)
+    versions, turn = by_version(order, n, times)
     for i in range(m):
         counts[i], highs[i] = 0, 0
     total_high, total_low = np.int64(0), np.uint64(0)
@@ -274,10 +198,10 @@ def _sweep(  # type: ignore[no-untyped-def]
             i = turn[at]
             number, diff = member[i], diffs[order[i]]
             at += 1
-            before = _sign(highs, counts, number)
+            before = sign_of(highs, counts, number)
             highs[number], count = add_pair(highs[number], np.uint64(counts[number]), diff)
             counts[number] = np.int64(count)
-            now = _sign(highs, counts, number)
+            now = sign_of(highs, counts, number)
             positives += np.int64(now > 0) - np.int64(before > 0)
             negatives += np.int64(now < 0) - np.int64(before < 0)
             total_high, total_low = add_pair(total_high, total_low, diff)
@@ -334,22 +258,14 @@ def _sweep(  # type: ignore[no-untyped-def]
             special = special_sum(specials[0], specials[1], specials[2])
             results[0, e] = mean_of_floats(limbs, from_limb, to_limb, special, values_high, values_low, digits)
         elif kind == MIN:
-            while first < m and (_sign(highs, counts, first) <= 0 or words[0, heads[first]] == _NULL):
+            while first < m and (sign_of(highs, counts, first) <= 0 or words[0, heads[first]] == _NULL):
                 first += 1
             results[0, e] = words[0, heads[first]] if first < m else _NULL
         else:
-            while last >= 0 and _sign(highs, counts, last) <= 0:
+            while last >= 0 and sign_of(highs, counts, last) <= 0:
                 last -= 1
             results[0, e] = words[0, heads[last]] if last >= 0 else _NULL
     clear(limbs, from_limb, to_limb)
-
-
-@inline
-def _sign(highs, counts, i):  # type: ignore[no-untyped-def]
-    """The sign of a count of two words: -1, 0 or 1."""
-    if highs[i] != 0:
-        return np.int64(-1) if highs[i] < 0 else np.int64(1)
-    return np.int64(counts[i] != 0)
 
 
 @inline
@@ -376,7 +292,7 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
     results = np.empty((len(kinds), evals), dtype=np.int64)
     present = np.zeros(evals, dtype=np.int64)
     error = np.zeros(5, dtype=np.int64)
-    all_small = _are_small(diffs)
+    all_small = are_small(diffs)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
     linear, extreme, counts_distinct = False, False, False
     turns, values = np.empty((0, 0), dtype=np.int64), np.empty((0, 0), dtype=np.int64)
@@ -410,13 +326,13 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
                 error[1] = k
                 return results, present, error
             continue
-        small = all_small and rows <= _FEW_ROWS
+        small = all_small and rows <= FEW_ROWS
         signs = counts if small else clamped
         if counts_distinct:
             turns, values = value_orders(kinds, columns, heads, m, words)
         for e in range(e0, e1):
             if small:
-                total, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
+                total, least = add_up(order, n, member, m, times, diffs, e_times, e, counts)
                 high, low, negative = total >> np.int64(63), np.uint64(total), least < 0
             else:
                 high, low, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
@@ -477,7 +393,7 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
     out = np.empty((3, 64), dtype=np.int64)
     used, capacity = 0, 0
     error = np.zeros(5, dtype=np.int64)
-    all_small = _are_small(diffs)
+    all_small = are_small(diffs)
     order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     highs = np.empty(0, dtype=np.int64)
@@ -492,10 +408,10 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
             continue
         n = order_rows(k, offsets, words, times, loops, inputs, order)
         m = distinct_rows(order, n, words, heads, member)
-        small = all_small and rows <= _FEW_ROWS
+        small = all_small and rows <= FEW_ROWS
         for e in range(e_offsets[k], e_offsets[k + 1]):
             if small:
-                _, least = _add_up(order, n, member, m, times, diffs, e_times, e, counts)
+                _, least = add_up(order, n, member, m, times, diffs, e_times, e, counts)
                 negative = least < 0
             else:
                 _, _, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)

@@ -17,16 +17,14 @@ from ddcore.kernels.aggregating import (
     NEGATIVE,
     OVERFLOW,
     add_floats,
-    add_up_exactly,
-    distinct_rows,
     distinct_values,
     exact_sum,
     extreme_word,
-    order_rows,
     value_orders,
 )
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, add_float, clear, is_special, read_float
+from ddcore.kernels.group_rows import add_up_exactly, distinct_rows, order_rows
 from ddcore.kernels.means import DIGITS
 from ddcore.kernels.time_columns import grow
 from ddcore.kernels.wide import fits, triple_fits

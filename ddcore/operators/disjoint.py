@@ -41,7 +41,9 @@ class Probes:
         one. ``back``: an interval holds its beginning.
         """
         columns = [new.codes] if key_words is None else [new.codes, *new.words[: key_words + 1]]
-        heads = np.concatenate([np.ones(1, bool), np.logical_or.reduce([each[1:] != each[:-1] for each in columns])])
+        heads = np.concatenate(
+            [np.ones(1, bool), np.logical_or.reduce([column[1:] != column[:-1] for column in columns])]
+        )
         places = np.flatnonzero(heads)
         codes = np.zeros(len(places), np.int64) if key_words is None else new.codes[places]
         words = np.ascontiguousarray(np.take(np.stack([*new.words[:key_words]]), places, axis=1)
@@ -84,7 +86,7 @@ def holding(
 def _keys_rows(probes: Probes, sizes: np.ndarray) -> int:
     """How many rows the keys have, each counted once."""
     columns = [probes.keys.codes, *probes.keys.words]
-    heads = np.logical_or.reduce([each[1:] != each[:-1] for each in columns])
+    heads = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return int(sizes[0] + sizes[1:][heads].sum())
 
 
@@ -114,7 +116,7 @@ def _has_steady(
         if len(places):
             some = batch.take(places)
             kept = is_some(some)[back]
-            parts = [which, *(each[back] for each in some.words), some.times[0][back], some.diffs[back]]
+            parts = [which, *(word[back] for word in some.words), some.times[0][back], some.diffs[back]]
             columns.append(np.stack(parts)[:, kept])
     steady = np.zeros(len(since), np.bool_)
     all_of_them = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0), np.int64)

@@ -62,8 +62,8 @@ class Join(Keyed):
         """For inputs of these schemas; ``on`` has the key columns, left to right, each once. Raises ProgramError."""
         names = right_names(left, [name for name in right if name not in on.values()], "join")
         schema = dict(left) | {result: right[name] for name, result in names.items()}
-        mine, theirs = tuple(on), tuple(on.values())
-        return cls(schema, digest(mine, theirs), mine, theirs, names)
+        own, other = tuple(on), tuple(on.values())
+        return cls(schema, digest(own, other), own, other, names)
 
     @property
     def ports(self) -> Sequence[Port]:
@@ -77,10 +77,10 @@ class Join(Keyed):
 
     def needs(self, columns: frozenset[str]) -> Needs:
         """The columns of each side that these are, and the keys: other columns neither add nor remove pairs."""
-        theirs = {name: result for name, result in self.right_names.items() if result in columns}
-        mine = columns - {*theirs.values()}
-        text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
-        return text, [mine | {*self.left}, frozenset((*theirs, *self.right))]
+        right = {name: result for name, result in self.right_names.items() if result in columns}
+        left = columns - {*right.values()}
+        text = digest(self.text, sorted(left), [[name, right[name]] for name in sorted(right)])
+        return text, [left | {*self.left}, frozenset((*right, *self.right))]
 
     def narrowed(self, left: Schema, right: Schema) -> Join:
         """The join for inputs that lack some columns, but no keys; the others keep their names in the result."""
@@ -367,14 +367,14 @@ def right_names(left: Schema, right: Sequence[str], where: str) -> dict[str, str
 def key_pairs(left: Schema, right: Schema, on: str | Sequence[str] | Mapping[str, str], where: str) -> dict[str, str]:
     """The key columns, left to right. Raises ProgramError."""
     names = arguments.names_of(on, where)
-    theirs = arguments.names_of(list(on.values()), where) if isinstance(on, Mapping) else names
-    pairs = dict(zip(names, theirs, strict=True))
-    for mine, other in pairs.items():
-        arguments.require(left, mine, where)
+    others = arguments.names_of(list(on.values()), where) if isinstance(on, Mapping) else names
+    pairs = dict(zip(names, others, strict=True))
+    for ours, other in pairs.items():
+        arguments.require(left, ours, where)
         arguments.require(right, other, where)
-        if left[mine] != right[other]:
+        if left[ours] != right[other]:
             raise ProgramError(
-                f"{caller()}: {where}: {mine} is {left[mine]} and {other} is {right[other]}",
+                f"{caller()}: {where}: {ours} is {left[ours]} and {other} is {right[other]}",
                 "cast one side with select()",
             )
     return pairs

@@ -136,7 +136,7 @@ class JoinBetween(Keyed):
             raise ProgramError(f"{caller()}: {where}: {column} is a key", "compare it with the ends by where()")
         names = right_names(rows, [name for name in intervals if name not in {*on.values(), *ends.columns}], where)
         schema = {name: rows[name] for name in order} | {result: intervals[name] for name, result in names.items()}
-        pairs = [[mine, theirs] for mine, theirs in on.items()]
+        pairs = [[left, right] for left, right in on.items()]
         text = digest(column, pairs, [ends.lower or "", ends.upper or ""], ends.closed, str(ends.open_nulls))
         return cls(schema, text, column, tuple(on), tuple(on.values()), ends, tuple(order), names, disjoint)
 
@@ -157,10 +157,10 @@ class JoinBetween(Keyed):
 
     def needs(self, columns: frozenset[str]) -> Needs:
         """The columns of each side that these are, the keys, the value and the ends."""
-        theirs = {name: result for name, result in self.right_names.items() if result in columns}
-        mine = columns - {*theirs.values()}
-        text = digest(self.text, sorted(mine), [[name, theirs[name]] for name in sorted(theirs)])
-        return text, [mine | {*self.left, self.column}, frozenset((*theirs, *self.right, *self.ends.columns))]
+        right = {name: result for name, result in self.right_names.items() if result in columns}
+        left = columns - {*right.values()}
+        text = digest(self.text, sorted(left), [[name, right[name]] for name in sorted(right)])
+        return text, [left | {*self.left, self.column}, frozenset((*right, *self.right, *self.ends.columns))]
 
     def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join_between block."""
@@ -268,8 +268,8 @@ class _JoinBetweenStep(Step):
         """For each column of the result whether it is one of rows, and its place there: -1 is the code."""
         direct = [self.rows.key[0]] if self.rows.direct else []
         places = {name: number - len(direct) for number, name in enumerate(self.rows.schema)}
-        theirs = {result: number for number, result in enumerate(self.join.right_names.values())}
-        return [(name in places, places[name] if name in places else theirs[name]) for name in self.join.schema]
+        other = {result: number for number, result in enumerate(self.join.right_names.values())}
+        return [(name in places, places[name] if name in places else other[name]) for name in self.join.schema]
 
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """dR x I and R' x dI, where I includes its new updates and R' does not: every pair exactly once.
@@ -298,8 +298,8 @@ class _JoinBetweenStep(Step):
     ) -> _Segments:
         """What all intervals that new rows may lie in cover, at the representatives of their times."""
         if self.is_searched and (near := self._searched(new.decompress(), batches, budget)) is not None:
-            codes, diffs = (np.concatenate(each) for each in zip(*((b.codes, b.diffs) for b in near), strict=True))
-            columns = [np.concatenate(each) for each in zip(*(self._columns(batch) for batch in near), strict=True)]
+            codes, diffs = (np.concatenate(arrays) for arrays in zip(*((b.codes, b.diffs) for b in near), strict=True))
+            columns = [np.concatenate(arrays) for arrays in zip(*(self._columns(batch) for batch in near), strict=True)]
             times = np.concatenate([np.stack(list(batch.times)) for batch in near], axis=1)
             words = dict(zip(self.intervals.schema, columns, strict=True))
             return self._segments(codes, words, advance(times, frontier), diffs, budget)

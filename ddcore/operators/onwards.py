@@ -144,7 +144,7 @@ def _anchor(
     steady = np.add.reduceat(stays.astype(np.int64), groups)
     heads = values[groups]
     if not down:  # nearest to the changes first
-        is_quiet, is_single, steady, heads = (each[::-1] for each in (is_quiet, is_single, steady, heads))
+        is_quiet, is_single, steady, heads = (column[::-1] for column in (is_quiet, is_single, steady, heads))
     behind = np.cumsum(steady)
     bound = int(np.searchsorted(behind, reach, "left")) if reach else -1  # up to which results may change
     if bound >= len(behind):

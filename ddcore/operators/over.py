@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ddcore import kernels
-from ddcore.base.digests import Part, digest
+from ddcore.base.digests import digest
 from ddcore.base.errors import DiffOverflow, ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
@@ -24,12 +24,15 @@ from ddcore.expressions.expressions import identity, types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
-from ddcore.operators.frame import TO_PEERS, WHOLE, Frame
-from ddcore.operators.nearby import Reach, found_near, gathered_between
+from ddcore.operators.frame import TO_PEERS, WHOLE
+from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, found_onwards
-from ddcore.operators.partitions import Partitions, Spans, extremes
+from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
+from ddcore.operators.window import Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
+from ddcore.operators.window_reach import goes_on, reach_of
+from ddcore.operators.window_values import extreme, neighbour, number, value
 from ddcore.text.wording import brief, listed
 from ddcore.traces.trace import Rows
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block, Rounds
     from ddcore.traces.sorted_batch import ColumnBatch
 
-__all__ = ["Needed", "Order", "Over", "Window"]
+__all__ = ["Needed", "Order", "Over"]
 
 NOTHING_BEFORE: Mapping[int, np.ndarray] = {}
 _MOST_COPIES = 2**24
@@ -71,6 +74,11 @@ class Order:
                  ((descending, "descending"), (nulls_first, "nulls_first"))]  # fmt: skip
         return cls(tuple(names), *flags)
 
+    def reversed(self, rest: Sequence[str] = ()) -> Order:
+        """The same from its end. ``rest``: columns that decide among equal rows, ascending with nulls last, too."""
+        downs, firsts = (*self.downs, *(False for _ in rest)), (*self.firsts, *(False for _ in rest))
+        return Order((*self.by, *rest), tuple(not each for each in downs), tuple(not each for each in firsts))
+
     @staticmethod
     def _flags(value: Any, number: int, what: str) -> tuple[bool, ...]:
         flags = [value] * number if isinstance(value, bool) else value
@@ -81,27 +89,6 @@ class Order:
                 f"{caller()}: over: {number} columns, and {what} has {len(flags)}", "give one for each column"
             )
         return tuple(flags)
-
-
-@dataclass(frozen=True)
-class Window:
-    """One result: the function, the columns of its argument and of its default, its number, and its frame."""
-
-    name: str
-    kind: str
-    argument: str | None
-    default: str | None
-    number: int
-    ignore_nulls: bool
-    frame: Frame
-
-    @property
-    def text(self) -> Part:
-        """What identifies it."""
-        frame = self.frame
-        ends = [f"{type(end).__name__} {end!r}" for end in (frame.start, frame.end)]
-        rest = [str(self.number), str(self.ignore_nulls), frame.unit, *ends, frame.exclude]
-        return [self.name, self.kind, self.argument or [], self.default or [], *rest]
 
 
 @dataclass(frozen=True)
@@ -215,9 +202,9 @@ class _OverStep(ReductionStep):
         order = over.order
         rest = [name for name in over.columns if name not in (*over.group, *order.by)]
         self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
-        onwards = [_goes_on(window, self.types, over.schema) for window in over.windows]
+        onwards = [goes_on(window, self.types, over.schema) for window in over.windows]
         others = [window for window, is_onward in zip(over.windows, onwards, strict=True) if not is_onward]
-        self.reach = _reach(others, self.types[order.by[0]]) if order.by else None
+        self.reach = reach_of(others, self.types[order.by[0]]) if order.by else None
         self.goes_on = any(onwards)
         if self.goes_on and self.reach is not None and (self.reach.groups or self.reach.distance):
             self.reach = None
@@ -327,23 +314,23 @@ class _OverStep(ReductionStep):
         first: _First | None,
     ) -> np.ndarray:  # fmt: skip
         """The words of one result."""
-        goes_on = first is not None and _goes_on(window, self.types, self.over.schema)
+        continues = first is not None and goes_on(window, self.types, self.over.schema)
         if window.argument is None and window.kind in WINDOW_FUNCTIONS:
-            number = _number(window, rows)
-            return first.added(window, number, rows) if first is not None and goes_on else number
+            places = number(window, rows)
+            return first.added(window, places, rows) if first is not None and continues else places
         values = np.zeros(len(rows.places), np.int64)
         if window.argument is not None:
             values = words[self.values.index(window.argument)]
-            if first is not None and goes_on:
+            if first is not None and continues:
                 values = first.placed(window, values, rows)
         if window.kind in ("lag", "lead"):
             default = encoding.NULL if window.default is None else words[self.values.index(window.default)]
-            return _neighbour(window, rows, values, default)
+            return neighbour(window, rows, values, default)
         spans = self._spans(window, rows)
         if window.kind in WINDOW_FUNCTIONS:
-            return _value(window, values, spans)
+            return value(window, values, spans)
         results = self._aggregate(window, rows, values, spans, at=at, loops=loops)
-        is_number = window.argument is None and first is not None and goes_on
+        is_number = window.argument is None and first is not None and continues
         return first.added(window, results, rows) if first is not None and is_number else results
 
     def _spans(self, window: Window, rows: Partitions) -> Spans:
@@ -360,7 +347,7 @@ class _OverStep(ReductionStep):
         dtype = Type("int64") if window.argument is None else self.types[window.argument]
         kind = AGGREGATES[window.kind].kind(dtype)
         if kind in ("MIN", "MAX"):
-            return _extreme(kind, values, dtype, spans)
+            return extreme(kind, values, dtype, spans)
         distinct, numbers = np.zeros(0, np.int64), rows.places
         if kind == "COUNT_DISTINCT":
             distinct, numbers = np.unique(values, return_inverse=True)
@@ -405,112 +392,3 @@ class _First:
             values[is_peer[rows.peers[0]]] = encoding.NULL
         values[self.places] = self.results[window.name]
         return values
-
-
-def _goes_on(window: Window, types: Schema, results: Schema) -> bool:
-    """Whether a result is known from that of the row before and the rows from there on."""
-    if window.kind in ("row_number", "rank", "dense_rank"):
-        return True
-    frame = window.frame
-    if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
-        return False
-    if window.kind == "first_value":
-        return True
-    if window.kind not in AGGREGATES or window.kind == "count_distinct":
-        return False
-    kind = AGGREGATES[window.kind].kind(Type("int64") if window.argument is None else types[window.argument])
-    pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
-    return kind in ("COUNT", "MIN", "MAX") or (kind == "SUM" and not pooled)
-
-
-def _reach(windows: Sequence[Window], order: Type) -> Reach | None:
-    """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
-    rows = groups = distance = 0
-    for window in windows:
-        frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
-        if window.kind in ("lag", "lead"):
-            if window.ignore_nulls:
-                return None
-            rows = max(rows, window.number)
-        elif not has_frame or frame.start is None or frame.end is None:
-            return None
-        elif frame.has_distance:
-            if order.name == "float64":
-                return None
-            distance = max(distance, *(abs(int(end)) for end in frame.words(order)))
-        elif frame.unit == "rows":
-            rows = max(rows, abs(frame.start), abs(frame.end))
-        elif frame.unit == "groups":
-            groups = max(groups, abs(frame.start), abs(frame.end))
-    is_near = max(rows, groups) <= _FARTHEST and distance < 2**61 and not order.is_pooled
-    return Reach(rows, groups, distance) if is_near else None
-
-
-def _number(window: Window, rows: Partitions) -> np.ndarray:
-    """What depends on the place of a row alone."""
-    start, end = rows.whole
-    size, place = end - start, rows.places - start
-    result: np.ndarray
-    match window.kind:
-        case "row_number":
-            result = place + 1
-        case "rank":
-            result = rows.peers[0] - start + 1
-        case "dense_rank":
-            result = rows.group - rows.group[start] + 1
-        case "ntile":
-            short, longer = size // window.number, size % window.number  # the first parts have one row more
-            before = longer * (short + 1)
-            late = longer + (place - before) // np.maximum(short, 1)
-            result = np.where(place < before, place // (short + 1), late) + 1
-        case "percent_rank":
-            result = encoding.words_of_floats((rows.peers[0] - start) / np.maximum(size - 1, 1))
-        case _:
-            result = encoding.words_of_floats((rows.peers[1] - start) / size)
-    return result
-
-
-def _listed(window: Window, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that count, and for each row, and the end, how many of them come before it."""
-    counts = values != encoding.NULL if window.ignore_nulls else np.ones(len(values), np.bool_)
-    return np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-
-
-def _neighbour(window: Window, rows: Partitions, values: np.ndarray, default: Any) -> np.ndarray:
-    """The values of rows before or after."""
-    if window.number == 0:
-        return values
-    listed, before = _listed(window, values)
-    start, end = rows.whole
-    wanted = before[:-1] - window.number if window.kind == "lag" else before[1:] + (window.number - 1)
-    there = (wanted >= before[start]) & (wanted < before[end])
-    places = listed[np.where(there, wanted, 0)] if len(listed) else rows.places
-    result: np.ndarray = np.where(there, values[places], default)
-    return result
-
-
-def _value(window: Window, values: np.ndarray, spans: Spans) -> np.ndarray:
-    """The first, the last or another value of each frame."""
-    listed, before = _listed(window, values)
-    lows, highs = before[spans[0]], before[spans[1]]
-    sizes = highs - lows
-    left = sizes.sum(axis=0) - 1 if window.kind == "last_value" else np.full(len(values), window.number - 1)
-    result = np.full(len(values), encoding.NULL, dtype=np.int64)
-    for low, size in zip(lows, sizes, strict=True):
-        there = np.flatnonzero((left >= 0) & (left < size))
-        result[there] = values[listed[low[there] + left[there]]]
-        left = left - size  # below 0 once it was there
-    return result
-
-
-def _extreme(kind: str, values: np.ndarray, dtype: Type, spans: Spans) -> np.ndarray:
-    """The least or the greatest value of each frame that is not null."""
-    ranks, back = encoding.rank_words(values, dtype)
-    nulls = values == encoding.NULL
-    best = extremes(np.where(nulls, -(2**63), ranks if kind == "MAX" else ~ranks), spans)
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(~nulls)])
-    there = (before[spans[1]] - before[spans[0]]).sum(axis=0) > 0
-    best = best if kind == "MAX" else ~best
-    if back is not None and len(back):
-        best = back[np.where(there, best, 0)]
-    return np.where(there, best, encoding.NULL)

@@ -22,7 +22,7 @@ from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange, arrange_all, concatenated
-from ddcore.traces.ranges import at_rest, combined, portions
+from ddcore.traces.ranges import combined, portions, spilled
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys, Rows, chosen, distinct_keys, gather
 
@@ -282,7 +282,7 @@ class ReductionStep(Step):
             deliveries: list[Delivery] | None = state.forward(self.block, updates)
         except ExpressionError:
             deliveries = None  # perhaps the updates of another part cancel those on which an operator fails
-        kept = at_rest(state.keyed(self.output, updates), budget)
+        kept = spilled(state.keyed(self.output, updates), budget)
         return _Result(_late(keys, changes, budget), kept, deliveries)
 
     def changes(self, part: Portion, history: Rows, before: Rows, state: State, loops: np.ndarray) -> Changes:
@@ -411,7 +411,7 @@ def _late(keys: Keys, changes: Changes, budget: Budget) -> SortedBatch | None:
         return None
     words, once = np.take(keys.words, changes.late_keys, axis=1), np.ones(len(changes.late_keys), dtype=np.int64)
     codes, times = keys.codes[changes.late_keys], list(changes.late_times)
-    return at_rest(arrange(codes, list(words), times, once, budget=budget), budget)
+    return spilled(arrange(codes, list(words), times, once, budget=budget), budget)
 
 
 def _side_by_side(new: SortedBatch, pending: SortedBatch | None, rows: int) -> Iterator[_Some]:
@@ -439,7 +439,7 @@ def _divided(batch: SortedBatch, large: np.ndarray, budget: Budget) -> list[Sort
         is_large = large[place] == wide.codes
         for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
             if len(rows):
-                side.append(at_rest(wide.take(rows), budget))
+                side.append(spilled(wide.take(rows), budget))
     return [concatenated(side, budget) if side else None for side in sides]
 
 

@@ -19,8 +19,8 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
-from ddcore.operators.over import Needed as Windows
-from ddcore.operators.over import Order, Over, Window
+from ddcore.operators.over import Needed as NeededOfWindows
+from ddcore.operators.over import Order
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
@@ -32,6 +32,7 @@ from ddcore.program.joins import Direction, How, Outer
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.program.numbering import MOST_TRIES, Numbering, identified
+from ddcore.program.windows import Windows
 
 
 class Collection(LinearCollection):
@@ -332,19 +333,15 @@ class GroupBy(Symbol):
         """
         base = self._collection
         order = Order.of(base.schema, self._keys, by, descending, nulls_first)
-        needed = Windows.of(base.schema, self._keys, order, functions)
+        needed = NeededOfWindows.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
-        columns = [*order.by, *(name for name in base.columns if name not in order.by)]
-
-        def computed(rows: Collection, windows: tuple[Window, ...]) -> Collection:
-            operator = Over.of(rows.schema, columns, self._keys, order, windows=windows, allow_negative=allow_negative)
-            return rows._add(operator)
-
+        columns = (*order.by, *(name for name in base.columns if name not in order.by))
+        windows = Windows(tuple(self._keys), columns, order, allow_negative)
         summed: Collection = wide_sums.aggregated(
             prepared,
             needed.windows,
             lambda window: (window.name, window.kind, window.argument),
             lambda window, name, argument: replace(window, name=name, kind="sum", argument=argument),
-            computed,
+            windows.of,
         )
         return summed

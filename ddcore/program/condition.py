@@ -73,7 +73,7 @@ class Condition:
         sure = [tree for tree in trees if _bounded(tree, schema) or _is_total(tree, schema)][:_MOST]
         rest = [tree for tree in trees if not any(tree is known for known in sure)]
         self.pushed = polars_json.build(reduce(partial(syntax.call, "And"), sure)) if sure else None
-        self._comparisons = [each for tree in sure if (each := _bounded(tree, schema)) is not None]
+        self._comparisons = [bound for tree in sure if (bound := _bounded(tree, schema)) is not None]
         with planning(origin):
             self._rest = Predicate(list(map(polars_json.build, rest)), schema) if rest else None
 

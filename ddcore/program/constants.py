@@ -85,7 +85,7 @@ def told(program: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     signature, more = inspect.signature(program), inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
     parameters = [*signature.parameters.values()]
-    if all(each.kind is not each.VAR_KEYWORD for each in parameters):  # programs of SQL take any inputs
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):  # programs of SQL take any inputs
         parameters.append(more)
     with_input.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return with_input

@@ -325,7 +325,7 @@ def with_tests(program: Program, tests: Iterable[DataTest]) -> Program:
         if not tests:
             return outputs
         tables = {**inputs, **getattr(outputs, "temporary", {}), **outputs}
-        return {**outputs, **{each.output: _rows(each, tables) for each in tests}}
+        return {**outputs, **{one.output: _rows(one, tables) for one in tests}}
 
     return tested
 

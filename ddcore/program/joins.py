@@ -49,10 +49,10 @@ def keys_once(rows: C, pairs: Mapping[str, str]) -> tuple[C, dict[str, str]]:
     """Key columns, left to right, each once: where several left columns meet one right column, the rows in which these
     are equal, and the first of them.
     """
-    first = {theirs: mine for mine, theirs in reversed([*pairs.items()])}
-    once = {mine: theirs for mine, theirs in pairs.items() if first[theirs] == mine}
+    first = {other: own for own, other in reversed([*pairs.items()])}
+    once = {own: other for own, other in pairs.items() if first[other] == own}
     if len(once) < len(pairs):
-        conditions = [equal(mine, first[theirs]) for mine, theirs in pairs.items() if mine not in once]
+        conditions = [equal(own, first[other]) for own, other in pairs.items() if own not in once]
         rows = rows.where(*conditions)
     return rows, once
 
@@ -193,7 +193,7 @@ def equal(left: str, right: str) -> pl.Expr:
 
 def semi(rows: C, other: C, on: Mapping[str, str]) -> C:
     """The rows that have a partner, each with its own multiplicity: multiplicities of the partners do not count."""
-    keys = other.select(**{mine: pl.col(theirs) for mine, theirs in on.items()})
+    keys = other.select(**{ours: pl.col(others) for ours, others in on.items()})
     return inner(rows, keys.distinct(), {name: name for name in on})
 
 
@@ -225,8 +225,8 @@ KINDS = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
 
 def _unmatched(rows: C, other: C, on: Mapping[str, str], pairs: C) -> C:
     """The other's rows without a partner, with its columns called as in the pairs."""
-    mine_by_theirs = {theirs: mine for mine, theirs in on.items()}
-    conditions = [equal(mine, mine_by_theirs[theirs]) for mine, theirs in on.items()]
+    mine_by_theirs = {others: ours for ours, others in on.items()}
+    conditions = [equal(ours, mine_by_theirs[others]) for ours, others in on.items()]
     matching = rows.where(*conditions) if len(mine_by_theirs) < len(on) else rows
     unmatched = anti(other, matching, mine_by_theirs)
     values = [name for name in other.schema if name not in on.values()]

@@ -142,10 +142,10 @@ def aligned(rows: C, other: Any, where: str = "concat") -> C:
     Raises ProgramError if their columns differ in name or type.
     """
     collection = beside(other, rows, where)
-    mine, theirs = rows.schema, collection.schema
-    if mine != theirs:
+    left, right = rows.schema, collection.schema
+    if left != right:
         raise ProgramError(
-            f"{caller()}: {where}: columns differ: {arguments.shown(mine)} and {arguments.shown(theirs)}",
+            f"{caller()}: {where}: columns differ: {arguments.shown(left)} and {arguments.shown(right)}",
             "bring both to the same names and types with select()",
         )
-    return collection if list(mine) == list(theirs) else collection.select(*mine)
+    return collection if list(left) == list(right) else collection.select(*left)

@@ -169,6 +169,6 @@ class _Names:
 
     def new(self, name: str) -> str:
         """The name with the least number that makes it new."""
-        result = next(each for number in count() if (each := f"{name} {number}") not in self.taken)
+        result = next(fresh for number in count() if (fresh := f"{name} {number}") not in self.taken)
         self.taken.add(result)
         return result

@@ -127,20 +127,20 @@ class NaiveCollection(Multiset):
         pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
         time = column if other_column is None else other_column
         rest = [name for name in other.columns if name not in pairs.values()]
-        mine, theirs = self.picker([*pairs, column]), other.picker([*pairs.values(), time])
-        known = other.of(other.columns, [(row, count) for row, count in other.rows.items() if None not in theirs(row)])
+        left, right = self.picker([*pairs, column]), other.picker([*pairs.values(), time])
+        known = other.of(other.columns, [(row, count) for row, count in other.rows.items() if None not in right(row)])
         first = known.group_by(*pairs.values(), time).top_k(1, (), allow_negative=allow_negative)
-        theirs, right_rest = first.picker([*pairs.values(), time]), first.picker(rest)
+        right, right_rest = first.picker([*pairs.values(), time]), first.picker(rest)
         recorders[-1].keep(self.rows)
         rows: list[tuple[Row, int]] = []
         for row, count in self.rows.items():
-            *key, value = mine(row)
+            *key, value = left(row)
             near = [
                 partner
                 for partner in (first.rows if None not in (*key, value) else ())
-                if [*theirs(partner)[:-1]] == key and _is_beside(value, theirs(partner)[-1], direction, exact)
+                if [*right(partner)[:-1]] == key and _is_beside(value, right(partner)[-1], direction, exact)
             ]
-            near.sort(key=lambda partner: order_of(theirs(partner)[-1]), reverse=direction == "backward")
+            near.sort(key=lambda partner: order_of(right(partner)[-1]), reverse=direction == "backward")
             rows += [(row + right_rest(partner), count) for partner in near[:1]]
             rows += [(row + (None,) * len(rest), count)] * (how == "left" and not near)
         named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
@@ -183,14 +183,14 @@ class NaiveCollection(Multiset):
     def _by_row(
         self, name: str, other: NaiveCollection, counted: Callable[[int, int], int], allow_negative: bool
     ) -> NaiveCollection:
-        theirs: Rows = Counter(dict(other.in_order_of(self)))
+        others: Rows = Counter(dict(other.in_order_of(self)))
         recorders[-1].keep(self.rows)
-        recorders[-1].keep(theirs)
+        recorders[-1].keep(others)
         if not allow_negative:
-            for side in (self.rows, theirs):
+            for side in (self.rows, others):
                 for row, count in side.items():
                     require_no_negative(name, row, [(row, count)])
-        rows = {row: counted(self.rows[row], theirs[row]) for row in {*self.rows, *theirs}}
+        rows = {row: counted(self.rows[row], others[row]) for row in {*self.rows, *others}}
         return NaiveCollection(self.columns, rows.items())
 
     def arrange_by(self, *keys: Any) -> NaiveCollection:

@@ -54,7 +54,7 @@ def _instant(instants: Mapping[Any, Any], time: Time, dims: Sequence[str]) -> da
     latest = []
     for dim, coordinate in zip(dims, time, strict=True):
         of = instants if len(dims) == 1 else instants.get(dim, {})
-        latest += [of[max(known)] for known in [[each for each in of if each <= coordinate]] if known]
+        latest += [of[max(known)] for known in [[start for start in of if start <= coordinate]] if known]
     return max(latest, default=None)
 
 
@@ -126,4 +126,4 @@ def replay(
 def _beginnings(instants: Mapping[Any, Any], dims: Sequence[str]) -> list[Time]:
     """The times from which instants hold."""
     by_dim = {dims[0]: instants} if len(dims) == 1 else instants
-    return [tuple(each if name == dim else 0 for name in dims) for dim, of in by_dim.items() for each in of]
+    return [tuple(coordinate if name == dim else 0 for name in dims) for dim, of in by_dim.items() for coordinate in of]

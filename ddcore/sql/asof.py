@@ -67,14 +67,14 @@ def asof_joined(
 def _comparison(queries: Queries, env: Env, condition: Condition, kinds: tuple[Schema, Schema]) -> _Compared:
     """What a condition compares. Raises ProgramError for one that is no comparison of the two sides."""
     found = [] if condition.asks else [*comparisons(condition.node)]
-    for each in (found[0], found[0].reversed) if len(found) == 1 else ():
-        mine, theirs = (keys_in(queries, env, part, condition.columns) for part in (each.value, each.end))
-        if mine and theirs and mine <= kinds[0].keys() and theirs <= kinds[1].keys():
+    for sides in (found[0], found[0].reversed) if len(found) == 1 else ():
+        own, other = (keys_in(queries, env, part, condition.columns) for part in (sides.value, sides.end))
+        if own and other and own <= kinds[0].keys() and other <= kinds[1].keys():
             left, right = (
                 Values(queries.source, condition.columns, kind).of(part)
-                for kind, part in zip(kinds, (each.value, each.end), strict=True)
+                for kind, part in zip(kinds, (sides.value, sides.end), strict=True)
             )
-            return _Compared(condition.node, left, right, each.is_lower, each.closed)
+            return _Compared(condition.node, left, right, sides.is_lower, sides.closed)
     _refuse(queries, condition.node)
 
 
@@ -84,14 +84,14 @@ def _refuse(queries: Queries, node: exp.Expr) -> NoReturn:
 
 def _nearest(queries: Queries, sides: tuple[Any, Any], equal: Sequence[Pair], by: _Compared, *, how: str) -> Any:
     left, right = sides
-    (mine, theirs), kind = aligned(queries.source, [by.mine, by.theirs], shown(by.node))
+    (own, other), kind = aligned(queries.source, [by.mine, by.theirs], shown(by.node))
     if kind.is_pooled:
         hint = "compare numbers, dates, timestamps or booleans"
         queries.source.refuse(by.node, f"an ASOF JOIN by {kind}", hint)
     keys = {f"asof key {number}": pair[0] for number, pair in enumerate(equal)}
     matches = {f"asof match {number}": pair[1] for number, pair in enumerate(equal)}
-    rows = left.with_columns(**keys, **{"asof value": mine})
-    others = right.with_columns(**matches, **{"asof time": theirs})
+    rows = left.with_columns(**keys, **{"asof value": own})
+    others = right.with_columns(**matches, **{"asof time": other})
     nearest = rows.join_asof(
         others, "asof value", "asof time", on=dict(zip(keys, matches, strict=True)),
         direction="backward" if by.is_lower else "forward", exact=by.closed, how=how,

@@ -56,7 +56,7 @@ class Range:
     @property
     def comparisons(self) -> list[Comparison]:
         """Those that there are."""
-        return [each for each in (self.lower, self.upper) if each is not None]
+        return [bound for bound in (self.lower, self.upper) if bound is not None]
 
     @property
     def value(self) -> exp.Expr:
@@ -66,7 +66,7 @@ class Range:
     @property
     def closed(self) -> str:
         """Which ends belong to the interval, as ``join_between`` has it."""
-        left, right = (each is not None and each.closed for each in (self.lower, self.upper))
+        left, right = (bound is not None and bound.closed for bound in (self.lower, self.upper))
         return {(True, True): "both", (True, False): "left", (False, True): "right"}.get((left, right), "none")
 
     def meets(self, condition: exp.Expr) -> bool:
@@ -89,8 +89,8 @@ def comparisons(condition: exp.Expr) -> Iterator[Comparison]:
 def ranges(found: Iterable[Comparison]) -> list[Range]:
     """Comparisons by their value: the first with an end below it and the first with one above it together."""
     by_value: dict[str, dict[bool, Comparison]] = {}
-    for each in found:
-        by_value.setdefault(each.value.sql(), {}).setdefault(each.is_lower, each)
+    for bound in found:
+        by_value.setdefault(bound.value.sql(), {}).setdefault(bound.is_lower, bound)
     return [Range(ends.get(True), ends.get(False)) for ends in by_value.values()]
 
 
@@ -108,7 +108,7 @@ class Between:
         """None where the types do not meet (the condition says so, elsewhere), or have no such order."""
         try:
             value = value_of(found.value)
-            ends = [None if each is None else end_of(each.end) for each in (found.lower, found.upper)]
+            ends = [None if bound is None else end_of(bound.end) for bound in (found.lower, found.upper)]
             each_with_value = [aligned(source, [value, end], shown(found.value))[1] for end in ends if end is not None]
             values = [value, *(end for end in ends if end is not None)]
             exprs, kind = aligned(source, values, shown(found.value))
@@ -124,17 +124,17 @@ class Between:
         """Rows and the intervals in which their values lie, where the pairs of keys are equal. ``kept`` are the columns
         of both that stay; their names differ.
         """
-        mine, theirs = ({name: pl.col(name) for name in types(side) if name in kept} for side in (rows, intervals))
+        own, other = ({name: pl.col(name) for name in types(side) if name in kept} for side in (rows, intervals))
         taken: set[str] = set()
-        value = _placed(mine, self.value, "value between", taken)
+        value = _placed(own, self.value, "value between", taken)
         on = {}
         for number, (left, right, safe) in enumerate(pairs):
-            on[_placed(mine, key_of(left, safe), f"key {number}", taken)] = f"match {number}"
-            theirs[f"match {number}"] = key_of(right, safe)
+            on[_placed(own, key_of(left, safe), f"key {number}", taken)] = f"match {number}"
+            other[f"match {number}"] = key_of(right, safe)
         ends = {name: expr for name, expr in (("lower end", self.lower), ("upper end", self.upper)) if expr is not None}
         lower, upper = (name if name in ends else None for name in ("lower end", "upper end"))
-        joined = selected(rows, mine).join_between(
-            intervals.select(**theirs, **ends), value, lower, upper, on=on, closed=self.closed
+        joined = selected(rows, own).join_between(
+            intervals.select(**other, **ends), value, lower, upper, on=on, closed=self.closed
         )
         return joined if list(types(joined)) == list(kept) else joined.select(*kept)
 

@@ -20,7 +20,7 @@ def without_recursion(tokens: list[Token], source: Source) -> list[Token]:
     """
     dropped: set[int] = set()
     for number, token in enumerate(tokens):
-        behind = [each.text.upper() for each in tokens[number + 1 : number + 3]]
+        behind = [following.text.upper() for following in tokens[number + 1 : number + 3]]
         if token.token_type == TokenType.WITH and behind == ["MUTUALLY", "RECURSIVE"]:
             dropped.add(number + 1)
             dropped.update(_bindings(tokens, number + 3, source))

@@ -78,14 +78,14 @@ def compared(
 ) -> Value:
     """Two values compared: null where one is null."""
     left, right = settled(left), settled(right)
-    (mine, theirs), kind = aligned(values.source, [left, right], node)
+    (own, other), kind = aligned(values.source, [left, right], node)
     if kind.is_nested:
         values.source.refuse(node, "comparing lists and structs")
     if left.type is None or right.type is None:
         return Value(null(BOOL), BOOL, node)
     if kind == INTERVAL:
-        return Value(intervals.compared(compare, mine, theirs), BOOL, node)
-    return Value(compare(mine, theirs), BOOL, node)
+        return Value(intervals.compared(compare, own, other), BOOL, node)
+    return Value(compare(own, other), BOOL, node)
 
 
 def _rows_equal(values: Values, node: exp.Binary) -> Value:
@@ -106,8 +106,8 @@ def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp
 
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        (mine, theirs), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
-        same = mine.eq_missing(theirs)
+        (left, right), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
+        same = left.eq_missing(right)
         return Value(same if equal else ~same, BOOL, node)
 
     return rule

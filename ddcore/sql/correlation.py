@@ -117,12 +117,12 @@ def body_of(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Bo
     if equalities is not None and not grouping.aggregates_in(query):
         assert isinstance(query, exp.Select)
         relation, pairs, values = keyed(queries, around, query, equalities, env)
-        results = [values.of(plain(each)) for each in queries.expanded(query, relation)]
+        results = [values.of(plain(column)) for column in queries.expanded(query, relation)]
         return Body(relation.rows, pairs, results, every=True)
     correlation = correlated(queries, around, query, env)
     relation = queries.query(query, env.inside(correlation.outer))
     kinds = relation.types
-    results = [Value(pl.col(each.key), kinds[each.key], query) for each in relation.own]
+    results = [Value(pl.col(column.key), kinds[column.key], query) for column in relation.own]
     return Body(relation.rows, correlation.pairs, results, every=not correlation.pairs)
 
 
@@ -144,8 +144,8 @@ def keyed(
     outside = Values(queries.source, around.columns, around.types)
     pairs: list[Pair] = []
     for reference, inner, node in equalities:
-        (mine, theirs), _ = aligned(queries.source, [outside.of(reference), values.of(inner)], shown(node))
-        pairs.append((mine, theirs, False))
+        (left, right), _ = aligned(queries.source, [outside.of(reference), values.of(inner)], shown(node))
+        pairs.append((left, right, False))
     return relation, pairs, values
 
 
@@ -168,7 +168,7 @@ def direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Column
         if not isinstance(node, exp.EQ) or subqueries_in([node]):
             continue
         for reference, inner in ((node.left, node.right), (node.right, node.left)):
-            if id(reference) in references and not any(id(each) in references for each in inner.find_all(exp.Column)):
+            if id(reference) in references and not any(id(part) in references for part in inner.find_all(exp.Column)):
                 if not list(inner.find_all(exp.Column)):
                     continue
                 found.append((references[id(reference)], inner, node))

@@ -39,8 +39,10 @@ def with_elements(
         if len(names) > len(lists):
             lists = [*lists, pl.int_ranges(pl.lit(1, dtype=pl.Int64), length + 1, dtype=pl.Int64)]
         if keep_empty:
-            nothing = [pl.concat_list(pl.lit(None, dtype=each.polars)) for each in (*kinds, INT)]
-            lists = [pl.when(length > 0).then(each).otherwise(none) for each, none in zip(lists, nothing, strict=False)]
+            nothing = [pl.concat_list(pl.lit(None, dtype=kind.polars)) for kind in (*kinds, INT)]
+            lists = [
+                pl.when(length > 0).then(items).otherwise(none) for items, none in zip(lists, nothing, strict=False)
+            ]
         keys = {name: key_of(name) for name in names}
         return around.rows.flat_map(**dict(zip(keys.values(), lists, strict=True))), keys
 
@@ -54,15 +56,17 @@ def _unnested(values: Values, node: exp.Expr, names: Sequence[str]) -> Lists:
     if len(node.expressions) > 1 and len(names) < len(node.expressions):
         hint = "name the elements of each: unnest(a, b) AS u(x, y)"
         values.source.refuse(node, "unnest() of several lists without names", hint)
-    found = [list_and_element(values, each) for each in node.expressions]
+    found = [list_and_element(values, expression) for expression in node.expressions]
     lists, kinds = [value.expr for value, _ in found], [kind for _, kind in found]
     if len(lists) == 1:
         return lists, kinds
-    most = pl.max_horizontal(each.list.len().cast(pl.Int64).fill_null(0) for each in lists)
+    most = pl.max_horizontal(items.list.len().cast(pl.Int64).fill_null(0) for items in lists)
     places = pl.int_ranges(pl.lit(0, dtype=pl.Int64), most, dtype=pl.Int64)
     nothing = [pl.concat_list(pl.lit(None, dtype=kind.polars)) for kind in kinds]
-    filled = [pl.when(each.is_not_null()).then(each).otherwise(none) for each, none in zip(lists, nothing, strict=True)]
-    return [each.list.gather(places, null_on_oob=True) for each in filled], kinds
+    filled = [
+        pl.when(items.is_not_null()).then(items).otherwise(none) for items, none in zip(lists, nothing, strict=True)
+    ]
+    return [items.list.gather(places, null_on_oob=True) for items in filled], kinds
 
 
 def _series(values: Values, node: exp.Expr) -> Lists:
@@ -71,10 +75,10 @@ def _series(values: Values, node: exp.Expr) -> Lists:
         arguments, closed = node.expressions, node.name.lower() != "range"
     else:
         arguments, closed = [node.args.get(key) for key in ("start", "end", "step")], True
-    arguments = [each for each in arguments if each is not None]
+    arguments = [argument for argument in arguments if argument is not None]
     if not 0 < len(arguments) < 4 or (closed and len(arguments) < 2):
         raise values.source.error(node, "a series has a start, an end and a step", "write generate_series(1, 10)")
-    start, *more = [values.of(each) for each in arguments]
+    start, *more = [values.of(argument) for argument in arguments]
     if not more:
         start, more = Value(pl.lit(0, dtype=pl.Int64), INT, node, 0), [start]
     end, step = more[0], more[1] if len(more) > 1 else None
@@ -95,7 +99,7 @@ def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed
         hint = "give a length of days or less; months by generate_series(0, n) and date + n * INTERVAL '1 month'"
         values.source.refuse(start.node, "a series by months, or backwards", hint)
     first, last = (
-        as_type(values.source, values.require(each, "timestamp", "date"), TIMESTAMP) for each in (start, end)
+        as_type(values.source, values.require(moment, "timestamp", "date"), TIMESTAMP) for moment in (start, end)
     )
     series = pl.datetime_ranges(
         first, last, interval=f"{length}us", closed="both" if closed else "left", time_unit="us", time_zone="UTC"

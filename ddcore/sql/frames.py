@@ -44,9 +44,9 @@ def _resolve(source: Source, window: exp.Window, definitions: list[exp.Window]) 
     name = window.args.get("alias")
     if name is None:
         return
-    base = next((each for each in definitions if is_named(name, each.this.name)), None)
+    base = next((definition for definition in definitions if is_named(name, definition.this.name)), None)
     if base is None:
-        names = [each.this.name for each in definitions]
+        names = [definition.this.name for definition in definitions]
         raise source.error(
             window, f"there is no window {name.name}" + (f"; there are: {listed(names)}" if names else ""),
             meant(name.name, names) or "name it: WINDOW w AS (PARTITION BY ... ORDER BY ...)",
@@ -58,7 +58,7 @@ def _resolve(source: Source, window: exp.Window, definitions: list[exp.Window]) 
         )
     for key in {"partition_by", "order", "spec"} - {*own}:
         value = base.args.get(key)
-        window.set(key, [each.copy() for each in value] if isinstance(value, list) else value and value.copy())
+        window.set(key, [part.copy() for part in value] if isinstance(value, list) else value and value.copy())
     window.set("alias", None)
 
 

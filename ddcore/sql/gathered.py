@@ -157,7 +157,7 @@ def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
         value = values.require(value, "string")
     elif value.type is None:
         values.source.refuse(node, "array_agg(NULL)")
-    keys = [_plain(values, node, each.this) for each in sorts]
+    keys = [_plain(values, node, sort.this) for sort in sorts]
     if distinct and any(canonical(key.expr) != canonical(value.expr) for key in keys):
         raise values.source.error(
             sorts[0], f"{called(node)}(DISTINCT ...) is ordered by another value: {shown(sorts[0])}",
@@ -177,8 +177,8 @@ def _in_order(
     where: pl.Expr | None,
 ) -> Found:
     options: dict[str, Any] = {
-        "order_by": [key.expr for key in keys], "descending": [bool(each.args.get("desc")) for each in sorts],
-        "nulls_first": [bool(each.args.get("nulls_first")) for each in sorts], "distinct": distinct, "where": where,
+        "order_by": [key.expr for key in keys], "descending": [bool(sort.args.get("desc")) for sort in sorts],
+        "nulls_first": [bool(sort.args.get("nulls_first")) for sort in sorts], "distinct": distinct, "where": where,
     }  # fmt: skip
     assert value.type is not None
     types = {"value": value.type}

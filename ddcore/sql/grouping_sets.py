@@ -62,12 +62,12 @@ def grouping_of(
             queries.source.refuse(group, f"more than {_MOST} sets of groups", "write fewer of them")
     sets = [_joined(chosen) for chosen in itertools.product(*parts)]
     if group.args.get("all") is False:  # GROUP BY DISTINCT
-        sets = list(dict.fromkeys(tuple(sorted(each)) for each in sets))
+        sets = list(dict.fromkeys(tuple(sorted(keys)) for keys in sets))
     return Grouping(tuple(reader.keys), tuple(sets))
 
 
 def _joined(sets: Sequence[Set]) -> Set:
-    return tuple(dict.fromkeys(key for each in sets for key in each))
+    return tuple(dict.fromkeys(key for keys in sets for key in keys))
 
 
 def _plain(column: exp.Expr) -> exp.Expr:
@@ -90,21 +90,21 @@ class _Reader:
     def sets(self, node: exp.Expr) -> list[Set]:
         """The sets of one item of GROUP BY."""
         if isinstance(node, exp.Rollup | exp.Cube):
-            items = [self._together(each) for each in node.expressions]
+            items = [self._together(expression) for expression in node.expressions]
             if isinstance(node, exp.Rollup):
                 return [_joined(items[:number]) for number in range(len(items), -1, -1)]
             if 2 ** len(items) > _MOST:
                 self.queries.source.refuse(node, f"more than {_MOST} sets of groups", "write fewer of them")
             choices = (itertools.combinations(items, number) for number in range(len(items), -1, -1))
-            return [_joined(chosen) for each in choices for chosen in each]
+            return [_joined(chosen) for choice in choices for chosen in choice]
         if isinstance(node, exp.GroupingSets):
-            return [each for item in node.expressions for each in self.sets(item)]
+            return [keys for item in node.expressions for keys in self.sets(item)]
         return [self._together(node)]
 
     def _together(self, node: exp.Expr) -> Set:
         """The keys of one item that are grouped by together: ``a`` or ``(a, b)``."""
         if isinstance(node, exp.Tuple):
-            return _joined([self._together(each) for each in node.expressions])
+            return _joined([self._together(expression) for expression in node.expressions])
         if isinstance(node, exp.Paren):
             return self._together(node.this)
         if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):

@@ -112,7 +112,7 @@ def _without_query(tokens: Sequence[Token], place: int, name: str, source: Sourc
         return source.error_at(tokens[-1].start, f"the view {name} has no query", f"write CREATE VIEW {name} AS ...")
     text, hint = written(source, tokens[place]), f"write CREATE VIEW {name} AS SELECT ..."
     if behind_as:
-        hint = nearly(word(tokens, place), [each for each in _QUERIES if each != "("]) or hint
+        hint = nearly(word(tokens, place), [start for start in _QUERIES if start != "("]) or hint
         what = f"a query begins with SELECT, WITH or VALUES, not with {text}"
     else:
         what = f"AS is missing before {text}" if word(tokens, place) in _QUERIES else f"{text} is not AS"

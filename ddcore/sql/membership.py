@@ -57,19 +57,19 @@ def split(
     outside = Values(source, rows.columns, rows.types)
     wanted: list[Pair] = []
     for subject, result in zip(subjects, body.results, strict=True):
-        (mine, theirs), _ = aligned(source, [outside.of(subject), result], shown(node))
-        wanted.append((mine, theirs, False))
+        (left, right), _ = aligned(source, [outside.of(subject), result], shown(node))
+        wanted.append((left, right, False))
     inside = paired(rows.rows, body.rows, [*body.pairs, *wanted], "semi")
     if only:
         return inside, None, None
     if len(wanted) > 1:
         return _split_rows(queries, rows, body, wanted, inside, node=node)
-    (mine, theirs, _) = wanted[0]
+    (left, right, _) = wanted[0]
     rest = rows.rows.concat(inside.negate())
-    nulls = body.rows.where(theirs.is_null())
+    nulls = body.rows.where(right.is_null())
     unknown = paired(rest, nulls, body.pairs, "semi")
     rest = rest.concat(unknown.negate())
-    without = rest.where(mine.is_null())
+    without = rest.where(left.is_null())
     maybe = paired(without, body.rows, body.pairs, "semi")
     return inside, rest.concat(maybe.negate()), unknown.concat(maybe)
 
@@ -110,11 +110,11 @@ def _split_rows(
         ]
         return first.concat(*more)
 
-    mine = copies(rows.rows, [pair[0] for pair in wanted], [pair[0] for pair in body.pairs], ("mine", "theirs"))
-    theirs = copies(body.rows, [pair[1] for pair in wanted], [pair[1] for pair in body.pairs], ("theirs", "mine"))
+    left = copies(rows.rows, [pair[0] for pair in wanted], [pair[0] for pair in body.pairs], ("mine", "theirs"))
+    right = copies(body.rows, [pair[1] for pair in wanted], [pair[1] for pair in body.pairs], ("theirs", "mine"))
     safe = [(pl.col(name), pl.col(name), True) for name in (*keys, "mine", "theirs")]
     safe += [(pl.col(name), pl.col(name), pair[2]) for name, pair in zip(around, body.pairs, strict=True)]
-    maybe = paired(mine, theirs, safe, "semi").select(*around, *(f"{key} itself" for key in keys)).distinct()
+    maybe = paired(left, right, safe, "semi").select(*around, *(f"{key} itself" for key in keys)).distinct()
     found = [(pair[0], pl.col(f"{key} itself"), True) for key, pair in zip(keys, wanted, strict=True)]
     found += [(pair[0], pl.col(name), pair[2]) for name, pair in zip(around, body.pairs, strict=True)]
     rest = rows.rows.concat(inside.negate())

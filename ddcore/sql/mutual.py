@@ -150,33 +150,33 @@ def inferred(queries: Queries, unknown: Sequence[Unknown], env: Env) -> list[Bin
     columns: dict[str, Columns] = {}
     while len(columns) < len(unknown):
         before = len(columns)
-        for each in unknown:
+        for view in unknown:
             missing = [other.name for other in unknown if other.name not in columns]
-            query = _without(each.query, missing)
-            if each.name in missing and query is not None:
-                columns[each.name] = _columns(each.plan(query, _known(env, columns)))
+            query = _without(view.query, missing)
+            if view.name in missing and query is not None:
+                columns[view.name] = _columns(view.plan(query, _known(env, columns)))
         if len(columns) == before:
             raise queries.source.error(
                 unknown[0].node, f"the columns of {unknown[0].name} depend on themselves",
                 f"begin with rows that do not: SELECT ... UNION SELECT ... FROM {unknown[0].name} ...",
             )  # fmt: skip
     for _ in unknown:  # a type travels along the names, each round to the next view
-        wider = {each.name: _wider(queries, each, columns, env) for each in unknown}
+        wider = {view.name: _wider(queries, view, columns, env) for view in unknown}
         if wider == columns:
             break
         columns = wider
     return [
         Binding(
-            each.name, each.node, each.query, tuple(name for name, _ in columns[each.name]),
-            tuple(kind or TEXT for _, kind in columns[each.name]), each.plan,
+            view.name, view.node, view.query, tuple(name for name, _ in columns[view.name]),
+            tuple(kind or TEXT for _, kind in columns[view.name]), view.plan,
         )
-        for each in unknown
+        for view in unknown
     ]  # fmt: skip
 
 
 def _columns(relation: Relation) -> Columns:
     kinds = relation.types
-    return tuple((each.name, None if each.untyped else kinds[each.key]) for each in relation.own)
+    return tuple((column.name, None if column.untyped else kinds[column.key]) for column in relation.own)
 
 
 def _known(env: Env, columns: Mapping[str, Columns]) -> Env:
@@ -187,15 +187,15 @@ def _known(env: Env, columns: Mapping[str, Columns]) -> Env:
     return env
 
 
-def _wider(queries: Queries, each: Unknown, columns: Mapping[str, Columns], env: Env) -> Columns:
+def _wider(queries: Queries, view: Unknown, columns: Mapping[str, Columns], env: Env) -> Columns:
     """The columns of a whole query, in types that hold what was known before."""
-    before, now = columns[each.name], _columns(each.plan(each.query, _known(env, columns)))
+    before, now = columns[view.name], _columns(view.plan(view.query, _known(env, columns)))
     if len(before) != len(now):
         return before  # of which the query's own error comes when it is planned
     wider = []
     for (name, old), (_, new) in zip(before, now, strict=True):
-        values = [Value(pl.col(name), kind, each.node) for kind in (old, new)]
-        both = None if old is new is None else aligned(queries.source, values, f"{each.name}, column {name}")[1]
+        values = [Value(pl.col(name), kind, view.node) for kind in (old, new)]
+        both = None if old is new is None else aligned(queries.source, values, f"{view.name}, column {name}")[1]
         wider.append((name, both))
     return tuple(wider)
 
@@ -234,7 +234,9 @@ def _drop_unused(bindings: exp.With) -> None:
         own = {id(table) for table in binding.find_all(exp.Table)}
         others = (table for table in query.find_all(exp.Table) if id(table) not in own)
         if not any(is_named(table.this, binding.alias) for table in others):
-            bindings.set("expressions", [each for each in bindings.expressions if each is not binding])
+            bindings.set(
+                "expressions", [expression for expression in bindings.expressions if expression is not binding]
+            )
     if not bindings.expressions:
         query.set("with_", None)
 

@@ -128,7 +128,7 @@ def columns_of_function(table: exp.Expr) -> list[str]:
     """
     function, alias = function_of(table), table.args.get("alias")
     assert function is not None
-    named = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    named = [column.name for column in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
     default = function.name.lower() if isinstance(function, exp.Anonymous) else "generate_series"
     first = named[0] if named else table.alias or ("unnest" if isinstance(function, exp.Unnest) else default)
     offset = function.args.get("offset")
@@ -381,7 +381,7 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     for pivot in table.args.get("pivots") or []:
         columns = columns_of_pivot(columns, pivot)
         alias = pivot.args.get("alias") or alias
-    renamed = [each.name for each in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
+    renamed = [column.name for column in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
     yield pivoted_name(table) or table.name, renamed + list(columns[len(renamed) :])
 
 
@@ -389,7 +389,7 @@ def _with_bindings(query: exp.Expr, known: Known) -> Known:
     """What is known inside of a query, with the names that its WITH adds."""
     bindings = query.ctes if isinstance(query, exp.Query) else []
     for binding in bindings:
-        columns = [each.name for each in binding.args["alias"].args.get("columns") or []]
+        columns = [column.name for column in binding.args["alias"].args.get("columns") or []]
         known = {**known, binding.alias: columns or own(binding.this, known)}
     return known
 

@@ -45,7 +45,7 @@ def projected(
     firsts = distinct.args.get("on") if distinct is not None else None
     order = node.args.get("order")
     hidden: dict[str, pl.Expr] = {}
-    named_results = {each.alias.casefold(): each.this for each in columns if isinstance(each, exp.Alias)}
+    named_results = {column.alias.casefold(): column.this for column in columns if isinstance(column, exp.Alias)}
 
     def named_too(_: Values, part: exp.Expr) -> Value | None:
         """In an expression, too, a name that no table has is that of a result, as in DuckDB."""
@@ -98,7 +98,7 @@ def _first_of_each(
         )  # fmt: skip
     keys = [*relation.carried, *dict.fromkeys(groups)]
     names = list(relation.types)
-    rows, by, downs = sortable(relation.rows, [(key, each) for key, each in sorts if key not in groups])
+    rows, by, downs = sortable(relation.rows, [(key, sort) for key, sort in sorts if key not in groups])
     rest = [name for name in names if name not in keys]
     if not by:
         by, downs = rest[:1], [False]
@@ -175,7 +175,7 @@ def _first(
     with planning(source.place(node.args.get("order") or node)):
         rows, by, downs = sortable(relation.rows, sorts)
         if not by:
-            by, downs = [each.key for each in relation.own][:1], [False]
+            by, downs = [column.key for column in relation.own][:1], [False]
         if any(types(rows)[key].is_nested for key in by):
             source.refuse(node.args.get("order") or node, "an order by lists or structs")
         groups = rows.group_by(*relation.carried)
@@ -202,13 +202,13 @@ def sortable(rows: Any, sorts: Sequence[tuple[str, exp.Ordered]]) -> tuple[Any, 
     by: list[str] = []
     downs: list[bool] = []
     added: dict[str, pl.Expr] = {}
-    for number, (key, each) in enumerate(sorts):
-        if each.args.get("nulls_first"):
+    for number, (key, sort) in enumerate(sorts):
+        if sort.args.get("nulls_first"):
             name = f"nulls {number}"
             added[name] = pl.col(key).is_not_null()
             by.append(name)
             downs.append(False)
         if key not in by:
             by.append(key)
-            downs.append(bool(each.args.get("desc")))
+            downs.append(bool(sort.args.get("desc")))
     return rows.with_columns(**added) if added else rows, by, downs

@@ -42,10 +42,10 @@ class OuterJoin:
             equal = [(condition, sides_of(self.queries, self.env, condition, *kinds)) for condition in self.conditions]
             pairs = [pair for _, pair in equal if pair is not None]
             rest = [each for each, pair in equal if pair is None]
-            mine, theirs = set(types(self.left)), set(types(self.right))
-            left = self._limited(self.left, [each for each in rest if each.keys <= mine])
-            right = self._limited(self.right, [each for each in rest if each.keys <= theirs and each.keys])
-            mixed = [each for each in rest if not each.keys <= mine and not each.keys <= theirs]
+            own, other = set(types(self.left)), set(types(self.right))
+            left = self._limited(self.left, [each for each in rest if each.keys <= own])
+            right = self._limited(self.right, [each for each in rest if each.keys <= other and each.keys])
+            mixed = [each for each in rest if not each.keys <= own and not each.keys <= other]
             matches = self._matches(left, right, pairs, mixed, after)
             parts = [matches]
             if side in ("LEFT", "FULL"):
@@ -67,8 +67,8 @@ class OuterJoin:
         found = range_of(self.queries, self.env, mixed, left, right, single=self.single)
         if found is None:
             return self._limited(paired(left, right, pairs), mixed)
-        rest = [each for each in mixed if not any(each is one for one in found.met)]
-        used = {*after}.union(*(each.keys for each in rest))
+        rest = [condition for condition in mixed if not any(condition is one for one in found.met)]
+        used = {*after}.union(*(condition.keys for condition in rest))
         kept = [*types(left), *(name for name in types(right) if name in used)]
         return self._limited(found.joined(left, right, pairs, kept), rest)
 
@@ -87,9 +87,9 @@ class OuterJoin:
         """The rows of one side that are in no pair; ``fitting`` are those that meet the conditions on it alone."""
         if mixed:
             own = types(every)
-            used = sorted({key for each in mixed for key in each.keys if key in own})
+            used = sorted({key for condition in mixed for key in condition.keys if key in own})
             keys: list[Pair] = [(pl.col(name), pl.col(name), True) for name in used]
-            columns, keys = placed([*keys, *((mine, mine, False) for mine, _, _ in pairs)], "partner")
+            columns, keys = placed([*keys, *((ours, ours, False) for ours, _, _ in pairs)], "partner")
             partners = matches.select(**columns)
             paired_rows = paired(fitting, partners, keys, "semi")
         else:

@@ -26,28 +26,28 @@ def paired(rows: Any, other: Any, pairs: Sequence[Pair], how: str = "inner") -> 
 
     ``how`` is inner, left, semi or anti. The columns of the two have different names.
     """
-    mine: dict[str, pl.Expr] = {}
-    theirs: dict[str, pl.Expr] = {}
+    ours: dict[str, pl.Expr] = {}
+    others: dict[str, pl.Expr] = {}
     on: dict[str, str] = {}
     restored: dict[str, pl.Expr] = {}
     for number, (left, right, safe) in enumerate(pairs or [(_ZERO, _ZERO, False)]):
         name, partner = (None, None) if safe else (is_plain(left), is_plain(right))
         if name is None or name in on:
             name = f"key {number}"
-            mine[name] = key_of(left, safe)
+            ours[name] = key_of(left, safe)
         if partner is None or partner in on.values() or how == "left":
             partner = f"match {number}"
-            theirs[partner] = key_of(right, safe)
+            others[partner] = key_of(right, safe)
         elif how == "inner":
             restored[partner] = pl.col(name)
         on[name] = partner
-    left_rows = rows.with_columns(**mine) if mine else rows
-    right_rows = other.with_columns(**theirs) if theirs else other
+    left_rows = rows.with_columns(**ours) if ours else rows
+    right_rows = other.with_columns(**others) if others else other
     if how in ("semi", "anti"):
         right_rows = right_rows.select(*on.values())
     joined = left_rows.join(right_rows, on=on, how=how)
-    keep = {name: pl.col(name) for name in types(joined) if name not in mine}
-    return joined.select(**keep, **restored) if mine or restored else joined
+    keep = {name: pl.col(name) for name in types(joined) if name not in ours}
+    return joined.select(**keep, **restored) if ours or restored else joined
 
 
 def placed(pairs: Sequence[Pair], prefix: str) -> tuple[dict[str, pl.Expr], list[Pair]]:
@@ -65,8 +65,8 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """The conditions of a clause that must all hold; what all sides of an OR share is one by itself."""
     found: list[exp.Expr] = []
     node = node.this if isinstance(node, exp.Where | exp.Having | exp.Qualify) else node
-    for each in _terms(node, exp.And) if node is not None else []:
-        found += [*_shared(each), each] if isinstance(each, exp.Or) else [each]
+    for term in _terms(node, exp.And) if node is not None else []:
+        found += [*_shared(term), term] if isinstance(term, exp.Or) else [term]
     return found
 
 

@@ -45,11 +45,11 @@ def _pivot(source: Source, pivot: exp.Pivot) -> exp.Pivot:
         if not isinstance(field, exp.In) or not isinstance(field.this, exp.Column) or not field.expressions:
             hint = f"write the values out: ON {shown(field)} IN (1, 2)"
             source.refuse(field, "PIVOT by whatever values there are", hint)
-    unnamed = [each for each in aggregates if not isinstance(each, exp.Alias)]
+    unnamed = [aggregate for aggregate in aggregates if not isinstance(aggregate, exp.Alias)]
     if unnamed and len(aggregates) > 1:
         raise source.error(unnamed[0], "this aggregate of several has no name", f"write {shown(unnamed[0])} AS name")
     values = product(*([_called(value) for value in field.expressions] for field in pivot.expressions))
-    names = ["_".join([*each, *([] if unnamed else [of.alias])]) for each in values for of in aggregates]
+    names = ["_".join([*texts, *([] if unnamed else [of.alias])]) for texts in values for of in aggregates]
     return exp.Pivot(
         expressions=aggregates, fields=list(pivot.expressions), group=pivot.args.get("group"),
         columns=[exp.to_identifier(name, quoted=True) for name in names],
@@ -70,5 +70,5 @@ def _unpivot(source: Source, pivot: exp.Pivot) -> exp.Pivot:
         if not isinstance(column, exp.Column):
             source.refuse(column, "this part of an UNPIVOT", "name the columns: UNPIVOT t ON x, y INTO NAME n VALUE v")
     field = exp.In(this=exp.to_identifier(name.name if name else "name"), expressions=list(pivot.expressions))
-    of = [exp.to_identifier(each.name) for each in values] or [exp.to_identifier("value")]
+    of = [exp.to_identifier(value.name) for value in values] or [exp.to_identifier("value")]
     return exp.Pivot(expressions=of, fields=[field], unpivot=True, include_nulls=pivot.args.get("include_nulls"))

@@ -35,16 +35,16 @@ def _keys(columns: Sequence[str], pivot: exp.Pivot) -> list[str]:
     """The columns that stay: those that it does not name, or those of its GROUP BY."""
     group = pivot.args.get("group")
     if group is not None:
-        return [each.name for each in group.expressions]
+        return [expression.name for expression in group.expressions]
     read = [pivot.args["fields"]] if pivot.args.get("unpivot") else [pivot.expressions, pivot.args["fields"]]
-    used = {name.name.casefold() for nodes in read for each in nodes for name in each.find_all(exp.Column)}
+    used = {name.name.casefold() for nodes in read for node in nodes for name in node.find_all(exp.Column)}
     return [name for name in columns if name.casefold() not in used]
 
 
 def _results(pivot: exp.Pivot) -> list[str]:
     if pivot.args.get("unpivot"):
-        return [name for name, _ in _fields(pivot)] + [each.name for each in pivot.expressions]
-    return [each.name for each in pivot.args.get("columns") or []]
+        return [name for name, _ in _fields(pivot)] + [expression.name for expression in pivot.expressions]
+    return [column.name for column in pivot.args.get("columns") or []]
 
 
 def _column(name: str) -> exp.Column:
@@ -59,15 +59,15 @@ def _pivoted(source: Source, columns: Sequence[str], pivot: exp.Pivot, table: st
     """Each aggregate for each choice of values, of the rows that have these."""
     keys, names = _keys(columns, pivot), _results(pivot)
     conditions = [[_equal(name, value) for value in values] for name, values in _fields(pivot)]
-    wanted = [(each, chosen) for chosen in product(*conditions) for each in pivot.expressions]
+    wanted = [(expression, chosen) for chosen in product(*conditions) for expression in pivot.expressions]
     if len(wanted) != len(names) or len({name.casefold() for name in (*keys, *names)}) < len(keys) + len(names):
         what = "two columns of this pivot have one name, or one has none"
         raise source.error(pivot, what, "give names: IN (1 AS one, 2 AS two)")
     results = []
-    for (each, chosen), name in zip(wanted, names, strict=True):
-        aggregate = (each.this if isinstance(each, exp.Alias) else each).copy()
+    for (part, chosen), name in zip(wanted, names, strict=True):
+        aggregate = (part.this if isinstance(part, exp.Alias) else part).copy()
         if not isinstance(aggregate, exp.AggFunc):
-            source.refuse(each, "this aggregate of a pivot", _FORM)
+            source.refuse(part, "this aggregate of a pivot", _FORM)
         where = exp.Where(this=exp.and_(*(condition.copy() for condition in chosen)))
         filtered = exp.Filter(this=aggregate, expression=where)
         results.append(exp.alias_(filtered, exp.to_identifier(name, quoted=True)))
@@ -92,11 +92,11 @@ def _unpivoted(source: Source, columns: Sequence[str], pivot: exp.Pivot, table: 
     ((name, unpivoted),) = fields
     keys, value = _keys(columns, pivot), pivot.expressions[0].name
     sides: list[exp.Query] = []
-    for each in unpivoted:
-        of = each.this if isinstance(each, exp.PivotAlias) else each
-        label = each.args["alias"].name if isinstance(each, exp.PivotAlias) else of.name
+    for part in unpivoted:
+        of = part.this if isinstance(part, exp.PivotAlias) else part
+        label = part.args["alias"].name if isinstance(part, exp.PivotAlias) else of.name
         if not isinstance(of, exp.Column):
-            source.refuse(each, "this part of an UNPIVOT", _FORM)
+            source.refuse(part, "this part of an UNPIVOT", _FORM)
         own = next((column for column in columns if column.casefold() == of.name.casefold()), of.name)
         results = [
             exp.alias_(exp.Literal.string(label), exp.to_identifier(name, quoted=True)),

@@ -180,8 +180,8 @@ class QueryPlanner(Queries):
         while isinstance(chain[-1].this, exp.SetOperation) and not any(map(chain[-1].this.args.get, more)):
             chain.append(chain[-1].this)  # as deeply nested on its left side as it is long
         left = self.query(chain[-1].this, env)
-        for each in reversed(chain):
-            left = self._both(each, left, self.query(each.expression, env))
+        for operation in reversed(chain):
+            left = self._both(operation, left, self.query(operation.expression, env))
         return left
 
     def _both(self, node: exp.SetOperation, left: Relation, right: Relation) -> Relation:
@@ -192,18 +192,18 @@ class QueryPlanner(Queries):
                 node, f"{node.key.upper()}: {len(left.own)} columns on the left, {len(right.own)} on the right",
                 "select as many on both sides",
             )  # fmt: skip
-        mine, theirs = self._met(left, right, node)
+        ours, others = self._met(left, right, node)
         distinct = bool(node.args.get("distinct"))
         if isinstance(node, exp.Union):
-            both = mine.concat(theirs)
+            both = ours.concat(others)
             rows = both.distinct() if distinct else both
         else:
             if distinct:
-                mine, theirs = mine.distinct(), theirs.distinct()
-            rows = mine.intersect(theirs) if isinstance(node, exp.Intersect) else mine.except_(theirs)
+                ours, others = ours.distinct(), others.distinct()
+            rows = ours.intersect(others) if isinstance(node, exp.Intersect) else ours.except_(others)
         columns = tuple(
-            replace(each, table="", untyped=each.untyped and other.untyped)
-            for each, other in zip(left.own, right.own, strict=True)
+            replace(column, table="", untyped=column.untyped and other.untyped)
+            for column, other in zip(left.own, right.own, strict=True)
         )
         return Relation(rows, columns, left.carried)
 
@@ -224,7 +224,7 @@ class QueryPlanner(Queries):
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:
     """A column that a star stands for, at the place of the star."""
     node = exp.column(exp.to_identifier(column.name), exp.to_identifier(column.table) if column.table else None)
-    starts = [each.meta["start"] for each in star.walk() if "start" in each.meta]
+    starts = [part.meta["start"] for part in star.walk() if "start" in part.meta]
     node.meta.update(key=column.key, star=shown(star), **({"start": min(starts)} if starts else {}))
     node.parent = star.parent
     return node

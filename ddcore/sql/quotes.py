@@ -80,14 +80,14 @@ def unclosed(source: Source, start: int = 0, end: int | None = None, *, surely: 
     """
     text = source.text
     pieces = [
-        each for each in quoted(text, source.dialect) if start <= each.start and (end is None or each.start < end)
+        span for span in quoted(text, source.dialect) if start <= span.start and (end is None or span.start < end)
     ]
-    for each in pieces:
-        piece = text[each.start : each.end]
-        runs_on = each.closed and each.kind != "comment" and "\n" in piece
-        if runs_on and (_RUNS_ON.search(piece) or _BEHIND.match(text, each.end)):
-            return _error(source, each)
-    return next((_error(source, each) for each in pieces if not each.closed), None) if surely else None
+    for span in pieces:
+        piece = text[span.start : span.end]
+        runs_on = span.closed and span.kind != "comment" and "\n" in piece
+        if runs_on and (_RUNS_ON.search(piece) or _BEHIND.match(text, span.end)):
+            return _error(source, span)
+    return next((_error(source, span) for span in pieces if not span.closed), None) if surely else None
 
 
 def _error(source: Source, piece: Quoted) -> ProgramError:

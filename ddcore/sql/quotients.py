@@ -20,7 +20,7 @@ _LONG = 20  # digits of a bigint beside a decimal
 
 def divided(values: Values, node: exp.Div, left: Value, right: Value) -> Value:
     """The quotient of two numbers of which one is a decimal. The row fails where the divisor is 0."""
-    (digits, places), (other_digits, other_places) = (_digits(values, each) for each in (left, right))
+    (digits, places), (other_digits, other_places) = (_digits(values, side) for side in (left, right))
     scale = max(_FEWEST_PLACES, places + other_digits + 1)
     kind = _bounded(digits - places + other_places + scale, scale)
 

@@ -67,7 +67,7 @@ def _with_correlated(queries: Queries, query: exp.Expr, env: Env) -> exp.Expr:
     bindings = list(copy.args["with_"].expressions)
     while bindings:
         binding = bindings.pop(0)
-        names = [each.name for each in binding.args["alias"].args.get("columns") or []]
+        names = [column.name for column in binding.args["alias"].args.get("columns") or []]
         known[binding.alias] = names or own(binding.this, known)
         if not any(True for _ in free(binding.this, {name: known[name] for name in known if name != binding.alias})):
             continue
@@ -108,13 +108,15 @@ def renamed(queries: Queries, relation: Relation, names: Sequence[Any], node: ex
         )
     texts = [name.name if isinstance(name, exp.Expr) else name for name in names]
     own = relation.own
-    new = tuple(Column("", text, each.key) for text, each in zip(texts, own, strict=False)) + tuple(own[len(texts) :])
+    new = tuple(Column("", text, column.key) for text, column in zip(texts, own, strict=False)) + tuple(
+        own[len(texts) :]
+    )
     return replace(relation, columns=new)
 
 
 def _names(node: exp.Expr, name: str) -> list[exp.Table]:
     """The places at which a query names a binding."""
-    return [each for each in node.find_all(exp.Table) if is_named(each.this, name)]
+    return [part for part in node.find_all(exp.Table) if is_named(part.this, name)]
 
 
 # -- WITH RECURSIVE ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ddcore.base.errors import ExpressionError
 from ddcore.base.source_line import planning
 from ddcore.expressions.expressions import failing
 from ddcore.operators import aggregates
-from ddcore.sql import grouping
+from ddcore.sql import aggregation, grouping
 from ddcore.sql.correlation import body_of, direct, keyed, plain
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.names import Relation, types
@@ -41,9 +41,9 @@ def scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name: 
     rows = body.rows.select(**keys, **{name: body.results[0].expr})
     always = isinstance(query, exp.Select) and grouping.is_global(query)
     if not always and not _is_first(query):
-        labels = {key: _label(around, mine) for key, (mine, _, _) in zip(keys, pairs, strict=True)}
+        labels = {key: _label(around, left) for key, (left, _, _) in zip(keys, pairs, strict=True)}
         if body.every:  # several rows matter only where there is a row around
-            rows = paired(rows, around.rows, [(theirs, mine, safe) for mine, theirs, safe in pairs], "semi")
+            rows = paired(rows, around.rows, [(right, left, safe) for left, right, safe in pairs], "semi")
         rows = _single(queries, query, rows, labels, name)
     how = "inner" if always and not body.pairs else "left"
     joined = paired(around.rows, rows, pairs, how)
@@ -75,7 +75,7 @@ class _Several:
 def _label(around: Relation, key: pl.Expr) -> str:
     """What the query around calls the column of a key."""
     name = key.meta.root_names()[0]
-    column = next(each for each in around.columns if each.key == name)
+    column = next(named for named in around.columns if named.key == name)
     return f"{column.table}.{column.name}" if column.table else column.name
 
 
@@ -108,9 +108,9 @@ def _direct_aggregate(
     relation, equal, _ = keyed(queries, around, query, equalities, env)
     keys, pairs = placed(equal, name)
     part = plain(query.expressions[0])
-    computed = grouping.computed(queries, relation, grouping.aggregates_in(query), keys, prefix=f"{name} ")
+    computed = aggregation.computed(queries, relation, grouping.aggregates_in(query), keys, prefix=f"{name} ")
     joined = computed.filled(paired(around.rows, computed.rows, pairs, "left"))
-    values = Values(queries.source, around.columns, types(joined), lambda _, each: computed.known(each))
+    values = Values(queries.source, around.columns, types(joined), lambda _, inner: computed.known(inner))
     value = values.of(part)
     kind = value.type
     if kind is None:

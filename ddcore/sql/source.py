@@ -99,7 +99,7 @@ class Source:
         """``file:line:column`` of a part: of the first name in it, else of the part around it."""
         around: exp.Expr | None = node
         while around is not None:
-            starts = [each.meta["start"] for each in around.walk() if "start" in each.meta]
+            starts = [part.meta["start"] for part in around.walk() if "start" in part.meta]
             if starts:
                 return self.at(min(starts))
             around = around.parent

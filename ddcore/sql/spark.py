@@ -40,7 +40,7 @@ __all__ = ["NAMED", "RULES"]
 
 def _concat(values: Values, node: exp.Concat) -> Value:
     """Null where a part is null."""
-    parts = [texts.text_of(values, values.of(each)) for each in node.expressions]
+    parts = [texts.text_of(values, values.of(expression)) for expression in node.expressions]
     return Value(pl.concat_str(parts), TEXT, node)
 
 
@@ -217,7 +217,7 @@ def _days_later(values: Values, node: exp.TsOrDsAdd) -> Value:
 def _days_between(values: Values, node: exp.DateDiff) -> Value:
     if node.args.get("unit") and node.args["unit"].name.upper() != "DAY":
         values.source.refuse(node, "datediff() in other units than days")
-    end, start = (values.require(values.of(each), "date") for each in (node.this, node.expression))
+    end, start = (values.require(values.of(side), "date") for side in (node.this, node.expression))
     return Value((end.expr - start.expr).dt.total_days(), INT, node)
 
 
@@ -229,7 +229,7 @@ def _months_later(values: Values, node: exp.AddMonths) -> Value:
 def _months_between(values: Values, node: exp.MonthsBetween) -> Value:
     """Whole months between equal days, and between last days; else 31 days make a month, rounded to 8 digits."""
     sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
-    sides = [Value(as_type(values.source, each, TIMESTAMP), TIMESTAMP, each.node) for each in sides]
+    sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
 
     def months(end: Value, start: Value) -> pl.Expr:
         late, early = end.expr.dt, start.expr.dt
@@ -308,7 +308,7 @@ def _nvl2(values: Values, node: exp.Nvl2) -> Value:
 
 def _decoded(values: Values, node: exp.DecodeCase) -> Value:
     """The result behind the first equal value; null equals null."""
-    subject, *rest = (values.of(each) for each in node.expressions)
+    subject, *rest = (values.of(expression) for expression in node.expressions)
     pairs = list(zip(rest[::2], rest[1::2], strict=False))
     default = [rest[-1]] if len(rest) % 2 else [Value(pl.lit(None), None, node)]
     exprs, kind = aligned(values.source, [*(result for _, result in pairs), *default], node)

@@ -50,7 +50,7 @@ def attached(
     Those in ``done`` are computed already.
     """
     known: dict[int, Value] = {}
-    for number, node in enumerate(each for each in subqueries_in(nodes) if id(each) not in done):
+    for number, node in enumerate(part for part in subqueries_in(nodes) if id(part) not in done):
         name = f"subquery {number}"
         while name in rows.types:
             name += "+"
@@ -92,21 +92,21 @@ def _quantified(queries: Queries, around: Relation, node: exp.Expr, env: Env, na
     body = body_of(queries, around, quantifier.this, env)
     if len(body.results) != 1:
         raise source.error(node, f"one value is compared with {len(body.results)} columns", "select one column")
-    (mine, theirs), dtype = aligned(
+    (left, right), dtype = aligned(
         source, [Values(source, around.columns, around.types).of(node.this), body.results[0]], shown(node)
     )
     if dtype.is_nested:
         source.refuse(node, f"comparing {dtype}")
     keys, pairs = placed(body.pairs, name)
     values = pl.col(name)
-    bounds = body.rows.select(**keys, **{name: theirs}).group_by(*keys).agg(**{
+    bounds = body.rows.select(**keys, **{name: right}).group_by(*keys).agg(**{
         f"{name} least": aggregates.min(values), f"{name} most": aggregates.max(values),
         f"{name} rows": aggregates.count(), f"{name} nulls": aggregates.count(where=values.is_null()),
     })  # fmt: skip
     joined = paired(around.rows, bounds, pairs, "left")
     least, most, rows, nulls = (pl.col(f"{name} {part}") for part in ("least", "most", "rows", "nulls"))
-    met = HOLDS[kind][0](mine, least, most)
-    found = pl.when(rows.is_null()).then(False).when(met).then(True).when(mine.is_not_null() & (nulls == 0)).then(False)
+    met = HOLDS[kind][0](left, least, most)
+    found = pl.when(rows.is_null()).then(False).when(met).then(True).when(left.is_not_null() & (nulls == 0)).then(False)
     truth = ~found if whole else found
     return joined.select(*types(around.rows), **{name: truth}), Value(pl.col(name), BOOL, node)
 

@@ -17,7 +17,7 @@ __all__ = ["NAMED", "RULES", "repeated", "text_of"]
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
-    parts = [values.of(each) for each in (node.this, node.expression)]
+    parts = [values.of(side) for side in (node.this, node.expression)]
     texts = [text_of(values, part) for part in parts]
     return Value(texts[0] + texts[1], TEXT, node)
 

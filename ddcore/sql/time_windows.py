@@ -83,15 +83,15 @@ def in_windows(queries: Queries, table: exp.Table, relation: Relation) -> Relati
     source, function = queries.source, table.meta["window"]
     kind, rest = function.name.lower(), function.expressions[1:]
     number = 2 if kind == "hop" else 1
-    lengths, names = rest[-number:], [_descriptor(each) for each in rest[:-number]]
-    columns = [each for each in names if isinstance(each, exp.Column)]
+    lengths, names = rest[-number:], [_descriptor(part) for part in rest[:-number]]
+    columns = [name for name in names if isinstance(name, exp.Column)]
     is_plain = len(columns) == len(names) and (len(names) == 1 or kind == "session")
     if len(lengths) < number or not names or not is_plain:
         raise source.error(table, f"{shown(function)} is not the form of {kind.upper()}", f"write {_FORMS[kind]}")
     values = Values(source, relation.columns, relation.types)
-    *keys, moment = (resolve(source, relation.columns, each).key for each in columns)
+    *keys, moment = (resolve(source, relation.columns, column).key for column in columns)
     with planning(source.place(table)):
-        given = [_length(values, each, values.of(names[-1])) for each in lengths]
+        given = [_length(values, length, values.of(names[-1])) for length in lengths]
         by = [[*relation.carried, *keys]] if kind == "session" else []
         start, end = WINDOW_ENDS
         rows = getattr(relation.rows, _KINDS[kind])(moment, *given, *by, start=start, end=end)
@@ -154,20 +154,20 @@ class _Call:
 def grouped(queries: Queries, node: exp.Select, relation: Relation) -> tuple[exp.Select, Relation]:
     """A SELECT that groups by windows, as one that groups by their ends, and the rows with these."""
     keys = node.args["group"].expressions if node.args.get("group") else []
-    found = [each for each in keys if _kind(each)]
+    found = [key for key in keys if _kind(key)]
     if not found:
         return node, relation
     if len(found) > 1:
         queries.source.refuse(found[1], "a second window in GROUP BY", "use a subquery: FROM TUMBLE(...)")
     call = _Call(found[0], _kind(found[0]))
     with planning(queries.source.place(call.node)):
-        relation = _with_ends(queries, call, [each for each in keys if each is not call.node], relation)
+        relation = _with_ends(queries, call, [key for key in keys if key is not call.node], relation)
     changed = node.copy()
     changed.parent = node.parent
     items = [
         new
-        for each in changed.args["group"].expressions
-        for new in ([call.end("start"), call.end("end")] if each == call.node else [each])
+        for expression in changed.args["group"].expressions
+        for new in ([call.end("start"), call.end("end")] if expression == call.node else [expression])
     ]
     changed.args["group"].set("expressions", items)
     changed.transform(call.standing, copy=False)
@@ -187,7 +187,7 @@ def _with_ends(queries: Queries, call: _Call, keys: Sequence[exp.Expr], relation
     if moment is None or len(lengths) not in most:
         raise source.error(call.node, f"{shown(call.node)} is not the form", f"write {_GROUPS[call.kind]}")
     value = values.of(moment)
-    given = [_length(values, each, value) for each in lengths]
+    given = [_length(values, length, value) for length in lengths]
     name = _KINDS[call.kind] if len(given) == 1 else "hop"
     if call.kind == "window":
         given = given[::-1]  # Spark has the length first
@@ -198,6 +198,6 @@ def _with_ends(queries: Queries, call: _Call, keys: Sequence[exp.Expr], relation
     rows = relation.rows.with_columns(**exprs)
     rows = getattr(rows, name)("window moment", *given, start="window start", end="window end").drop(*exprs)
     ends = [
-        Column(call.end(each).table, call.end(each).name, f"window {each}", hidden=True) for each in ("start", "end")
+        Column(call.end(text).table, call.end(text).name, f"window {text}", hidden=True) for text in ("start", "end")
     ]
     return replace(relation, rows=rows, columns=(*relation.columns, *ends))

@@ -36,7 +36,7 @@ def statements(source: Source) -> list[list[Token]]:
                 found.append([])
             else:
                 found[-1].append(token)
-    return [each for each in found if each]
+    return [text for text in found if text]
 
 
 def _tokens(source: Source, file: File) -> list[Token]:
@@ -47,8 +47,8 @@ def _tokens(source: Source, file: File) -> list[Token]:
         raise unclosed(source, file.start, file.end) or _unreadable(source) from None
     at = file.start
     return [
-        Token(each.token_type, each.text, each.line, each.col, each.start + at, each.end + at, each.comments)
-        for each in tokens
+        Token(token.token_type, token.text, token.line, token.col, token.start + at, token.end + at, token.comments)
+        for token in tokens
     ]
 
 

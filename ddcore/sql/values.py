@@ -367,7 +367,7 @@ class Values:
         numbers become. ``keys``: where sqlglot has them, unless it does not know the function.
         """
         nodes = node.expressions if isinstance(node, exp.Anonymous) else [node.args[key] for key in keys[: len(kinds)]]
-        return [self._argument(self.of(each), kind) for each, kind in zip(nodes, kinds, strict=True)]
+        return [self._argument(self.of(argument), kind) for argument, kind in zip(nodes, kinds, strict=True)]
 
     def _argument(self, value: Value, kind: str) -> Value:
         if kind not in ("number", "float64"):

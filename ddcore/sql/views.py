@@ -42,7 +42,7 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
     for table in tables:
         _check_table(source, table, inputs)
     for number, view in enumerate(views):
-        if any(is_named(view.name, name) for name in (*inputs, *(each.name for each in views[:number]))):
+        if any(is_named(view.name, name) for name in (*inputs, *(earlier.name for earlier in views[:number]))):
             source.start = view.start
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
     if any(reads_clock(view.query) for view in views):
@@ -121,14 +121,14 @@ def _check_table(source: Source, table: Table, inputs: Mapping[str, Any]) -> Non
         )  # fmt: skip
     schema = types(inputs[found[0]])
     for column in table.columns:
-        mine = [name for name in schema if is_named(column.this, name)]
+        own = [name for name in schema if is_named(column.this, name)]
         kind = declared_type(source, column.args["kind"])
-        if not mine:
+        if not own:
             raise source.error(
                 column, f"the input {found[0]} has no column {column.name}", meant(column.name, schema) or "see dd.toml"
             )
-        if schema[mine[0]] != kind:
-            what = f"column {column.name} is {kind} here and {schema[mine[0]]} in dd.toml"
+        if schema[own[0]] != kind:
+            what = f"column {column.name} is {kind} here and {schema[own[0]]} in dd.toml"
             raise source.error(column, what, "declare it in the same way in both")
 
 

@@ -14,7 +14,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.operators import window_functions
 from ddcore.operators.frame import Frame
-from ddcore.sql import grouping
+from ddcore.sql import aggregation
 from ddcore.sql.frames import frame_of, windows_in
 from ddcore.sql.grouping import unwrapped
 from ddcore.sql.names import Relation, is_named
@@ -31,7 +31,7 @@ __all__ = ["bounds", "windowed"]
 
 _PLACES = exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist
 _FUNCTIONS = (*_PLACES, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
-_AGGREGATES = [kind.sql_name().lower() for kind in grouping.PLAIN]
+_AGGREGATES = [kind.sql_name().lower() for kind in aggregation.PLAIN]
 _NAMES = [kind.sql_name().lower() for kind in _FUNCTIONS]
 _LONGEST = 10_000  # rows of a group that top_k keeps: beyond, all rows are numbered
 
@@ -114,8 +114,8 @@ def _windows(
     results: list[tuple[str, exp.Window, Any]] = []
     for each, window in windows.items():
         function, frame = unwrapped(window.this), frames[each]
-        if isinstance(function, grouping.AGGREGATES):
-            added = grouping.aggregates_of(values, window.this, f"{each} ")
+        if isinstance(function, aggregation.AGGREGATES):
+            added = aggregation.aggregates_of(values, window.this, f"{each} ")
             functions |= {key: replaced(made, frame=frame) for key, made in added.aggregates.items()}
             results.append((each, window, added.known[window.this.sql()]))
         else:
@@ -141,11 +141,11 @@ def _checked(values: Values, window: exp.Window) -> Frame | None:
     if window.args.get("first") is False:
         source.refuse(window, "this window")
     order, function = window.args.get("order"), unwrapped(window.this)
-    is_aggregate = isinstance(function, grouping.AGGREGATES)
+    is_aggregate = isinstance(function, aggregation.AGGREGATES)
     if not is_aggregate and not isinstance(function, _FUNCTIONS):
         source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
     frame = frame_of(values, window)
-    if is_aggregate and order is not None and not isinstance(function, grouping.PLAIN):
+    if is_aggregate and order is not None and not isinstance(function, aggregation.PLAIN):
         source.refuse(window, f"{called(function)} with ORDER BY in OVER", f"there are {listed(_AGGREGATES)}")
     if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
         source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
@@ -161,7 +161,7 @@ def _aggregate(
 ) -> tuple[Relation, Value]:
     """An aggregate of each row's partition."""
     columns, pairs = placed([(expr, expr, True) for expr in keys.values()], name)
-    computed = grouping.computed(
+    computed = aggregation.computed(
         queries, relation, [window.this], columns, prefix=f"{name} ", values=values, nested=True
     )
     rows = paired(relation.rows, computed.rows, pairs)
@@ -194,7 +194,7 @@ def _ordered(
     added = {key: expr for key, expr in {**keys, **sorts}.items() if key not in types}
     rows = relation.rows.with_columns(**added) if added else relation.rows
     if most is not None:
-        ties = "cut" if any(each.kind == "row_number" for each in functions.values()) else "rank"
+        ties = "cut" if any(function.kind == "row_number" for function in functions.values()) else "rank"
         whole, (rows, by, down) = rows, sortable(rows, [*zip(sorts, order.expressions, strict=True)])
         rows = selected(
             rows.group_by(*keys).top_k(most, by, descending=down, ties=ties),
@@ -208,7 +208,7 @@ class _Functions:
 
     def __init__(self, values: Values, window: exp.Window) -> None:
         self.values, self.window = values, window
-        wrapped = [type(each) for each in (window.this, window.this.this) if isinstance(each, exp.Expr)]
+        wrapped = [type(part) for part in (window.this, window.this.this) if isinstance(part, exp.Expr)]
         if exp.Filter in wrapped:
             values.source.refuse(window, "FILTER of a function that is no aggregate", "use CASE WHEN ... END")
         self.nulls = {"ignore_nulls": exp.IgnoreNulls in wrapped}

@@ -51,7 +51,7 @@ def floats(*, fails: bool, decimals: Decimals | None = None) -> Rule:
         left, right = values.arguments(node, "number", "number")
         if decimals and FLOAT not in (left.type, right.type) and not left.type == right.type == INT:
             return decimals(values, node, left, right)
-        sides = [Value(as_type(values.source, each, FLOAT), FLOAT, each.node, each.literal) for each in (left, right)]
+        sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)]
         if not fails:
             return Value(sides[0].expr / sides[1].expr, FLOAT, node)
         return Value(_checked(sides[0], sides[1], lambda a, b: a / b), FLOAT, node)

@@ -13,7 +13,7 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["at_rest", "combined", "one_after_another", "portions"]
+__all__ = ["combined", "one_after_another", "portions", "spilled"]
 
 _PICKS = 4  # keys for each range, among which its ends are chosen
 
@@ -21,7 +21,7 @@ Combine = Callable[[Sequence[Columns], int], SortedBatch]
 """What makes one batch of sorted updates: code, words, times and diffs, and how many of these columns are words."""
 
 
-def at_rest(batch: SortedBatch, budget: Budget = ALONE) -> SortedBatch:
+def spilled(batch: SortedBatch, budget: Budget = ALONE) -> SortedBatch:
     """The batch, which nothing changes any more: in a file if it is large and memory is nearly used up."""
     memory = budget.memory
     if not memory.is_limited or batch.high is not None:
@@ -38,7 +38,7 @@ def combined(pieces: Sequence[Columns], width: int, combine: Combine, budget: Bu
         return combine(pieces, width)
     total = sum(map(len, pieces))
     if total <= memory.rows:
-        return at_rest(combine(pieces, width), budget)
+        return spilled(combine(pieces, width), budget)
     parts = (
         combine([piece.part(*span) for piece, span in zip(pieces, spans, strict=True)], width)
         for spans in _ranges(pieces, memory.rows, width)

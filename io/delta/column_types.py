@@ -58,7 +58,7 @@ def _row_type(kind: Any) -> Type:
         return Type("map", fields=(("key", _row_type(kind.key_type)), ("value", _row_type(kind.value_type))))
     if hasattr(kind, "fields"):
         return Type("struct", fields=tuple((field.name, _row_type(field.type)) for field in kind.fields))
-    ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
+    ours = {other: name for name, other in _DELTA_NAMES.items()}
     return parse_type(ours.get(kind.type, kind.type))
 
 
@@ -66,7 +66,7 @@ def type_of_text(text: str) -> Type:
     """The type that Delta's name for it says, of one that is not nested. Raises ProgramError."""
     from ddcore.base.schema import parse_type
 
-    ours = {theirs: name for name, theirs in _DELTA_NAMES.items()}
+    ours = {other: name for name, other in _DELTA_NAMES.items()}
     return parse_type(ours.get(text, text))
 
 
@@ -95,7 +95,7 @@ def delta_schema(schema: Mapping[str, Type | str]) -> Any:
 
 def columns(table: DeltaTable) -> list[tuple[str, str]]:
     """Names and Delta types of a table's columns, in order."""
-    return [(each.name, (each.metadata or {}).get(_OWN) or _type_name(each.type)) for each in table.schema().fields]
+    return [(field.name, (field.metadata or {}).get(_OWN) or _type_name(field.type)) for field in table.schema().fields]
 
 
 def _type_name(kind: Any) -> str:

@@ -190,13 +190,12 @@ def state_at(folder: Place, version: int) -> TableState:
 
 def scan(
     folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True,
-    may_meet: datafile.MayMeet | None = None, in_memory: bool = False,
+    may_meet: datafile.MayMeet | None = None,
 ) -> pl.LazyFrame:  # fmt: skip
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     ``may_meet``: rows that cannot meet it may be left out, with their row groups, which are neither checked nor read.
-    ``in_memory``: Polars gets the bytes of the files, not their paths. Checks the digests of these files first, because
-    Polars' reader checks nothing; not where the caller just did.
+    Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     Columns that were added to the table after a file was written are null in its rows.
     """
     import polars as pl
@@ -229,8 +228,7 @@ def scan(
         use_statistics=trusted,
     )
     if not ranges:
-        data = [datafile.content(path, hint) for path in paths] if in_memory else sources(paths, hint)
-        return values_of(reader(data), schema)
+        return values_of(reader(sources(paths, hint)), schema)
     # A reader of a slice reads the row groups of the slice.
     parts = [
         reader(sources([path], hint)).slice(*place) for path in paths for place in ranges.get(path, [(0, None)])

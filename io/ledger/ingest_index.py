@@ -109,7 +109,7 @@ class IngestIndex:
 
     def entry_of(self, number: int) -> int | None:
         """The entry of an ingest; None for one that is not of this input, or was undone."""
-        return next((entry for entry, each in self.numbers.items() if each == number), None)
+        return next((entry for entry, known in self.numbers.items() if known == number), None)
 
     def spans(self, without: int) -> list[tuple[int, int]]:
         """The first coordinates of the first and of the last time of each ingest other than ``without``."""
@@ -141,7 +141,7 @@ class IngestIndex:
         """
         ingests: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
         for one in self._files if names else ():
-            of_columns = {number for number, each in enumerate(one["columns"]) if tuple(each) == columns}
+            of_columns = {number for number, column in enumerate(one["columns"]) if tuple(column) == columns}
             entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
             for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
                 if name in ingests and entry in entries:

@@ -198,12 +198,12 @@ def merged(notes: Iterable[str], inputs: Collection[str] | None = None) -> Names
     for number in sorted(ingests):
         _, input, replaces, labels = ingests[number]
         if inputs is None or input in inputs:
-            mine = by_input.setdefault(input, [])
-            mine += [{} for _ in labels[len(mine) :]]
+            own = by_input.setdefault(input, [])
+            own += [{} for _ in labels[len(own) :]]
             for place, of in enumerate(labels):
                 if replaces is not None:
-                    _replace(mine[place], of, replaces, place)
-                _add(mine[place], number, of)
+                    _replace(own[place], of, replaces, place)
+                _add(own[place], number, of)
     return _joined(by_input.values())
 
 
@@ -246,7 +246,7 @@ def _joined(inputs: Iterable[list[dict[int, _Given]]]) -> Names:
     """The names of all inputs together."""
     sides = list(inputs)
     names: Names = [{} for _ in range(max(map(len, sides), default=0))]
-    for place, mine in enumerate(names):
+    for place, own in enumerate(names):
         given: dict[int, list[_Given]] = {}
         for side in sides:
             for coordinate, one in side[place].items() if place < len(side) else ():
@@ -256,7 +256,7 @@ def _joined(inputs: Iterable[list[dict[int, _Given]]]) -> Names:
             ordered = [text for _, text in sorted((number, text) for text, number in labels.items())]
             instant = max((one.instant for one in several if one.instant is not None), default=None)
             if ordered or instant:
-                mine[coordinate] = Name(ordered, instant)
+                own[coordinate] = Name(ordered, instant)
     return names
 
 

@@ -81,7 +81,7 @@ def check_returned(log: Log, columns: tuple[tuple[str, ...], ...]) -> None:
     ``columns``: the lists of columns that ingests had, newest first.
     """
     newest, *older = columns or ((),)
-    lost = {name for each in older for name in each}.difference(newest)
+    lost = {name for names in older for name in names}.difference(newest)
     for column, name in log.names.items():
         if name in lost:
             raise StorageError(

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "RUN", "MayMeet", "columns_that_share_bytes", "content", "digest_of", "glance", "has_digests", "note_of", "notes",
-    "rows_of", "rows_that_may_meet", "verify", "write",
+    "RUN", "MayMeet", "content", "digest_of", "glance", "has_digests", "note_of", "notes", "rows_of",
+    "rows_that_may_meet", "verify", "write",
 ]  # fmt: skip
 
 RUN = "ddcore.run"  # the note of a file of state: see ddcore.io.state.run_writer
@@ -127,23 +127,6 @@ def content(path: Place, hint: str) -> bytes:
         if expected is not None:
             _check(file, path, expected, hint)
         return file.read(file.size, 0)
-
-
-def columns_that_share_bytes(paths: Iterable[Path]) -> list[tuple[str, ...]] | None:
-    """The columns that are the same bytes, so have the same values, in every row group of some files; None where these
-    are others in some row group. Reads the footers.
-    """
-    import pyarrow.parquet as pq
-
-    known: set[tuple[tuple[str, ...], ...]] = set()
-    for path in paths:
-        footer = pq.read_metadata(path)
-        for number in range(footer.num_row_groups):
-            group, starts = footer.row_group(number), dict[int, list[str]]()
-            for column in map(group.column, range(group.num_columns)):
-                starts.setdefault(column.data_page_offset, []).append(column.path_in_schema)
-            known.add(tuple(tuple(names) for names in starts.values() if len(names) > 1))
-    return None if len(known) > 1 else [*next(iter(known), ())]
 
 
 def notes(path: Place, hint: str, names: Iterable[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -18,12 +19,12 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.data.wide import width
-from ddcore.io.parquet.thrift import I32, I64, Encoded, Struct, encoded, varint
+from ddcore.io.parquet.thrift import I32, I64, Encoded, Octets, Struct, encoded, varint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["INT32", "Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "texts"]
+__all__ = ["INT32", "Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "shared", "texts"]
 
 _BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 5, 6, 7
 _TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6,
@@ -35,6 +36,7 @@ _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1}
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _OPTIONAL, _REPEATED = 1, 2
+_UNKNOWN = 100  # a field that no header of a page has
 _WORD = 64  # rows of which one word says which are null
 _SHORT_DECIMAL = 9  # digits that Parquet keeps in 32 bits
 MAGIC = b"PAR1"
@@ -78,6 +80,13 @@ class Chunk:
     valid: int = 0
     codec: int = 0
     unpacked: int | None = None
+    within: int = 0  # bytes after ``begin``: where the header inside of the page's header begins
+
+    @property
+    def again(self) -> Chunk:
+        """The chunk of another column that has the same values, and all of its bytes, but the first of its header."""
+        begin = self.begin + self.within
+        return replace(self, begin=begin, data=begin, within=0)
 
     def meta(self, path: Sequence[str]) -> Struct:
         """The chunk for Parquet's footer."""
@@ -101,9 +110,27 @@ def physical(kind: Type) -> str:
     return {"int64": "i8", "timestamp": "i8", "date": "i4", "int32": "i4", "float64": "f8"}.get(kind.name, "")
 
 
-def numbers(
-    out: Output, values: np.ndarray, valid: np.ndarray | None, entries: np.ndarray | None, *, align: int = 8
-) -> Chunk:
+def shared(out: Output, values: np.ndarray, *, align: int = 8) -> Chunk:
+    """A column of numbers without nulls, whose bytes may be those of one more column, too: :attr:`Chunk.again`.
+
+    Readers refuse two chunks that begin at one place. So the header of the page ends with a field that Parquet does not
+    know, a list: the bytes of a whole header but for its last one, which ends both. A reader passes such a field over.
+    """
+    rows, kind = len(values), _INT64 if values.dtype.itemsize == 8 else _INT32
+    head, _ = _levels(None, rows, rows)
+    inner = _page([head, values], rows, _PLAIN)
+    page = _page([head, values], rows, _PLAIN, Octets(inner[:-1]))
+    before = len(page) + len(head)
+    out.align(align, before)
+    begin = out.at
+    out.write(page, head, values)
+    return Chunk(
+        kind, (_PLAIN, _RLE), rows, begin, begin, out.at, None, _statistics(values, 0),
+        values=begin + before, valid=begin + before, within=len(page) - len(inner),
+    )  # fmt: skip
+
+
+def numbers(out: Output, values: np.ndarray, valid: np.ndarray | None, entries: np.ndarray | None) -> Chunk:
     """A column of numbers of fixed width, or of bools. ``values``: those that are not null; with ``entries``, a
     dictionary, their numbers there as bytes: (n, width). ``valid``: bool[rows], None without nulls.
     """
@@ -113,7 +140,7 @@ def numbers(
     statistics = _statistics(plain, rows - len(values))
     if entries is None:
         stored = bits_of(values, 8) if kind == _BOOLEAN else values
-        return _plain(out, kind, stored, valid, statistics, rows=rows, align=align)
+        return _plain(out, kind, stored, valid, statistics, rows=rows)
     dictionary = _Dictionary(kind, entries, len(entries))
     return _with_dictionary(out, dictionary, values, valid, statistics, rows=rows)
 
@@ -127,7 +154,7 @@ def texts(
     rows = len(ids) if valid is None else len(valid)
     statistics = Struct({3: I64(rows - len(ids))})
     if len(ids) == 0:
-        return _plain(out, _leaf(kind), ids, valid, statistics, rows=rows, align=8)
+        return _plain(out, _leaf(kind), ids, valid, statistics, rows=rows)
     return _with_dictionary(out, _Dictionary(_leaf(kind), payload, entries), ids, valid, statistics, rows=rows)
 
 
@@ -153,12 +180,12 @@ class _Dictionary:
 
 
 def _plain(
-    out: Output, kind: int, values: np.ndarray, valid: np.ndarray | None, statistics: Struct, *, rows: int, align: int
+    out: Output, kind: int, values: np.ndarray, valid: np.ndarray | None, statistics: Struct, *, rows: int
 ) -> Chunk:
     head, bits = _levels(valid, rows, len(values))
     page = _page([head, *bits, values], rows, _PLAIN)
     before = len(page) + len(head)
-    out.align(align, before)
+    out.align(8, before)
     begin = out.at
     out.write(page, head, *bits, values)
     place = begin + before
@@ -203,18 +230,19 @@ def _levels(valid: np.ndarray | None, rows: int, present: int) -> tuple[bytes, l
     return (len(run) + len(bits)).to_bytes(4, "little") + run, [bits]
 
 
-def _page(parts: Sequence[Any], rows: int, encoding: int) -> bytes:
-    return _header(_DATA_PAGE, parts, Struct({1: I32(rows), 2: I32(encoding), 3: I32(_RLE), 4: I32(_RLE)}), 5)
+def _page(parts: Sequence[Any], rows: int, encoding: int, last: Octets | None = None) -> bytes:
+    inner = Struct({1: I32(rows), 2: I32(encoding), 3: I32(_RLE), 4: I32(_RLE)})
+    return _header(_DATA_PAGE, parts, inner, 5, last)
 
 
-def _header(kind: int, parts: Sequence[Any], inner: Struct, field: int) -> bytes:
+def _header(kind: int, parts: Sequence[Any], inner: Struct, field: int, last: Octets | None = None) -> bytes:
     size, checksum = 0, 0
     for part in parts:
         content = part.data.cast("B") if isinstance(part, np.ndarray) and len(part) else bytes(part)
         size += len(content)
         checksum = zlib.crc32(content, checksum)
     signed = checksum - (1 << 32) if checksum >> 31 else checksum
-    return encoded(Struct({1: I32(kind), 2: I32(size), 3: I32(size), 4: I32(signed), field: inner}))
+    return encoded(Struct({1: I32(kind), 2: I32(size), 3: I32(size), 4: I32(signed), field: inner, _UNKNOWN: last}))
 
 
 def copied(out: Output, table: pa.Table) -> dict[tuple[str, ...], Chunk]:

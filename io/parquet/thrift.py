@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["I32", "I64", "Encoded", "Struct", "encoded", "varint"]
+__all__ = ["I32", "I64", "Encoded", "Octets", "Struct", "encoded", "varint"]
 
-_TRUE, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 4, 5, 6, 8, 9, 12
+_TRUE, _I8, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 3, 4, 5, 6, 8, 9, 12
 
 
 class I32(int):
@@ -23,6 +23,10 @@ Value: TypeAlias = "I32 | I64 | bool | str | bytes | Sequence[Value] | Struct | 
 
 class Encoded(bytes):
     """The bytes of a struct."""
+
+
+class Octets(bytes):
+    """A list of integers of 8 bits."""
 
 
 class Struct:
@@ -92,12 +96,15 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
 
 
 def _write_list(out: bytearray, values: Sequence[Value]) -> None:
-    kind = _KINDS.get(values[0].__class__, _LIST) if values else _STRUCT
+    kind = _I8 if values.__class__ is Octets else _KINDS.get(values[0].__class__, _LIST) if values else _STRUCT
     if len(values) < 15:
         out.append(len(values) << 4 | kind)
     else:
         out.append(0xF0 | kind)
         _write_varint(out, len(values))
+    if isinstance(values, Octets):
+        out += values
+        return
     for value in values:
         _write(out, kind, value)
 

@@ -144,7 +144,7 @@ def _are_texts(value: Any) -> bool:
 def _texts(value: Any) -> tuple[str, ...]:
     """A text, a list of texts, or a table of these as texts of the form NAME=VALUE."""
     if isinstance(value, Mapping):
-        return tuple(f"{name}={text}" for name, each in value.items() for text in _texts(each))
+        return tuple(f"{name}={text}" for name, item in value.items() for text in _texts(item))
     return (value,) if isinstance(value, str) else tuple(value)
 
 

@@ -133,7 +133,7 @@ def stored_columns(section: Section, schema: Schema, dims: Sequence[str]) -> Sto
     parts = {}
     for column, kind in schema.items():
         base, (first, *others) = renamed.get(column, column), (*widened.get(column, ()), kind)
-        parts[column] = ((base, first), *((f"{base}_{_suffix(each)}", each) for each in others))
+        parts[column] = ((base, first), *((f"{base}_{_suffix(other)}", other) for other in others))
     stored = StoredColumns(parts, _dropped(section, schema))
     _check_once(section, stored, dims)
     return stored

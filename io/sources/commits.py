@@ -70,7 +70,7 @@ class Commit:
         """The types of the columns from here on, as the log has them; None where the commit does not say."""
         if self.settings is None:
             return None
-        return {each["name"]: each["type"] for each in json.loads(self.settings["schemaString"])["fields"]}
+        return {field["name"]: field["type"] for field in json.loads(self.settings["schemaString"])["fields"]}
 
 
 def read_commits(folder: str, name: str, versions: Iterable[int]) -> Iterator[Commit]:

@@ -76,7 +76,7 @@ class Envelopes(Events):
             names = {self.rules.rename.get(name, name): name for name in self.rules.columns}
             there = {their for their, ours in names.items() if ours in self.rules.schema or their != ours}
             return dict.fromkeys(sorted(there), pl.String()), True
-        row = {name: kind for each in reversed(nested) for name, kind in _fields(types, each).items()}
+        row = {name: kind for inner in reversed(nested) for name, kind in _fields(types, inner).items()}
         source = {_SOURCE + name: kind for name, kind in _fields(types, _SOURCE[:-1]).items()}
         rest = {name: kind for name, kind in types.items() if name not in (_AFTER, _BEFORE, _SOURCE[:-1], _OP)}
         return {**rest, **source, **row}, False

@@ -91,8 +91,8 @@ class DeltaFeed(DeltaTable):
         try:
             wanted = [*(name for name in columns if name not in own), CHANGE, COMMIT]
             reader = self._table().load_cdf(starting_version=self.first, ending_version=self.version, columns=wanted)
-            for each in reader:
-                batch = pa.record_batch(each)
+            for arrow in reader:
+                batch = pa.record_batch(arrow)
                 yield self._selected(batch, batch.column(CHANGE), batch.column(COMMIT).cast(pa.int64()), columns)
         except DataError:
             raise

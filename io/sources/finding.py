@@ -79,7 +79,7 @@ def _versions_at(place: str) -> list[tuple[str, list[Source]]]:
     first, last = ((int(text) if text else None) for text in (match["first"], match["last"]))
     table = _path_of(match["table"])
     tables = delta_versions(table, match["table"], first, first if match["range"] is None else last)
-    return [(each.name, [each]) for each in tables]
+    return [(source.name, [source]) for source in tables]
 
 
 def _check(sources: Sequence[Source]) -> None:
@@ -93,7 +93,7 @@ def _matches(place: str) -> list[tuple[str, list[Source]]]:
     if not GLOB & set(place) or (os.path.exists(at) if isinstance(at, Path) else store.exists(at)):
         return [(place, _sources_at(place))]
     found = matching(place) if _is_remote(place) else _matching_paths(_local_path(place))
-    matches = [(str(each), _sources_at(str(each))) for each in found if _kind_by_suffix(each) or store.is_folder(each)]
+    matches = [(str(path), _sources_at(str(path))) for path in found if _kind_by_suffix(path) or store.is_folder(path)]
     if not matches:
         raise DataError(
             f"{place}: matches no data file: these end in {', '.join(FILES)}",

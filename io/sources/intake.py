@@ -80,7 +80,7 @@ class Part:
         values["former"] = [_digests_to_json(each) for each in self.former]
         values["counts"] = {str(at): sides for at, sides in self.counts.items()}
         values["beginnings"] = _texts_of(self.beginnings)
-        values["former_beginnings"] = [_texts_of(each) for each in self.former_beginnings]
+        values["former_beginnings"] = [_texts_of(former_beginning) for former_beginning in self.former_beginnings]
         return json.dumps(values)
 
     @classmethod
@@ -92,7 +92,7 @@ class Part:
         values["former"] = [_digests_of_json(each) for each in values["former"]]
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
         values["beginnings"] = _of_texts(values["beginnings"])
-        values["former_beginnings"] = [_of_texts(each) for each in values["former_beginnings"]]
+        values["former_beginnings"] = [_of_texts(former_beginning) for former_beginning in values["former_beginnings"]]
         if late := values["first_late"]:
             values["first_late"] = (Time(late[0]), *late[1:])
         return cls(**values)
@@ -105,10 +105,10 @@ def merge(parts: Sequence[Part]) -> Part:
         files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
         rows=sum(part.rows for part in parts),
         digests=_merge_digests(part.digests for part in parts),
-        former=[_merge_digests(each) for each in zip(*(part.former for part in parts), strict=True)],
+        former=[_merge_digests(some) for some in zip(*(part.former for part in parts), strict=True)],
         counts=merge_counts(part.counts for part in parts),
         beginnings=_sums(part.beginnings for part in parts),
-        former_beginnings=[_sums(each) for each in zip(*(part.former_beginnings for part in parts), strict=True)],
+        former_beginnings=[_sums(some) for some in zip(*(part.former_beginnings for part in parts), strict=True)],
         ends={
             name: max(part.ends.get(name, 0) for part in parts)
             for name in {name for part in parts for name in part.ends}
@@ -293,8 +293,8 @@ class Intake:
         first, *others = ([np.maximum(*pair) for pair in zip(columns, one, strict=True)] for one in self.upper)
         for joined in others:
             less, equal = np.zeros(len(updates), dtype=bool), np.ones(len(updates), dtype=bool)
-            for mine, theirs in zip(joined, first, strict=True):
-                less, equal = less | (equal & (mine < theirs)), equal & (mine == theirs)
+            for left, right in zip(joined, first, strict=True):
+                less, equal = less | (equal & (left < right)), equal & (left == right)
             first = [np.where(less, *pair) for pair in zip(joined, first, strict=True)]
         if any((column > LARGEST_TIME).any() for column in first):
             versions = "versions" if len(self.dims) == 1 else "times"

@@ -26,14 +26,14 @@ def guessed_types(objects: Sequence[Mapping[str, Any]], *, debezium: bool) -> tu
     """
     if not debezium:
         return _fields(objects), ()
-    envelopes = [_envelope(each) for each in objects]
+    envelopes = [_envelope(value) for value in objects]
     rows = [
         row
         for envelope in envelopes
         for row in (envelope.get("before"), envelope.get("after"))
         if isinstance(row, Mapping)
     ]
-    keys = [_inside(each["key"], "payload") for each in objects if isinstance(each.get("key"), Mapping)]
+    keys = [_inside(event["key"], "payload") for event in objects if isinstance(event.get("key"), Mapping)]
     types = {name: _declared(objects, name) for row in rows for name in row} | _fields(rows, unknown=None)
     plain = {name: kind for name, kind in types.items() if not kind.startswith(("list", "struct"))}
     return plain, tuple(dict.fromkeys(name for key in keys for name in key))
@@ -106,8 +106,8 @@ _GUESSES: Mapping[type, Callable[[list[Any]], str | None]] = {
 
 def _declared(objects: Sequence[Mapping[str, Any]], name: str) -> str:
     """The type that the events' own schema declares for a field of a row; text without one."""
-    for each in objects:
-        schema = _inside(each, "value").get("schema")
+    for event in objects:
+        schema = _inside(event, "value").get("schema")
         for side in _parts(schema):
             for field in _parts(side) if side.get("field") in ("before", "after") else ():
                 if field.get("field") == name:

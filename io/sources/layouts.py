@@ -265,14 +265,14 @@ def _misfit(actual: pl.DataType, declared: Type, path: str, *, text: bool) -> tu
     if isinstance(actual, pl.Map) and declared.name == "map":
         inside = [(_instance(actual.key), declared.fields[0][1]), (_instance(actual.value), declared.fields[1][1])]
     elif isinstance(actual, pl.Struct) and declared.name == "struct":
-        theirs = {each.name: _instance(each.dtype) for each in actual.fields}
+        other = {part.name: _instance(part.dtype) for part in actual.fields}
         ours = dict(declared.fields)
-        lacking, more = ([name for name in a if name not in b] for a, b in ((ours, theirs), (theirs, ours)))
+        lacking, more = ([name for name in a if name not in b] for a, b in ((ours, other), (other, ours)))
         if lacking:
             return path, f"lacks the field {lacking[0]!r}"
         if more:
             return path, f"has the field {more[0]!r}, which the input does not declare"
-        inside = [(theirs[name], inner) for name, inner in declared.fields]
+        inside = [(other[name], inner) for name, inner in declared.fields]
     elif isinstance(actual, pl.List | pl.Array) and declared.element is not None:
         inside = [(_instance(actual.inner), declared.element)]
     else:
@@ -297,7 +297,7 @@ def _fits(actual: pl.DataType, declared: Type) -> bool:
     if declared.name == "uuid" and isinstance(actual, pl.Binary):
         return True
     if declared.name == "interval" and isinstance(actual, pl.Struct):
-        names = {each.name: _instance(each.dtype) for each in actual.fields}
+        names = {part.name: _instance(part.dtype) for part in actual.fields}
         return {*names} == {*INTERVAL_PARTS} and all(kind.is_integer() for kind in names.values())
     return _type_or_none(actual) == declared
 

@@ -32,8 +32,8 @@ def without_pairs(
     if len(one) == len(other) and one[name].equals(other[name]):  # most snapshots: rows changed, none came or went
         differs = pl.any_horizontal(one[column].ne_missing(other[column]) for column in columns)
         return one.filter(differs), other.filter(differs)
-    mine, theirs = (frame[name].to_physical().to_numpy() for frame in (one, other))
-    left, right = _aligned(mine, theirs)
+    ours, others = (frame[name].to_physical().to_numpy() for frame in (one, other))
+    left, right = _aligned(ours, others)
     equal = np.ones(len(left), dtype=bool)
     for column in columns:
         equal &= _taken(one[column], left).eq_missing(_taken(other[column], right)).to_numpy()

@@ -76,7 +76,7 @@ def matching(url: str) -> list[Address]:
     for place, _, _ in objects.entries(base):
         below = place.path.relative_to(base.path)
         found.update(parent for parent in (below, *below.parents) if parent.parts)
-    return sorted(Address(pattern.root, base.path / each) for each in found if _fits(each.parts, steps[literal:]))
+    return sorted(Address(pattern.root, base.path / path) for path in found if _fits(path.parts, steps[literal:]))
 
 
 def _fits(steps: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -229,9 +229,9 @@ def _timestamps(column: Column, kind: Type) -> pl.Series:
     """Microseconds in UTC of the years 1 to 9999; a timestamp without a zone counts as UTC."""
     values = column.values
     unit = "ns" if values.dtype == pl.Int64 else getattr(values.dtype, "time_unit", "us")  # nanoseconds on Spark
-    ticks, (name, each) = values.to_physical(), _UNITS[unit]
+    ticks, (name, per_day) = values.to_physical(), _UNITS[unit]
     # Checked first, as numbers: Polars panics on timestamps that it cannot show.
-    beyond = (ticks < _FIRST_DAY * each) | (ticks >= (_LAST_DAY + 1) * each) if unit != "ns" else ticks == _NULL
+    beyond = (ticks < _FIRST_DAY * per_day) | (ticks >= (_LAST_DAY + 1) * per_day) if unit != "ns" else ticks == _NULL
     numbers = replace(column, values=ticks)
     numbers.refuse(beyond, f"{name} from 1970-01-01 is not a timestamp of the years 1 to 9999", _FIX_ROW)
     values = ticks.cast(_UTC[unit])  # the ticks of a timestamp with a zone are in UTC too

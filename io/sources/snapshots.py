@@ -134,8 +134,8 @@ class Series(Source):
                 gone[largest] = gone[largest].filter(once)
             gone[largest], first = without_pairs(gone[largest], first, rows, self.log.tuning.paired_rows)
         parts = [*gone, _at(first, 1, dims, time)]
-        for (_, ours), (after, theirs) in pairwise(window):
-            parts += [_at(ours, -1, dims, after), _at(theirs, 1, dims, after)]
+        for (_, ours), (after, other) in pairwise(window):
+            parts += [_at(ours, -1, dims, after), _at(other, 1, dims, after)]
         sums = pl.concat(parts).lazy().group_by(*rows, *dims).agg(pl.col(DIFF).sum()).filter(pl.col(DIFF) != 0)
         return sums.collect(engine="streaming")
 

@@ -321,8 +321,8 @@ class EventLog(Source):
         order = self.events.order
         if not order:
             return events, 0
-        theirs = {name: f"_held_{name}" for name in order}
-        rows = _points(held).select(_KEY, _AT, *order).rename(theirs).sort(_AT)
+        others = {name: f"_held_{name}" for name in order}
+        rows = _points(held).select(_KEY, _AT, *order).rename(others).sort(_AT)
         if self.time is None:
             both = events.join(rows, on=[_KEY, _AT], how="left", maintain_order="left")
         else:
@@ -330,10 +330,10 @@ class EventLog(Source):
             last = last.filter(pl.col(_AT) <= pl.col(_NEXT)).unique(_KEY, keep="last", maintain_order=True)
             both = events.join(last.drop(_AT, _NEXT), on=_KEY, how="left", maintain_order="left")
         is_old = pl.lit(True)
-        for name, held_name in reversed(theirs.items()):
-            mine, other = pl.col(name), pl.col(held_name)
-            is_old = (mine < other) | ((mine == other) & is_old)
-        left = both.filter(~is_old.fill_null(False)).drop(theirs.values())
+        for name, held_name in reversed(others.items()):
+            ours, other = pl.col(name), pl.col(held_name)
+            is_old = (ours < other) | ((ours == other) & is_old)
+        left = both.filter(~is_old.fill_null(False)).drop(others.values())
         return left, len(events) - len(left)
 
     def _check_held(self, held: pl.DataFrame) -> None:

@@ -109,7 +109,8 @@ class _Writer:
         layout, chunks, places = self._layout, dict[tuple[str, ...], Chunk](), dict[str, dict[str, Any]]()
         codes = np.ascontiguousarray(batch.codes)
         align = BLOCK if len(codes) >= TOP * PAGE // 2 else 8
-        chunk = pages.numbers(self._out, codes, None, None, align=align)
+        chunk = pages.shared(self._out, codes, align=align)
+        twin: Chunk | None = chunk.again  # of one column whose values are the codes
         chunks[CODE,], places[CODE] = chunk, {"at": chunk.values}
         words = dict(zip(layout.stored, batch.words, strict=True)) | dict(zip(layout.times, batch.times, strict=True))
         if layout.direct:
@@ -119,8 +120,12 @@ class _Writer:
             if name in nested or name == CODE:
                 continue
             column = np.ascontiguousarray(batch.diffs if name == "diff" else words[name])
-            if pages.physical(kind) == "i8" and codes[0] != NULL and np.array_equal(column, codes):
-                chunks[name,], places[name] = chunk, places[CODE]  # a key that is its own code: the same bytes
+            if twin and pages.physical(kind) == "i8" and codes[0] != NULL and np.array_equal(column, codes):
+                chunks[name,], places[name], twin = (
+                    twin,
+                    places[CODE],
+                    None,
+                )  # a key that is its own code: the same bytes
             else:
                 chunks[name,], places[name] = self._column(column, kind)
         if nested:

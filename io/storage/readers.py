@@ -24,7 +24,10 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["FOLDER", "NOTE", "Hold", "forget", "hold_of", "holds", "identity", "names", "upstream_of", "write"]
+__all__ = [
+    "FOLDER", "NOTE", "Hold", "call", "forget", "hold_of", "holds", "identity", "name_of", "names", "new_name",
+    "upstream_of", "write",
+]  # fmt: skip
 
 FOLDER = "readers"
 NOTE = ".reader.json"
@@ -62,14 +65,29 @@ def identity(root: Place, upstream: Place) -> str:
     """The name of the reader whose warehouse this is, of the inputs of another; a new one where it has none, or is a
     copy or was moved. The caller holds its lock.
     """
-    place = root / NOTE
     known = _note(root)
     if (known.get("warehouse"), known.get("upstream")) == (str(root), str(upstream)) and "name" in known:
         return str(known["name"])
-    name = uuid.uuid4().hex[:16]
-    _put(root, place, {"name": name, "warehouse": str(root), "upstream": str(upstream)})
-    failpoint("after-reader")
+    name = new_name()
+    call(root, upstream, name)
     return name
+
+
+def new_name() -> str:
+    """A name that no reader has."""
+    return uuid.uuid4().hex[:16]
+
+
+def call(root: Place, upstream: Place, name: str) -> None:
+    """Give a warehouse its name as a reader of the inputs of another."""
+    _put(root, root / NOTE, {"name": name, "warehouse": str(root), "upstream": str(upstream)})
+    failpoint("after-reader")
+
+
+def name_of(root: Place) -> str | None:
+    """The name of the reader whose warehouse this is; None where it has none."""
+    known = _note(root)
+    return str(known["name"]) if "name" in known and known.get("warehouse") == str(root) else None
 
 
 def upstream_of(root: Place) -> str | None:
@@ -127,7 +145,7 @@ def write(home: Place, name: str, hold: Hold) -> None:
 
 
 def forget(home: Place, name: str) -> None:
-    """Remove a reader's hold. The caller holds the lock of ``home``."""
+    """Remove a reader's hold, if it is there."""
     store.delete(home / FOLDER / f"{name}{_ENDING}")
 
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import polars as pl
 
@@ -87,23 +86,10 @@ class Merge:
         schema = tables.schema_of(self.folder, writer)
         for file in self.files:
             datafile.verify(self.folder / file.path, open_tables.mend_hint(self.folder))
-        rows = self._scanned(schema)
+        rows = tables.scan(self.folder, self.files, schema, check=False)
         pieces = (self._piece(rows, schema, lo, hi) for lo, hi in self._ranges())
         merged = write_pieces(self.folder, run, MERGED, pieces, layout_of(schema), narrow=self._narrow(rows, schema))
         return [merged] if merged.rows else []
-
-    def _scanned(self, schema: Schema) -> pl.LazyFrame:
-        """The rows of all files. A key that is its own code is read once: both columns are the same bytes, and Polars
-        does not read a range of bytes twice.
-        """
-        paths = [path for file in self.files if isinstance(path := self.folder / file.path, Path)]
-        shared = datafile.columns_that_share_bytes(paths)
-        is_key = shared is not None and all(len(names) == 2 and names[1] == CODE for names in shared)
-        rows = tables.scan(self.folder, self.files, schema, check=False, in_memory=not is_key)
-        if not (is_key and shared):
-            return rows
-        ((key, _),) = shared
-        return rows.drop(CODE).with_columns(pl.col(key).to_physical().cast(pl.Int64).alias(CODE)).select(*schema)
 
     def _narrow(self, rows: pl.LazyFrame, schema: Schema) -> list[str]:
         """The columns of int64 whose values all fit into 32 bits, and are not just the codes."""

@@ -29,7 +29,7 @@ __all__ = ["meeting"]
 
 MEETING = 10.0  # seconds in which all workers must have found each other, once all have started
 _GREETING = 3.0  # seconds that one connection may take to prove who it is
-_STRANGERS = 32  # connections at once that have not
+_STRANGERS = 32  # connections at once that have not, beside those of the workers that are awaited
 _AGAIN = 0.05  # seconds after which a worker that was turned away calls again
 _WHO = struct.Struct("<I32s")  # a worker's number, and a number used once
 _PROOF = 32  # bytes
@@ -189,7 +189,7 @@ class _Reception:
             connection.settimeout(_GREETING)
             if self._side.context is not None:
                 connection = self._side.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            self._send_away(_STRANGERS - 1)
+            self._send_away(_STRANGERS + len(self._awaited) - 1)
             with self._lock:
                 self._strangers.append(connection)
             threading.Thread(target=self._greet, args=(connection,), daemon=True).start()

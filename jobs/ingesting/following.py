@@ -109,10 +109,10 @@ class TableReader(Reader):
     def digests(self, part: Part) -> Sequence[Digest]:
         """Those of all new rows of each table."""
         of = [
-            [each for source, _ in parts for each in part.digests.get(source.name, {}).values()]
+            [digest for source, _ in parts for digest in part.digests.get(source.name, {}).values()]
             for _, parts in self.new
         ]
-        return [sum(each, Digest()) for each in of]
+        return [sum(digests, Digest()) for digests in of]
 
 
 # --- positions --------------------------------------------------------------------------------------------------------

@@ -244,8 +244,8 @@ class SourceChecks:
         try:
             for layout, _, frame in frames_of(layouts):
                 updates = intake.landed(layout, frame)
-                mine = updates.filter(is_row, pl.col(DIFF) < 0, counts).select(dims).sort(dims)
-                last = Time(mine.row(-1)) if len(mine) else None
+                own = updates.filter(is_row, pl.col(DIFF) < 0, counts).select(dims).sort(dims)
+                last = Time(own.row(-1)) if len(own) else None
                 if last is not None and (best is None or last > best[1]):
                     best = layout.where, last
         except DataError:

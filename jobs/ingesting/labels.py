@@ -71,17 +71,17 @@ class Naming:
         Reads a footer of each of the ledger's files.
         """
         notes: list[str] = []
-        known, mine = ledger.labels(), [dict[int, Label]() for _ in self.dims]
+        known, ours = ledger.labels(), [dict[int, Label]() for _ in self.dims]
         own = merged(known, [self.input])
-        self._add_given(mine, notes)
+        self._add_given(ours, notes)
         if not self.restates:
-            self._leave_out_known(mine, own)
+            self._leave_out_known(ours, own)
         for place, text in self.asked.items():
             coordinate = self._only(place, text)
-            mine[place][coordinate] = Label(text, mine[place].get(coordinate, Label()).instant)
+            ours[place][coordinate] = Label(text, ours[place].get(coordinate, Label()).instant)
             notes += _shared(VersionNames(self.dims, lambda: known), place, coordinate, text)
-        self._add_dates(mine, merged(known, {*ledger.inputs()} - {self.input}), own)
-        return (tuple(mine) if any(mine) else ()), notes
+        self._add_dates(ours, merged(known, {*ledger.inputs()} - {self.input}), own)
+        return (tuple(ours) if any(ours) else ()), notes
 
     def _add_given(self, mine: list[dict[int, Label]], notes: list[str]) -> None:
         """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
@@ -121,7 +121,7 @@ class Naming:
         """
         for number, (of, names) in enumerate(zip(mine, own, strict=False)):
             landed = {time[number] for time in self.times}
-            for coordinate in [each for each in of if each in names and each not in landed]:
+            for coordinate in [named for named in of if named in names and named not in landed]:
                 label, name = of.pop(coordinate), names[coordinate]
                 text = "" if label.text in name.labels else label.text
                 if new := Label(text, label.instant if name.instant is None else None):
@@ -143,7 +143,7 @@ class Naming:
 
 def _shared(names: VersionNames, place: int, coordinate: int, text: str) -> Iterator[str]:
     """A note where a label names another version already. A date may do so: it means the last version of the day."""
-    others = [each for each in names.labels(place).get(text, ()) if each != coordinate]
+    others = [labelled for labelled in names.labels(place).get(text, ()) if labelled != coordinate]
     if others and moment_of(text) is None:
         versions = names.listed(sorted([*others, coordinate]), place)
         yield f"{text!r} is now the label of {versions}: commands that are given it will refuse it"

@@ -88,10 +88,12 @@ class SnapshotReader(Reader):
         until = self.times[0] if restated is None else Time([restated.version - 1])
         first, *others = self.new
         name = (
-            ", ".join(each.name for each in self.new) if len(others) < _NAMED else f"{first.name} .. {others[-1].name}"
+            ", ".join(source.name for source in self.new)
+            if len(others) < _NAMED
+            else f"{first.name} .. {others[-1].name}"
         )
-        each = tuple(zip(self.times, self.new.values(), strict=True))
-        return Series(name, first.path, log=work.log, state=work.base, until=until, rules=self.rules, snapshots=each)
+        pairs = tuple(zip(self.times, self.new.values(), strict=True))
+        return Series(name, first.path, log=work.log, state=work.base, until=until, rules=self.rules, snapshots=pairs)
 
     def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
         """Their dates, and those in the names of their files."""

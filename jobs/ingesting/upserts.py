@@ -69,7 +69,7 @@ class EventReader(Reader):
         layouts = [(source, self.events.fit(source)) for source in declared]
         timed = [_has_time(layout, self.rules) for _, layout in layouts]
         if any(timed) and not all(timed):
-            without, one = (layouts[timed.index(each)][0].name for each in (False, True))
+            without, one = (layouts[timed.index(is_timed)][0].name for is_timed in (False, True))
             raise DataError(
                 f"{without}: has no version column, but {one} has",
                 "ingest them one after the other",

@@ -16,7 +16,7 @@ from ddcore.io.project.times import Time, Window
 from ddcore.io.sources.rows_taken import is_followed
 from ddcore.text.wording import listed
 
-__all__ = ["ends_apart", "told"]
+__all__ = ["ends_apart", "shown"]
 
 Ends = dict[str, int]
 
@@ -44,7 +44,7 @@ def ends_apart(ledger: Ledger, ingests: Iterable[IngestRecord], window: Window) 
     return (ends, list(dict.fromkeys(counted))) if len({*ends.values()}) > 1 else ({}, [])
 
 
-def told(ends: Ends, counted: Sequence[str], names: VersionNames) -> str:
+def shown(ends: Ends, counted: Sequence[str], names: VersionNames) -> str:
     """One sentence: where each input ends, what follows, and the way on."""
     by_version: dict[int, list[str]] = {}
     for name in sorted(ends):

@@ -66,7 +66,7 @@ class Broken:
             "rows": len(self.rows),
         }
 
-    def told(self, names: VersionNames) -> str:
+    def shown(self, names: VersionNames) -> str:
         """A sentence: the test, the versions, and some of the rows."""
         more, kind = len(self.times) - 1, "version" if len(names.dims) == 1 else "time"
         later = f" and at {more} later {kind}{'s' * (more > 1)}" if more else ""
@@ -102,7 +102,7 @@ def check(
     first, others = errors[0], [error.test.name for error in errors[1:]]
     also = f"; also broken: {', '.join(others)}" if others else ""
     raise BrokenTest(
-        f"{first.told(names)}{also}; nothing of run {commits.upcoming.number} is committed",
+        f"{first.shown(names)}{also}; nothing of run {commits.upcoming.number} is committed",
         f'correct the input, then run again; or set severity = "warn" ({first.test.place}), to let it pass',
     )
 

@@ -102,7 +102,7 @@ class Run:
         report.rounds, report.parallelism = max(report.rounds, rounds), parallelism
         for failure in broken:
             report.broken.append(failure.fields(self.plan.dims, report.names))
-            report.warnings.append(f"{failure.told(report.names)}; all rows: ddcore show {failure.test.output}")
+            report.warnings.append(f"{failure.shown(report.names)}; all rows: ddcore show {failure.test.output}")
 
     def _tell(self) -> None:
         if self.options.listener:

@@ -206,9 +206,10 @@ class Named:
         return [name for name, kind in self.columns.items() if kind in kinds]
 
 
+@functools.cache
 def case(seed: int, *, plain: bool = False) -> Case:
-    """The case of this seed; ``plain``: for a project, with names of columns that a table can have, functions that can
-    be sent, and nothing that needs instants of versions.
+    """The case of this seed, drawn once; ``plain``: for a project, with names of columns that a table can have,
+    functions that can be sent, and nothing that needs instants of versions.
     """
     return drawn(Choices.of_seed(seed), seed, plain=plain)
 
@@ -223,7 +224,7 @@ def drawn(rng: Choices, seed: int, *, plain: bool = False) -> Case:
     odd = rng.chance(33) and not plain
     columns = {name: {ODD[c] if odd else c: kind for c, kind in INPUTS[name].items()} for name in names}
     source = Writer(rng, odd, plain).program(columns)
-    filename = f"<program {seed}>"
+    filename = f"<{'plain ' if plain else ''}program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for inspect.getsource
     scope: dict[str, Any] = {}
     exec(compile(source, filename, "exec"), scope)
@@ -317,7 +318,7 @@ class Writer:
         self.chain(block, self.rng.choice([0, 1, 1, 2, 2, 3, 3]), block.env)
         *made, last = block.env[len(names) :]
         outputs = [*self.rng.sample(made, min(3, len(made))), last]
-        result = ", ".join(f'"out{number}": {each.name}' for number, each in enumerate(outputs, 1))
+        result = ", ".join(f'"out{number}": {output.name}' for number, output in enumerate(outputs, 1))
         lines = [f"def program({', '.join(names)}):", *_used([*block.lines, f"    return {{{result}}}"])]
         functions = [text for text in self.functions if text[4 : text.index("(")] in "\n".join(lines)]
         written = "\n\n".join([*functions, "\n".join(lines)]) + "\n"
@@ -789,7 +790,7 @@ class Writer:
         lines: list[str] = []
         for line in textwrap.dedent(MAKERS[form]).strip().splitlines():
             margin = line[: len(line) - len(line.lstrip())]
-            lines += [margin + each for each in body.splitlines()] if "{body}" in line else [line]
+            lines += [margin + text for text in body.splitlines()] if "{body}" in line else [line]
         self.functions.append(f"def {maker}(k):\n" + textwrap.indent("\n".join(lines), "    "))
         first = call.replace("FUNCTION", f"{maker}(1)")
         return f"{first}.concat({call.replace('FUNCTION', f'{maker}(2)')})" if self.rng.chance(40) else first

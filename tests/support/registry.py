@@ -64,8 +64,10 @@ def aggregates() -> dict[str, Callable[..., Any]]:
 
 def _methods(kind: type, prefix: str) -> list[tuple[str, Callable[..., Any]]]:
     """Public methods; static ones serve the functions of ddcore."""
-    members = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items()}
-    return [(prefix + name, each) for name, each in members.items() if isfunction(each) and not name.startswith("_")]
+    members = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
+    return [
+        (prefix + name, member) for name, member in members.items() if isfunction(member) and not name.startswith("_")
+    ]
 
 
 def _exported() -> list[tuple[str, Callable[..., Any]]]:

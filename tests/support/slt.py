@@ -230,11 +230,11 @@ def at_version(log: pl.DataFrame, version: int) -> list[tuple[Any, ...]]:
 def sampled(text: str, number: int, rng: random.Random) -> list[Statement | Query]:
     """The statements of a file, up to the last of ``number`` queries drawn from it, and these."""
     all_records = list(records(text))
-    places = [place for place, each in enumerate(all_records) if isinstance(each, Query)]
+    places = [place for place, item in enumerate(all_records) if isinstance(item, Query)]
     chosen = {*rng.sample(places, min(number, len(places)))}
     last = max(chosen, default=-1)
     return [
-        each for place, each in enumerate(all_records[: last + 1]) if isinstance(each, Statement) or place in chosen
+        item for place, item in enumerate(all_records[: last + 1]) if isinstance(item, Statement) or place in chosen
     ]
 
 

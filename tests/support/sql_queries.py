@@ -6,6 +6,7 @@ has two texts.
 
 from __future__ import annotations
 
+import atexit
 import math
 import random
 from collections import Counter
@@ -145,6 +146,8 @@ def database(logs: Mapping[str, pl.DataFrame], version: int) -> Iterator[duckdb.
 
 @cache
 def _duckdb() -> duckdb.DuckDBPyConnection:
+    """One for all tests of a process. It ends before Python does, else DuckDB writes of leaks there."""
+    atexit.register(_duckdb.cache_clear)
     return duckdb.connect()
 
 

@@ -2,8 +2,9 @@
 
 The texts and the columns are those of sqlglot's own tests, in the source package of the release that is installed. pip
 fetches it once, into the cache folder, and it never becomes a part of this repository. Values are drawn from the
-literals of each query, so that its conditions hold for some rows; each version adds rows and takes others away, and
-ddcore's result has to be DuckDB's at each. The ``LIMIT`` at the end of a query is left out: it cuts among equal rows.
+literals of each query, and days from a calendar, so that its conditions hold for some rows: tables of other sizes are
+tried until DuckDB has rows for the query. Each version adds rows and takes others away, and ddcore's result has to be
+DuckDB's at each. The ``LIMIT`` at the end of a query is left out: it cuts among equal rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -34,11 +36,29 @@ from ddcore.base.errors import DdError
 from ddcore.sql import program
 
 VERSIONS = 3
-ROWS = {"fact": 250, "dimension": 8}
 _KINDS = {"bigint": pl.Int64, "double": pl.Float64, "string": pl.String, "date": pl.Date}
 _FACTS = ("sales", "returns", "inventory")
+_OF_RETURNS = ("sr_", "cr_", "wr_")
 _LIMIT = re.compile(r"\s+LIMIT\s+\d+\s*$", re.IGNORECASE)
+_MOST_LITERALS = 20
 Schemas = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many rows facts, returns and other tables have, and how many numbers there are that no query names."""
+
+    fact: int = 250
+    returned: int = 250
+    dimension: int = 8
+    numbers: int = 3
+
+
+SIZES = (
+    Size(), Size(1000, 1000), Size(1000, 60, numbers=40), Size(300, 300, 60), Size(1500, 1500, 4), Size(60, 20, 300),
+    Size(1500, 1500, 3, 1), Size(2500, 2500, 4), Size(6000, 300), Size(300, 300, 1500), Size(6000, 3000, 12, 8),
+)  # fmt: skip
+"""The smallest first; a query that asks for much gets larger ones."""
 
 
 def fetched() -> Path:
@@ -89,44 +109,68 @@ def _member(package: tarfile.TarFile, name: str) -> str:
 
 
 def literals(query: exp.Expr) -> dict[str, list[Any]]:
-    """What the query compares columns with, by the columns' names."""
+    """What the query compares columns with, by the columns' names; for numbers also those beside. None: is null."""
     found: dict[str, list[Any]] = {}
-    for node in query.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between):
-        names = [each.name.lower() for each in node.find_all(exp.Column)]
-        values = [_value(each) for each in node.find_all(exp.Literal)]
+    for node in query.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between, exp.Like):
+        own = [*node.walk(prune=lambda part: isinstance(part, exp.Query | exp.AggFunc))]
+        names = [each.name.lower() for each in own if isinstance(each, exp.Column)]
+        values = [_value(each) for each in own if isinstance(each, exp.Literal)]
         ints = [value for value in values if isinstance(value, int)]
-        sums = [a + b for a, b in itertools.pairwise(ints)]
+        values += [a + b for a, b in itertools.pairwise(ints)]
+        if isinstance(node, exp.GT | exp.GTE):
+            numbers = [each for each in values if isinstance(each, int | float)]
+            values += [type(each)(each * 1.5) + 1 for each in numbers] + [int(each * 2) + 1 for each in numbers]
+        if isinstance(node, exp.LT | exp.LTE):
+            values += [type(each)(each / 1.5) - 1 for each in values if isinstance(each, int | float)]
         for name in names:
-            found.setdefault(name, []).extend([*values, *sums])
+            found.setdefault(name, []).extend(values)
+    for node in query.find_all(exp.EQ):  # columns that are compared share what they are compared with
+        names = [each.name.lower() for each in node.find_all(exp.Column)]
+        both = [value for name in names for value in found.get(name, [])]
+        found |= {name: list(both) for name in names}
+    for node in query.find_all(exp.Is):
+        if isinstance(node.this, exp.Column) and not isinstance(node.parent, exp.Not):
+            found.setdefault(node.this.name.lower(), []).append(None)
     return found
 
 
 def _value(node: exp.Literal) -> Any:
     if not node.is_string:
-        return float(node.name) if "." in node.name else int(node.name)
+        sign = -1 if isinstance(node.parent, exp.Neg) else 1
+        return sign * (float(node.name) if "." in node.name else int(node.name))
     days = re.fullmatch(r"(\d{4})-(\d{1,2})-(\d{1,2})", node.name)
-    return date(*map(int, days.groups())) if days else node.name
+    text = node.name.replace("%", "") if isinstance(node.parent, exp.Like) else node.name
+    return date(*map(int, days.groups())) if days else text
 
 
-def logs(rng: random.Random, query: exp.Expr, schemas: Schemas) -> dict[str, pl.DataFrame]:
+def logs(rng: random.Random, query: exp.Expr, schemas: Schemas, size: Size = SIZES[0]) -> dict[str, pl.DataFrame]:
     """Change logs of the tables that a query names."""
-    known = literals(query)
+    known = {name: _some(values) for name, values in literals(query).items()}
     tables = {node.name.lower() for node in query.find_all(exp.Table)} & set(schemas)
-    return {table: _log(rng, table, schemas[table], known) for table in sorted(tables)}
+    return {table: _log(rng, table, schemas[table], known, size) for table in sorted(tables)}
 
 
-def _log(rng: random.Random, table: str, schema: Mapping[str, Any], known: Mapping[str, list[Any]]) -> pl.DataFrame:
+def _some(values: Sequence[Any]) -> list[Any]:
+    """Of many literals a few, so that rows of two tables have the same ones."""
+    different = list(dict.fromkeys(values))
+    same = random.Random(str(different))  # for all columns that share them
+    return different if len(different) <= _MOST_LITERALS else same.sample(different, 4)
+
+
+def _log(
+    rng: random.Random, table: str, schema: Mapping[str, Any], known: Mapping[str, list[Any]], size: Size
+) -> pl.DataFrame:
     is_fact = table.endswith(_FACTS)
-    number = ROWS["fact" if is_fact else "dimension"]
+    number = size.returned if table.endswith("returns") else size.fact if is_fact else size.dimension
     if table == "date_dim":
-        number *= 3
-    columns: dict[str, list[Any]] = {name: [*_values(rng, name, kind, known, number)] for name, kind in schema.items()}
+        number = 60
+    columns: dict[str, list[Any]] = {
+        name: [*itertools.islice(_values(rng, name, kind, known, size), number)] for name, kind in schema.items()
+    }
     if not is_fact:
         columns[next(iter(schema))] = list(range(number))
     if table == "date_dim":
-        columns["d_date"] = _days(rng, known, number)
-        months = dict(zip(zip(columns["d_year"], columns["d_moy"], strict=True), columns["d_month_seq"], strict=True))
-        columns["d_month_seq"] = [months[each] for each in zip(columns["d_year"], columns["d_moy"], strict=True)]
+        columns |= _calendar(_days(rng, known, number))
     updates = []
     for place, row in enumerate(zip(*columns.values(), strict=True)):
         version = rng.choice((0, 0, 0, *range(VERSIONS)))
@@ -137,33 +181,69 @@ def _log(rng: random.Random, table: str, schema: Mapping[str, Any], known: Mappi
 
 
 def _days(rng: random.Random, known: Mapping[str, list[Any]], number: int) -> list[date]:
-    """Days near those that the query names, each once, and others."""
-    named = [each for each in known.get("d_date", []) if isinstance(each, date)] or [date(2000, 1, 1)]
-    near = sorted({day + timedelta(shift) for day in named for shift in (*range(-20, 60, 5), 0, 1, 7)})
-    others = [date(1980, 1, 1) + timedelta(place) for place in range(number)]
-    return [*rng.sample(near, min(len(near), number - 6)), *others][:number]
+    """Days that the query names, by date, by year and month or by the number of a month; others near these, a few weeks
+    and 52 and 53 weeks later; each once.
+    """
+    years = [each for each in known.get("d_year", []) if isinstance(each, int) and 1990 < each < 2010]
+    months = [each for each in known.get("d_moy", []) if isinstance(each, int) and 0 < each <= 12]
+    doms = [each for each in known.get("d_dom", []) if isinstance(each, int) and 0 < each <= 28]
+    named = [each for name, values in known.items() if name.endswith("date") for each in values]
+    days = {each for each in named if isinstance(each, date)}
+    for each in known.get("d_month_seq", []):
+        if isinstance(each, int) and 1000 < each < 1400:
+            days.add(date(1900 + each // 12, each % 12 + 1, rng.randint(1, 28)))
+    for _ in range(number // 3):
+        year = rng.choice(years or [2000]) + rng.choice((0, 0, 0, -1, 1))
+        days.add(date(year, rng.choice(months or range(1, 13)), rng.choice(doms or range(1, 29))))
+    first = sorted(days)
+    while len(days) < number:
+        days.add(
+            rng.choice(first) + timedelta(rng.choice((1, 2, 5, 7, 14, 30, 60, 90, 52 * 7, 53 * 7, rng.randrange(60))))
+        )
+    return rng.sample(sorted(days), number)
+
+
+def _calendar(days: Sequence[date]) -> dict[str, list[Any]]:
+    """What TPC-DS says of days."""
+    first = date(1900, 1, 1)
+    return {
+        "d_date": [*days],
+        "d_year": [day.year for day in days],
+        "d_moy": [day.month for day in days],
+        "d_dom": [day.day for day in days],
+        "d_qoy": [(day.month + 2) // 3 for day in days],
+        "d_dow": [day.isoweekday() % 7 for day in days],
+        "d_day_name": [day.strftime("%A") for day in days],
+        "d_week_seq": [(day - first).days // 7 + 1 for day in days],
+        "d_month_seq": [(day.year - 1900) * 12 + day.month - 1 for day in days],
+        "d_quarter_name": [f"{day.year}Q{(day.month + 2) // 3}" for day in days],
+    }
 
 
 def _values(
-    rng: random.Random, name: str, kind: Any, known: Mapping[str, list[Any]], number: int
+    rng: random.Random, name: str, kind: Any, known: Mapping[str, list[Any]], size: Size
 ) -> Iterator[int | float | str | date | None]:
     """Values of a column: those that the query compares it with, mostly; a few others, and nulls."""
-    wanted = [each for each in known.get(name, []) if _fits(each, kind)]
-    for _ in range(number):
+    literal = known.get(name, [])
+    wanted = [each for each in literal if each is not None and _fits(each, kind)]
+    nulls = 0.4 if None in literal else 0.0 if name.endswith("_sk") else 0.02
+    keys = 60 if "date_sk" in name else size.dimension
+    while True:
         draw = rng.random()
-        if draw < 0.02 and not name.endswith("_sk"):
+        if draw < nulls:
             yield None
         elif wanted and draw < 0.92:
             each = rng.choice(wanted)
             yield float(each) if kind == pl.Float64 else each
         elif kind == pl.Int64:
-            yield rng.randrange(ROWS["dimension"] if name.endswith("_sk") else 3)
+            yield rng.randrange(keys if name.endswith("_sk") else size.numbers)
         elif kind == pl.Float64:
-            yield rng.randrange(-8, 400) / 4
+            yield rng.randrange(-8, 400) / (64 if name.startswith(_OF_RETURNS) else 4)
         elif kind == pl.Date:
             yield date(2000, 1, 1) + timedelta(rng.randrange(60))
         else:
-            yield rng.choice(("aa", "ab", "b", "x y"))
+            text = rng.choice(("aa", "ab", "b", "x y"))
+            yield text.upper() if name == "c_birth_country" else text
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -174,10 +254,21 @@ def _fits(value: Any, kind: Any) -> bool:
 # -- the comparison ---------------------------------------------------------------------------------------------------
 
 
+def tables_for(number: int, query: str, schemas: Schemas, seed: int) -> dict[str, pl.DataFrame]:
+    """Change logs for which DuckDB has rows at a version, of the smallest sizes for which it does; else the last."""
+    tree = sqlglot.parse_one(query, dialect="postgres")
+    for size in SIZES:
+        tables = logs(random.Random(f"{seed} {number}"), tree, schemas, size)
+        with database(tables, 1) as connection:
+            if connection.execute(query).fetchone() is not None:
+                break
+    return tables
+
+
 def check(number: int, text: str, schemas: Schemas, seed: int) -> tuple[str, int]:
     """How ddcore's result of a query differs from DuckDB's, or nothing; and how many rows were compared."""
     query = _LIMIT.sub("", text)
-    tables = logs(random.Random(f"{seed} {number}"), sqlglot.parse_one(query, dialect="postgres"), schemas)
+    tables = tables_for(number, query, schemas, seed)
     with database(tables, 0) as connection:
         columns = len(connection.execute(f"DESCRIBE {query}").fetchall())
     names = ", ".join(f"c{place}" for place in range(columns))
@@ -199,24 +290,27 @@ def check(number: int, text: str, schemas: Schemas, seed: int) -> tuple[str, int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 where an answer is wrong or a query is refused."""
+    """Exit code 1 where an answer is wrong, a query is refused, or there was no row to compare."""
     parser = argparse.ArgumentParser(prog="make test-tpcds", description=str(__doc__).partition("\n")[0])
     parser.add_argument("numbers", type=int, nargs="*", help="of queries; all if there are none")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     queries, schemas = suite()
-    bad = empty = rows = 0
+    bad = rows = 0
+    empty = list[int]()
     for number, query in enumerate(queries, 1):
         if options.numbers and number not in options.numbers:
             continue
         different, compared = check(number, query, schemas, options.seed)
         rows += compared
-        empty += not compared
+        empty += [] if compared or different else [number]
         if different:
             bad += 1
             print(f"query {number}: {different}", flush=True)
-    print(f"{len(queries)} queries, {bad} refused or wrong; {rows:,} rows compared, {empty} queries without any")
-    return 1 if bad else 0
+    asked = len(options.numbers) or len(queries)
+    without = f"; without any: {', '.join(map(str, empty))}" if empty else ""
+    print(f"{asked} queries, {bad} refused or wrong; {rows:,} rows compared{without}")
+    return 1 if bad or empty else 0
 
 
 if __name__ == "__main__":

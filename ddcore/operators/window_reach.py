@@ -1,0 +1,82 @@
+"""Which rows the result of a window function depends on, and which functions one operator computes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddcore.base.schema import Schema, Type
+from ddcore.operators.aggregates import AGGREGATES
+from ddcore.operators.nearby import Reach
+from ddcore.operators.window import Window
+
+__all__ = ["goes_on", "reach_of", "together"]
+
+_FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
+
+
+def goes_on(window: Window, types: Schema, results: Schema) -> bool:
+    """Whether a result is known from that of the row before and the rows from there on."""
+    if window.kind in ("row_number", "rank", "dense_rank"):
+        return True
+    frame = window.frame
+    if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
+        return False
+    if window.kind == "first_value":
+        return True
+    if window.kind not in AGGREGATES or window.kind == "count_distinct":
+        return False
+    kind = AGGREGATES[window.kind].kind(Type("int64") if window.argument is None else types[window.argument])
+    pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
+    return kind in ("COUNT", "MIN", "MAX") or (kind == "SUM" and not pooled)
+
+
+def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:
+    """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
+    rows = groups = distance = 0
+    for window in windows:
+        frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
+        if window.kind in ("lag", "lead"):
+            if window.ignore_nulls:
+                return None
+            rows = max(rows, window.number)
+        elif not has_frame or frame.start is None or frame.end is None:
+            return None
+        elif frame.has_distance:
+            if order.name == "float64":
+                return None
+            distance = max(distance, *(abs(int(end)) for end in frame.words(order)))
+        elif frame.unit == "rows":
+            rows = max(rows, abs(frame.start), abs(frame.end))
+        elif frame.unit == "groups":
+            groups = max(groups, abs(frame.start), abs(frame.end))
+    is_near = max(rows, groups) <= _FARTHEST and distance < 2**61 and not order.is_pooled
+    return Reach(rows, groups, distance) if is_near else None
+
+
+def together(
+    windows: Sequence[Window], types: Schema, results: Schema, order: Type
+) -> tuple[list[list[Window]], list[Window]]:
+    """The functions in groups, one for each operator, and those that an operator computes in the reversed order.
+
+    What adds up from the first row on and what looks some values or peers away would together cost the partition, and
+    so would a frame without end beside either: each costs only its rows where it is alone. Results are then matched by
+    their rows, so of these groups only one may tell rows apart that are equal. All are together where one of them
+    depends on the whole partition in any case. ``results``: the types of the results; ``order``: of its first column.
+    """
+    onwards, near, away, backwards = list[Window](), list[Window](), list[Window](), list[Window]()
+    for window in windows:
+        reach, mirrored = reach_of([window], order), window.mirrored
+        if goes_on(window, types, results):
+            onwards.append(window)
+        elif reach is not None:
+            (away if reach.groups or reach.distance else near).append(window)
+        elif mirrored is not None and goes_on(mirrored, types, results):
+            backwards.append(window)
+        else:
+            return [[*windows]], []
+    groups = [[*onwards, *near], away] if onwards else [[*near, *away]]
+    of_places = [any(window.is_of_places for window in group) for group in (*groups, backwards)]
+    is_mixed = len({window.is_of_places for window in backwards}) > 1  # of two orders
+    if order.is_pooled or is_mixed or sum(of_places) > 1:
+        return [[*windows]], []
+    return [group for group in groups if group], backwards

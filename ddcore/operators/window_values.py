@@ -1,0 +1,83 @@
+"""The words of window functions over sorted partitions, of all rows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Type
+from ddcore.data import encoding
+from ddcore.operators.partitions import Partitions, Spans, extremes
+from ddcore.operators.window import Window
+
+__all__ = ["extreme", "neighbour", "number", "value"]
+
+
+def number(window: Window, rows: Partitions) -> np.ndarray:
+    """What depends on the place of a row alone."""
+    start, end = rows.whole
+    size, place = end - start, rows.places - start
+    result: np.ndarray
+    match window.kind:
+        case "row_number":
+            result = place + 1
+        case "rank":
+            result = rows.peers[0] - start + 1
+        case "dense_rank":
+            result = rows.group - rows.group[start] + 1
+        case "ntile":
+            short, longer = size // window.number, size % window.number  # the first parts have one row more
+            before = longer * (short + 1)
+            late = longer + (place - before) // np.maximum(short, 1)
+            result = np.where(place < before, place // (short + 1), late) + 1
+        case "percent_rank":
+            result = encoding.words_of_floats((rows.peers[0] - start) / np.maximum(size - 1, 1))
+        case _:
+            result = encoding.words_of_floats((rows.peers[1] - start) / size)
+    return result
+
+
+def _listed(window: Window, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that count, and for each row, and the end, how many of them come before it."""
+    counts = values != encoding.NULL if window.ignore_nulls else np.ones(len(values), np.bool_)
+    return np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def neighbour(window: Window, rows: Partitions, values: np.ndarray, default: Any) -> np.ndarray:
+    """The values of rows before or after."""
+    if window.number == 0:
+        return values
+    listed, before = _listed(window, values)
+    start, end = rows.whole
+    wanted = before[:-1] - window.number if window.kind == "lag" else before[1:] + (window.number - 1)
+    there = (wanted >= before[start]) & (wanted < before[end])
+    places = listed[np.where(there, wanted, 0)] if len(listed) else rows.places
+    result: np.ndarray = np.where(there, values[places], default)
+    return result
+
+
+def value(window: Window, values: np.ndarray, spans: Spans) -> np.ndarray:
+    """The first, the last or another value of each frame."""
+    listed, before = _listed(window, values)
+    lows, highs = before[spans[0]], before[spans[1]]
+    sizes = highs - lows
+    left = sizes.sum(axis=0) - 1 if window.kind == "last_value" else np.full(len(values), window.number - 1)
+    result = np.full(len(values), encoding.NULL, dtype=np.int64)
+    for low, size in zip(lows, sizes, strict=True):
+        there = np.flatnonzero((left >= 0) & (left < size))
+        result[there] = values[listed[low[there] + left[there]]]
+        left = left - size  # below 0 once it was there
+    return result
+
+
+def extreme(kind: str, values: np.ndarray, dtype: Type, spans: Spans) -> np.ndarray:
+    """The least or the greatest value of each frame that is not null."""
+    ranks, back = encoding.rank_words(values, dtype)
+    nulls = values == encoding.NULL
+    best = extremes(np.where(nulls, -(2**63), ranks if kind == "MAX" else ~ranks), spans)
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(~nulls)])
+    there = (before[spans[1]] - before[spans[0]]).sum(axis=0) > 0
+    best = best if kind == "MAX" else ~best
+    if back is not None and len(back):
+        best = back[np.where(there, best, 0)]
+    return np.where(there, best, encoding.NULL)
