@@ -109,7 +109,14 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "restated": frontier_json(ledger.restated(), project.dims),
         "corrections": [] if run is None else run.waiting_corrections,
         "ahead": _ahead(ledger, project.dims),
-        "last_run": None if run is None else {"run": run.run, "at": moment(run.at), "program": run.fingerprint},
+        "last_run": None
+        if run is None
+        else {
+            "run": run.run,
+            "at": moment(run.at),
+            "program": run.fingerprint,
+            "workers": {"number": run.parallelism, "why": run.why, "sent": run.sent},
+        },
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "sources": freshness(project, ledger),
         "published": [
@@ -268,6 +275,7 @@ def _tell(
         through = " and ".join(names.named(top) for top in summary["folded"])
         folded = f"through {through}  (run {run['run']}, {run['at']}, program {run['program'][:8]})"
     lines.append(["folded", folded])
+    lines += _workers(run)
     lines.append(["waiting", f"{_spans(waiting, names)}  (ddcore run)" if waiting else "nothing"])
     if rowless := ledger.without_rows(project.inputs):
         command = f"  (ddcore ingest {rowless[0]} SOURCE)" if len(rowless) == 1 else "  (ddcore ingest INPUT SOURCE)"
@@ -313,6 +321,14 @@ def _branches(project: Project, summary: dict[str, Any]) -> Iterator[list[str]]:
         yield ["branch", f"{project.branch} of {project.home}"]
     if others := [name for name in summary["branches"] if name != project.branch]:
         yield ["branches", f"{', '.join(others)}  (ddcore branch)"]
+
+
+def _workers(run: dict[str, Any] | None) -> Iterator[list[str]]:
+    """How many workers the last run had, and why."""
+    if run is not None and run["workers"]["why"]:
+        workers = run["workers"]
+        between = f"; {size(workers['sent'])} between them" if workers["sent"] else ""
+        yield ["workers", f"{workers['number']}: {workers['why']}{between}"]
 
 
 def _of_readers(project: Project, summary: dict[str, Any]) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from pathlib import Path
@@ -13,7 +14,11 @@ from test_exchange import expected_of, outcome, reach
 from test_random_programs import compare
 from warehouses import project_of
 
+from ddcore.base.tuning import Tuning
+from ddcore.cli.main import run_command
+from ddcore.io.ledger import records
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.ledger.records import RunRecord
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.engines import meeting
 from ddcore.jobs.spark import slots
@@ -145,10 +150,10 @@ def test_a_context_tells_its_cores(spark: Any) -> None:
     assert [slots.threads_of(context, workers) for workers in (1, cores)] == [cores, 1]
 
 
-def parallelism_of(project: Any) -> int:
+def last_run(project: Any) -> RunRecord:
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
-    return run.parallelism
+    return run
 
 
 def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
@@ -158,9 +163,45 @@ def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture) -> str
     with caplog.at_level(logging.WARNING, "ddcore"):
         outcomes = outcome(project, [None], engine="spark", parallelism=3)
     compare(drawn, "one worker", expected_of(drawn), outcomes)
-    assert parallelism_of(project) == 1
     (record,) = caplog.records
-    return record.getMessage()
+    message = record.getMessage()
+    assert (last_run(project).parallelism, last_run(project).sent) == (1, 0)
+    assert message == f"one worker folds, and {last_run(project).why}"
+    return message
+
+
+ASKED = "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "limit", "told"),
+    [
+        (2, 20_000_000, (2, ASKED)),
+        (1, 20_000_000, (1, ASKED)),
+        (None, 20_000_000, (1, "5 rows of the window, fewer than 20,000,000")),
+        (None, 5, (3, "as many as Spark runs at a time, for 5 rows are not fewer than 5")),
+    ],
+)
+def test_the_record_and_dd_status_say_why_so_many_workers(
+    parallelism: int | None, limit: int, told: tuple[int, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch, capsys = request.getfixturevalue("monkeypatch"), request.getfixturevalue("capsys")
+    number, why = told
+    sparkless.install(monkeypatch)
+    monkeypatch.setattr(slots, "workers_of", lambda spark: 3)
+    project = project_of(tmp_path / "p", reach(), tuning=Tuning(parallel_rows=limit))
+    assert not isinstance(outcome(project, [None], engine="spark", parallelism=parallelism), Exception)
+    run = last_run(project)
+    assert (run.parallelism, run.why, run.sent > 0) == (number, why, number > 1)
+    assert records.from_json("run", json.loads(json.dumps(records.to_json(run)))) == run
+    command = ["status", "--project", str(project.root)]
+    assert run_command(command) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("workers")]
+    assert line.split(maxsplit=1)[1].startswith(f"{number}: {why}")
+    assert (" between them" in line) == (number > 1)
+    assert run_command([*command, "--json"]) == 0
+    workers = json.loads(capsys.readouterr().out)["last_run"]["workers"]
+    assert workers == {"number": number, "why": why, "sent": run.sent}
 
 
 def test_workers_that_do_not_reach_each_other(

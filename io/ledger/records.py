@@ -192,6 +192,7 @@ class RunRecord:
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
     each operator did. ``broken``: data tests by name.
     ``instants``: what identifies the instants of all complete times, of a program that uses them.
+    ``why``: as many workers as ``parallelism`` says folded, in words; ``sent``: the bytes between them.
     """
 
     run: int
@@ -221,6 +222,8 @@ class RunRecord:
     profile: ProfileRecord = NO_PROFILE
     broken: Mapping[str, BrokenRecord] = field(default_factory=dict)
     instants: str = ""
+    why: str = ""
+    sent: int = 0
 
     @property
     def folds_again(self) -> bool:
@@ -293,7 +296,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out", "instants", "part", "upstream",
+    "broken", "left_out", "instants", "part", "upstream", "why", "sent",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")

@@ -45,7 +45,7 @@ class FoldResult:
 
     ``files`` by table; ``merged``: paths of earlier files, by table, whose rows are in those now; ``outputs``: rows
     (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large groups after the fold; ``profile``:
-    what its operators did.
+    what its operators did; ``sent``: bytes between workers; ``why``: so many workers, in words.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
@@ -54,6 +54,8 @@ class FoldResult:
     rounds: int = 0
     groups: LargeGroups = field(default_factory=LargeGroups)
     profile: Profile = field(default_factory=Profile)
+    sent: int = 0
+    why: str = ""
 
     def absorb(self, other: FoldResult) -> None:
         """Add the gains of another worker of the same fold."""

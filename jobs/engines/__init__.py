@@ -77,9 +77,19 @@ def _with(spark: Any, fold: Fold) -> tuple[FoldResult, int]:
     from ddcore.jobs.spark import slots
 
     parallelism = fold.parallelism or (slots.workers_of(spark) if _is_large(fold) else 1)
-    if parallelism == 1:
-        return one_task.fold_with(spark, fold)
-    return exchange.fold_with(spark, fold, parallelism)
+    way = one_task.fold_with(spark, fold) if parallelism == 1 else exchange.fold_with(spark, fold, parallelism)
+    way[0].why = way[0].why or _why(fold)
+    return way
+
+
+def _why(fold: Fold) -> str:
+    """Why so many workers fold, in words."""
+    if fold.parallelism:
+        return "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
+    limit = fold.settings.tuning.parallel_rows
+    if _is_large(fold):
+        return f"as many as Spark runs at a time, for {fold.rows:,} rows are not fewer than {limit:,}"
+    return f"{fold.rows:,} row{'' if fold.rows == 1 else 's'} of the window, fewer than {limit:,}"
 
 
 def _is_large(fold: Fold) -> bool:

@@ -62,7 +62,9 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
         except Unreachable as error:
             reason = str(error)
     _logger.warning(f"one worker folds, and not {parallelism}: {reason}")
-    return one_task.fold_with(spark, fold)
+    result, one = one_task.fold_with(spark, fold)
+    result.why = f"not {parallelism}: {reason}"
+    return result, one
 
 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
@@ -99,8 +101,8 @@ def gained(reports: list[Report]) -> FoldResult:
     for report in sorted(reports, key=lambda report: report.worker):
         assert report.gained is not None
         total.absorb(report.gained)
-    steps, sent = max(report.supersteps for report in reports), sum(report.sent for report in reports)
-    _logger.debug("%d workers: %d supersteps, %d bytes between them", len(reports), steps, sent)
+    steps, total.sent = max(report.supersteps for report in reports), sum(report.sent for report in reports)
+    _logger.debug("%d workers: %d supersteps, %d bytes between them", len(reports), steps, total.sent)
     return total
 
 

@@ -121,6 +121,8 @@ class Records:
             profile=profile_record(plan, gained.profile),
             broken={failure.test.name: failure.record for failure in broken},
             instants=instants.folded_digest(self.ledger, plan, upcoming.times.upper),
+            why=gained.why,
+            sent=gained.sent,
         )
 
     def _stored(self, frontier: Frontier) -> Frontier:
