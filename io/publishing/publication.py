@@ -167,16 +167,15 @@ class Publication:
         names = list(self.log.schema)
         with self.unsynced:
             for place, part in self.order.divided(changes, files) if len(changes) else ():
-                old = self._rows([files[place]]) if place is not None else part.clear()
+                old, rest = (part.clear(), None) if place is None else self._touched(files[place], part)
                 new = _sums([old, part.select(*names, "diff")], names)
                 if (new["diff"] < 0).any():
                     raise _Differs(f"{self.folder} is not as it was left: rows that go are not there")
                 if place is not None:
                     removed.append(files[place].path)
-                added += self._written(new)
-                touched = part.select(names)
-                olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
-                news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
+                added += self._written(new if rest is None else pl.concat([rest, new]))
+                olds.append(old)
+                news.append(new)
             feed = self._feed(due.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
@@ -213,8 +212,22 @@ class Publication:
             return rows.drop("diff")
         return rows.drop("diff")[np.repeat(np.arange(len(rows)), rows["diff"].to_numpy())]
 
+    def _touched(self, file: RangeFile, part: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Of the rows of a file those that are among the changed ones, with their counts; and the others, in order: in
+        few files many rows change.
+        """
+        names = list(self.log.schema)
+        rows, touched = self._stored([file]), part.select(names)
+        old = rows.join(touched, on=names, how="semi", nulls_equal=True)
+        rest = rows.join(touched, on=names, how="anti", nulls_equal=True, maintain_order="left") if len(old) else rows
+        return _sums([old], names), rest
+
     def _rows(self, files: Sequence[RangeFile]) -> pl.DataFrame:
-        """The rows of some files of the table, and their counts as ``diff``. Checks the digests."""
+        """The distinct rows of some files of the table, and their counts as ``diff``. Checks the digests."""
+        return _sums([self._stored(files)], list(self.log.schema))
+
+    def _stored(self, files: Sequence[RangeFile]) -> pl.DataFrame:
+        """The rows of some files as they are there, in their order, with ``diff``. Checks the digests."""
         frames = []
         for file in files:
             path = self.folder / file.path
@@ -226,13 +239,11 @@ class Publication:
                 frame = frame.with_columns(values)
                 stored = frame.lazy().select([pl.col(n).cast(kind.stored.polars) for n, kind in self.schema.items()])
                 frames.append(values_of(stored, self.schema).collect())
-        names = list(self.log.schema)
+        names, count = list(self.log.schema), self.settings.count
+        diff = pl.col(count).alias("diff") if count else pl.lit(1, pl.Int64).alias("diff")
         if not frames:
             return pl.DataFrame(schema={**{n: k.polars for n, k in self.log.schema.items()}, "diff": pl.Int64})
-        rows = pl.concat(frames)
-        if self.settings.count:
-            return rows.rename({self.settings.count: "diff"})
-        return rows.group_by(names).agg(diff=pl.len().cast(pl.Int64))
+        return pl.concat(frames).select(*names, diff)
 
     def _feed(self, run: int, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
         """The files of the change feed of a run: what became of changed rows, given as they were and as they are."""
