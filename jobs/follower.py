@@ -25,6 +25,7 @@ from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.storage import store
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.sync import SyncReport, sync
+from ddcore.jobs.warm import Warm
 
 __all__ = ["Follower", "Told"]
 
@@ -86,6 +87,7 @@ class Follower:
         self.stop, self.done = threading.Event(), Told()
         self._code = dict(self._program())
         self._retry = 0.0
+        self._warm = Warm()
         self._known: dict[str, tuple[Any, ...]] = {}  # what sources are like
         self._commits: dict[str, dict[str, object]] = {}  # and by which commits, where they are Delta tables alone
 
@@ -120,13 +122,17 @@ class Follower:
 
     def _sync(self, begin: float, inputs: Collection[str] | None) -> None:
         try:
-            report = sync(self.project, self.options, engine=self.engine, parallelism=self.parallelism, inputs=inputs)
+            report = sync(
+                self.project, self.options, engine=self.engine, parallelism=self.parallelism, inputs=inputs,
+                warm=self._warm,
+            )  # fmt: skip
         except UsageError:
             raise
         except LockHeld as error:
             self._failed(error, begin)
         except DdError as error:
             self.done.errors += 1
+            self._warm.drop()
             self._failed(error, begin + _PATIENCE)
         else:
             self.done.add(report)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
     from ddcore.jobs.running.commits import Commits
     from ddcore.jobs.running.data_tests import Broken
+    from ddcore.jobs.warm import Warm
     from ddcore.planning.plan import Plan
     from ddcore.program.data_tests import DataTest
 
@@ -69,6 +70,7 @@ def run(
     parallelism: int | None = None,
     listener: Listener | None = None,
     held: predecessor.Held | None = None,
+    warm: Warm | None = None,
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``; with several time dimensions, at every time at or before it.
 
@@ -78,7 +80,8 @@ def run(
     append after the program has changed, else to rewrite. ``select``: only the outputs that these
     texts name (:mod:`ddcore.planning.selecting`), ahead of the others; no state is stored then. ``parallelism`` forces
     the number of Spark workers. ``held``
-    is what the command holds already: the lock, and the ledger. Raises UsageError, LockHeld, ProgramError,
+    is what the command holds already: the lock, and the ledger; ``warm``, what an earlier one of this process left in
+    memory. Raises UsageError, LockHeld, ProgramError,
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
     """
@@ -92,7 +95,7 @@ def run(
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
     request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
-    options = _Options(project, request, engine or project.engine, parallelism, listener, tuple(select))
+    options = _Options(project, request, engine or project.engine, parallelism, listener, tuple(select), warm)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
@@ -101,7 +104,7 @@ def run(
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
-        report.published = publish(project, ledger)
+        report.published = publish(project, ledger, None if warm is None else warm.tables)
         if select:
             return report
         after_run(
@@ -120,6 +123,7 @@ class _Options:
     parallelism: int | None
     listener: Listener | None
     select: tuple[str, ...]
+    warm: Warm | None
 
 
 class _Replay:
@@ -312,7 +316,7 @@ class _Replay:
         self._check_names()
         instants.require(self.ledger, self.plan, self._ingests(upcoming), upcoming.times)
         self._tell(upcoming)
-        engine = engines.load(options.engine, options.project, options.parallelism)
+        engine = engines.load(options.engine, options.project, options.parallelism, options.warm)
         if not upcoming.is_resumed:
             self.ledger.append(self._intent(upcoming))
         lineage = Lineage(options.project, self.plan, self.warehouse)

@@ -20,6 +20,7 @@ from ddcore.jobs.engines import kept
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.report import RunReport, result, spelled
+from ddcore.jobs.warm import Warm
 
 __all__ = ["SyncReport", "sync"]
 
@@ -61,12 +62,13 @@ def sync(
     inputs: Collection[str] | None = None,
     listener: Listener | None = None,
     tell: Callable[[IngestReport], None] = lambda report: None,
+    warm: Warm | None = None,
 ) -> SyncReport:
     """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet.
 
     ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
     sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:
-    nothing is folded, and what was taken in before stays.
+    nothing is folded, and what was taken in before stays. ``warm``: what an earlier sync of this process left in memory.
 
     Raises what :func:`ddcore.jobs.ingest.ingest` and :func:`ddcore.jobs.replay.run` raise.
     """
@@ -89,6 +91,6 @@ def sync(
             report = ingest(project, name, source.places, settings[name], engine=engine, listener=listener, held=held)
             reports.append(report)
             tell(report)
-        run = replay.run(project, engine=engine, parallelism=parallelism, listener=listener, held=held)
+        run = replay.run(project, engine=engine, parallelism=parallelism, listener=listener, held=held, warm=warm)
         fresh = tuple(freshness(project, held[1]))
     return SyncReport(tuple(reports), run, fresh, time.monotonic() - start)

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -58,15 +58,17 @@ _OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}(-[0-9a-f]{16}){1,2}\.parquet|\..*
 
 @dataclass(frozen=True)
 class Position:
-    """How far a table is: the ``run`` whose contents it has, at the time ``at``; by the commit ``version``.
-    ``is_newest``: no other program has written to it since.
+    """How far a table is: the ``run`` whose contents it has, at the time ``at``; by the commit ``version``, which was
+    ``written`` then (milliseconds). ``is_newest``: no other program has written to it since; ``last``: the newest commit.
     """
 
     output: str
     run: int
     at: tuple[int, ...]
     version: int
+    written: int
     is_newest: bool
+    last: int
 
 
 def position(folder: Place) -> Position | None:
@@ -88,7 +90,8 @@ def position(folder: Place) -> Position | None:
             info = deltalog.commit_info(folder, version)
             if _OUTPUT in info:
                 at = tuple(json.loads(info[_TIME]))
-                return Position(info[_OUTPUT], int(info[_RUN]), at, version, is_newest)
+                written = int(info["timestamp"])
+                return Position(info[_OUTPUT], int(info[_RUN]), at, version, written, is_newest, versions[-1])
             is_newest &= deltalog.is_maintenance(folder, version)
     raise UsageError(
         f"{folder} is a Delta table that ddcore did not make", "name another folder for the output's table"
@@ -97,13 +100,28 @@ def position(folder: Place) -> Position | None:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as its newest version is. ``files``: None where some were not written by ddcore."""
+    """A table as its newest version is. ``files``: None where some were not written by ddcore. ``written``: when that
+    version was committed, where this is known.
+    """
 
     version: int
     columns: tuple[tuple[str, str], ...]
     partition_by: tuple[str, ...]
     paths: Mapping[str, tuple[int, Mapping[str, str | None]]]
     files: tuple[RangeFile, ...] | None
+    written: int | None = None
+
+    def is_of(self, there: Position) -> bool:
+        """Whether the table is still as this says."""
+        return self.written == there.written and self.version == there.version == there.last
+
+    def followed_by(self, version: int, change: Commit, added: Sequence[RangeFile]) -> Snapshot:
+        """The table after a commit, which adds these files."""
+        gone = {*change.removed}
+        paths = {path: of for path, of in self.paths.items() if path not in gone}
+        paths |= {file.path: (file.size, file.partition) for file in added}
+        files = None if self.files is None else (*(file for file in self.files if file.path not in gone), *added)
+        return Snapshot(version, change.columns, change.partition_by, paths, files, change.written)
 
 
 def snapshot(folder: Place) -> Snapshot:
@@ -163,17 +181,22 @@ class Commit:
     removed: Sequence[str]
     feed: Sequence[AddedFile]
     note: Mapping[str, str]
+    written: int = field(default_factory=lambda: int(time.time() * 1000))  # milliseconds since 1970
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns with their types, as the log has them."""
+        return tuple((name, delta_type(kind)) for name, kind in self.schema.items())
 
     def actions(self, before: Snapshot | None) -> Iterator[dict[str, Any]]:
         """The lines of the log, after the version ``before``."""
-        now = int(time.time() * 1000)
+        now = self.written
         parameters = {"mode": "Append" if before else "Overwrite", "partitionBy": json.dumps([*self.partition_by])}
         info = {"timestamp": now, "operation": "WRITE", "operationParameters": parameters}
         yield {"commitInfo": {**info, "engineInfo": f"ddcore:{__version__}", **self.note}}
-        wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
         if before is None:
             yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
-        if before is None or (before.columns, before.partition_by) != (wanted, self.partition_by):
+        if before is None or (before.columns, before.partition_by) != (self.columns, self.partition_by):
             yield {"metaData": _metadata(self.schema, self.partition_by, now)}
         paths = {} if before is None else before.paths
         for path in self.removed:

@@ -78,11 +78,18 @@ class _Files(NamedTuple):
 
 
 class Publication:
-    """The table of one output, and what it should hold."""
+    """The table of one output, and what it should hold. ``known``: tables as commits of this process left them; the
+    one of this table is noted there.
+    """
 
-    def __init__(self, project: Project, ledger: Ledger, output: str, settings: TableSettings) -> None:
+    def __init__(
+        self, project: Project, ledger: Ledger, output: str, settings: TableSettings,
+        known: dict[Place, Snapshot] | None = None,
+    ) -> None:  # fmt: skip
         self.project, self.ledger, self.output, self.settings = project, ledger, output, settings
         self.folder = place_of(project, ledger, output, settings)
+        self.known = {} if known is None else known
+        self._firsts: dict[str, pl.DataFrame] = {}  # of files that were written
         self.unsynced = Unsynced()
 
     @cached_property
@@ -127,7 +134,9 @@ class Publication:
     def _brought_up(self, due: _Due, there: Position | None) -> Published:
         if there is None:
             return self._made_again(due, "it is new", None)
-        before = snapshot(self.folder)
+        before = self.known.pop(self.folder, None)
+        if before is None or not before.is_of(there):
+            before = snapshot(self.folder)
         wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
         if before.columns != wanted or before.partition_by != self.settings.partition_by:
             return self._made_again(due, "its columns or partitions are others", before)
@@ -202,6 +211,7 @@ class Publication:
             self.folder, f"{self.output}-{_stem(first)}", table, bounded=bounded, notes={FIRST: first_of(first)},
             partition=steps, unsynced=self.unsynced,
         )  # fmt: skip
+        self._firsts[file.path] = first
         return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
 
     def _as_stored(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -316,6 +326,10 @@ class Publication:
         note = note_of(self.output, due.run, due.at, label if isinstance(label, str) else "", versions)
         change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
         number = commit(self.folder, before, change)
+        ranges = [RangeFile(f.path, f.size, f.rows, f.partition, self._firsts[f.path]) for f in files.added]
+        empty = Snapshot(number, change.columns, change.partition_by, {}, ())
+        whole = since is None or before is None
+        self.known[self.folder] = (empty if whole or before is None else before).followed_by(number, change, ranges)
         upkeep(self.folder, number, self.project.retention.days)
 
     # --- whether it is right ------------------------------------------------------------------------------------------
