@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import Mismatch, StorageError, UsageError
 from ddcore.base.record import record
 from ddcore.base.schema import Schema
+from ddcore.base.threads import available
 from ddcore.io.publishing.published import Published
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def publish(project: Project, ledger: Ledger, known: dict[Place, Snapshot] | Non
     if not tables or ledger.current_run() is None:
         return []
     from ddcore.io.publishing.publication import Publication
+    from ddcore.io.publishing.together import publish_all
 
-    done = (Publication(project, ledger, name, settings, known).publish() for name, settings in tables)
-    return [table for table in done if table is not None]
+    publications = [Publication(project, ledger, name, settings, known) for name, settings in tables]
+    due = [publication for publication in publications if publication.is_due()]
+    return publish_all(due, 1 if project.memory else available()) if due else []
 
 
 def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:

@@ -68,7 +68,7 @@ def sync(
 
     ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
     sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:
-    nothing is folded, and what was taken in before stays. ``warm``: what an earlier sync of this process left in memory.
+    nothing is folded, and what was taken in before stays. ``warm``: what an earlier sync left in memory.
 
     Raises what :func:`ddcore.jobs.ingest.ingest` and :func:`ddcore.jobs.replay.run` raise.
     """

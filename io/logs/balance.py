@@ -57,7 +57,7 @@ class Balance:
         """The counts of all rows to check, in the form of :func:`ddcore.io.logs.updates.running_counts`."""
         with reporting(self._log.folder, "read", mend_hint(self._log.folder)):
             checked = pl.concat(self._checks).unique().collect(engine="streaming")
-        # A semi-join decodes all columns of all rows; behind a condition on one, Polars decodes the others where it holds.
+        # A semi-join decodes all columns of all rows; behind a condition on one, the others are decoded where it holds.
         updates = self._updates if (rare := self._rare(checked)) is None else self._updates.filter(rare)
         history = updates.join(checked.lazy(), on=self._rows, how="semi", nulls_equal=True)
         return running_counts(self._log.collect(history), self._log.dims)

@@ -33,8 +33,10 @@ def kept(name: str) -> AbstractContextManager[None]:
 
 
 def load(name: str, project: Project, parallelism: int | None = None, warm: Warm | None = None) -> Engine:
-    """The engine ``name``; ``warm``: what folds in this process leave in memory for the next. Raises StorageError if this machine lacks what it needs: Java, jars, kernels; UsageError for
-    libraries that are not installed, and for more workers than there can be.
+    """The engine ``name``; ``warm``: what folds in this process leave in memory for the next.
+
+    Raises StorageError if this machine lacks what it needs: Java, jars, kernels; UsageError for libraries that are not
+    installed, and for more workers than there can be.
     """
     if name != "inline":
         from ddcore.jobs.spark import connect, session

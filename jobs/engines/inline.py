@@ -32,7 +32,8 @@ __all__ = ["fold", "updates"]
 def fold(fold: Fold, listener: Any = None, *, hot: Hot | None = None) -> tuple[FoldResult, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1.
 
-    ``hot``: what earlier folds of this process left in memory; after an error that is nothing. It works in ``fold.parallelism`` threads, by default in as many as there are processors.
+    ``hot``: what earlier folds of this process left in memory; after an error that is nothing. It works in
+    ``fold.parallelism`` threads, by default in as many as there are processors.
     """
     settings = fold.settings
     budget = scratch.budget(settings.memory, fold.parallelism or available(), settings.tuning)
