@@ -24,8 +24,9 @@ from typing import Any
 from ddcore.io.project.finding import find_project
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, one_task
-from ddcore.jobs.engines.peers import meeting
-from ddcore.jobs.spark import session
+from ddcore.jobs.engines.meeting import meeting
+from ddcore.jobs.engines.protocol import Credentials
+from ddcore.jobs.spark import session, slots
 
 EXCHANGES = 1000
 
@@ -46,6 +47,7 @@ def fold(folder: str, number: int) -> None:
 
     for module, name, value in (
         (exchange, "in_tasks", in_tasks), (one_task, "in_tasks", in_tasks), (exchange, "obstacle", lambda *_: ""),
+        (exchange, "encryption", lambda *_: ""), (slots, "threads_of", lambda *_: 1),
         (session, "check", lambda: None), (session, "spark_context", no_context),
     ):  # fmt: skip
         setattr(module, name, value)
@@ -66,10 +68,10 @@ def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float]:
 
 
 def _part(shared: bytes, rank: int, gather: Gather) -> tuple[Any, float]:
-    from ddcore.jobs.engines import workers
+    from ddcore.jobs.engines import barrier_task
 
     before = _cpu()
-    return workers.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather), _cpu() - before
+    return barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather), _cpu() - before
 
 
 def _cpu() -> float:
@@ -83,7 +85,7 @@ def idle(number: int) -> None:
 
 
 def _idle(secret: bytes, rank: int, gather: Gather) -> float:
-    with meeting(rank, "127.0.0.1", secret, gather) as connections:
+    with meeting(rank, "127.0.0.1", Credentials(secret), gather) as connections:
         peers = connections.result()
         start = time.perf_counter()
         for _ in range(EXCHANGES):

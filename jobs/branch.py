@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ddcore.base.errors import DdError, UsageError
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, corners
@@ -73,7 +73,7 @@ def make(project: Project, name: str) -> BranchReport:
         if project.branch:
             locks.enter_context(Warehouse(project.home).lock("ddcore branch"))
         lock, ledger = locks.enter_context(predecessor.writing(source, "ddcore branch", project.tuning))
-        finished = unrecorded.finish(ledger)  # else the branch would take the commit of a killed ingest back
+        finished = recovery.finish(ledger)  # else the branch would take the commit of a killed ingest back
         stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
         ledger.check_dims(project.dims)
         _check_finished(ledger)

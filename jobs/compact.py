@@ -2,7 +2,7 @@
 
 The steps: merge the files of each table that has many, and commit each table once; write one record to the ledger;
 delete what no kept point needs. If it is killed, the ledger names the tables as they were, and the next command that
-writes records the commits that were made (:mod:`ddcore.io.ledger.unrecorded`).
+writes records the commits that were made (:mod:`ddcore.io.ledger.recovery`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import DdError, LockHeld, UsageError
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.tables import is_settled, live_files
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import (
     Frontier,
     Time,
@@ -96,7 +97,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
     else:
         with predecessor.writing(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
-            finished = unrecorded.finish(ledger)  # a compaction must not take the commit of a killed ingest back
+            finished = recovery.finish(ledger)  # a compaction must not take the commit of a killed ingest back
             stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
@@ -122,7 +123,7 @@ def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
         logging.getLogger("ddcore").warning(f"the run is finished, but the compaction after it failed: {error}")
 
 
-def _next_since(ledger: Ledger, policy: Retention) -> Time | None:
+def _next_since(ledger: Ledger, policy: RetentionSettings) -> Time | None:
     """The version from which logs are to be exact now, if it is far enough from the present one that advancing pays."""
     last = ledger.last_folded()
     if policy.history is None or last is None or len(last) > 1:

@@ -11,7 +11,7 @@ from ddcore.base.errors import DdError, ExpressionError, FoldError
 from ddcore.text.redaction import masked
 from ddcore.text.wording import shown
 
-__all__ = ["LONGEST", "fold_errors", "one_line"]
+__all__ = ["LONGEST", "fold_errors", "one_line", "out_of_memory"]
 
 LONGEST = 300  # characters of a message that is not ours
 _PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.project.program
@@ -29,10 +29,7 @@ def fold_errors() -> Iterator[None]:
     except (DdError, KeyboardInterrupt, GeneratorExit):
         raise
     except MemoryError as error:
-        raise FoldError(
-            f"the fold ran out of memory: {one_line(error)}",
-            "say how much there is, for example --memory 2GiB: what does not fit then goes to temporary files",
-        ) from error
+        raise out_of_memory(one_line(error)) from error
     except BaseException as error:
         first, place = _of_user(error)
         if not place and isinstance(error, Exception):
@@ -42,6 +39,14 @@ def fold_errors() -> Iterator[None]:
         raise ExpressionError(
             f"{place or 'the program'}: the function failed: {one_line(first)}", "fix the function, then run again"
         ) from error
+
+
+def out_of_memory(what: str) -> FoldError:
+    """The error of a fold for which a process had too little memory."""
+    return FoldError(
+        f"the fold ran out of memory: {what}",
+        "say how much there is, for example --memory 2GiB: what does not fit then goes to temporary files",
+    )
 
 
 def one_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import Any
 
 from ddcore.base.errors import DataError, UsageError
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
@@ -104,7 +104,7 @@ def ingest(
             warehouse.begin(project.root, new=settings.new_warehouse)
         with predecessor.writing(warehouse, "ddcore ingest", project.tuning, held=held) as (lock, ledger):
             ledger.check_dims(project.dims)
-            finished = unrecorded.finish(ledger)
+            finished = recovery.finish(ledger)
             intent = ledger.open_intent()
             give_up(ledger, "it was not finished, and an ingest came first")
             stale_lock = predecessor.tell(
@@ -116,7 +116,7 @@ def ingest(
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
             work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
-            work.notes += [unrecorded.note(record) for record in finished]
+            work.notes += [recovery.note(record) for record in finished]
             with work.cleaning(), taker(engine, project, reader.size) as take:
                 report = work.run(take)
             names = ledger.version_names(project.dims)

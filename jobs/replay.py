@@ -1,10 +1,8 @@
 """Replay: folds every version that was ingested and not yet folded, and makes the result visible all at once.
 
-The steps: check the program, names, Java, jars and kernels; write an intent record to the ledger; fold, which writes
-files that are not visible yet; check the data tests; commit each table, state first and outputs last; write the run's
-record to the ledger.
+It checks the program and takes one run after the other (:mod:`ddcore.jobs.running.run`) until no version is left.
 If a run fails before its first commit, a failure record gives it up: its versions stay open and its program may
-change. If it is killed, the next run finishes it over the same window: the fold is deterministic, and a table that
+change. If it is killed, the next command finishes it over the same window: the fold is deterministic, and a table that
 holds the run's files already stays as it is. With another program it is given up, if no table holds a commit of it.
 
 If there is nothing to fold, this imports neither numba nor Spark.
@@ -13,46 +11,39 @@ If there is nothing to fold, this imports neither numba nor Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ddcore.base.errors import BrokenTest, DdError, ProgramChanged, ProgramError, UsageError
-from ddcore.base.record import record
-from ddcore.io.ledger import unrecorded
-from ddcore.io.ledger.intent import is_committed
+from ddcore.base.errors import DdError, ProgramChanged, UsageError
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.left_out import left_out
-from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, PartRecord, RunRecord
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Time, Window, close, is_open, nothing_closed, shown
-from ddcore.io.state.fold_result import FoldResult
+from ddcore.io.project.times import Time, Window, close, is_open, nothing_closed
 from ddcore.io.storage.lock import Lock
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs import engines, predecessor
+from ddcore.jobs import predecessor
 from ddcore.jobs.compact import after_run
-from ddcore.jobs.failures import one_line
-from ddcore.jobs.fold import Fold, Listener
+from ddcore.jobs.fold import Listener
 from ddcore.jobs.publishing import check_tables, publish
-from ddcore.jobs.report import Changes, RunReport
-from ddcore.jobs.running import changes, clocks, instants
+from ddcore.jobs.report import RunReport
+from ddcore.jobs.running import changes, clocks
 from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
+from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.statistics import keep_new_statistics
+from ddcore.jobs.running.versions import ingests_of, versions_of
 from ddcore.program.data_tests import is_test
-from ddcore.text.redaction import masked
 from ddcore.text.sizes import shown_size
 from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
-    from ddcore.io.delta.table_files import TableState
     from ddcore.io.storage.lease import Lease
-    from ddcore.jobs.running.commits import Commits
-    from ddcore.jobs.running.data_tests import Broken
     from ddcore.jobs.warm import Warm
     from ddcore.planning.plan import Plan
-    from ddcore.program.data_tests import DataTest
 
 __all__ = ["RunReport", "run"]
 
@@ -95,12 +86,13 @@ def run(
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
     request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
-    options = _Options(project, request, engine or project.engine, parallelism, listener, tuple(select), warm)
+    options = Options(project, request, engine or project.engine, parallelism, listener, tuple(select), warm)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
     with writing as (lock, ledger):
-        finished = unrecorded.finish(ledger, refresh=full_refresh)
+        finished = recovery.finish(ledger, refresh=full_refresh)
+        keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
@@ -113,25 +105,11 @@ def run(
         return report
 
 
-@record
-class _Options:
-    """The arguments of :func:`run`."""
-
-    project: Project
-    request: Request
-    engine: str
-    parallelism: int | None
-    listener: Listener | None
-    select: tuple[str, ...]
-    warm: Warm | None
-
-
 class _Replay:
     """One command: finishes an unfinished window, then folds new versions."""
 
-    def __init__(self, options: _Options, ledger: Ledger) -> None:
+    def __init__(self, options: Options, ledger: Ledger) -> None:
         self.options, self.ledger, self.warehouse = options, ledger, ledger.warehouse
-        self.commits: Commits | None = None  # those of the run that is being folded
         self.warned = False  # of inputs that end at different versions
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
@@ -176,12 +154,6 @@ class _Replay:
         assert self.program is not None
         return self.program.plan
 
-    @property
-    def tests(self) -> tuple[DataTest, ...]:
-        """The program's data tests."""
-        assert self.program is not None
-        return self.program.tests
-
     @cached_property
     def runs(self) -> Runs:
         """The runs of this command."""
@@ -203,14 +175,15 @@ class _Replay:
 
             self._note(upcoming)
             commits = Commits(self.ledger, self.plan, upcoming)
-            self._note_changes(commits, dry=True)
+            changes.report(commits, self.report, dry=True)
             if commits.changed and not self.options.select and (current := self.ledger.current_run()) is not None:
                 from ddcore.jobs.comparison import compared, of_run
 
                 self.report.comparison = compared(self.plan, of_run(self.ledger, current, self.dims))
             new = self._after(upcoming) if upcoming.effect is Effect.APPEND else upcoming
             if new is not None:
-                self.report.last, self.report.versions = new.last, self._versions(new, {})
+                self.report.last = new.last
+                self.report.versions = versions_of(self.ledger, self.plan, new, {})
                 self._warn_of_clocks(new)
         return self.report
 
@@ -256,13 +229,23 @@ class _Replay:
             self.report.notes.append(f"folded in {self.runs.cuts + 1} runs, for {shown_size(memory)} of memory each")
         return self.report
 
+    def _fold(self, upcoming: NextRun) -> None:
+        from ddcore.jobs.running.run import Run
+
+        assert self.program is not None
+        run = Run(self.options, self.ledger, self.program, upcoming, self.report)
+        run.fold(has_more=self.runs.has_more_after(upcoming))
+
     def _following(self, *, is_dry: bool = False) -> NextRun | None:
         if self.program is None or self._is_ahead():
             return None
         try:
             return self.runs.following(is_dry=is_dry)
         except ProgramChanged:
-            self._check_inputs()  # if a schema changed, raises an error that names the input
+            from ddcore.jobs.running.run import check_inputs
+
+            # If a schema changed, raises an error that names the input.
+            check_inputs(self.ledger, self.options.project, self.plan)
             raise
 
     def _is_ahead(self) -> bool:
@@ -290,147 +273,10 @@ class _Replay:
         again = upcoming.effect is Effect.REWRITE and self.ledger.current_run() is not None
         if len(self.dims) > 1 or again or self.warned:
             return
-        ends, counted = clocks.ends_apart(self.ledger, self._ingests(upcoming), upcoming.times)
+        ends, counted = clocks.ends_apart(self.ledger, ingests_of(self.ledger, self.plan, upcoming), upcoming.times)
         if ends:
             self.warned = True
             self.report.warnings.append(clocks.told(ends, counted, self.report.names))
-
-    def _check_inputs(self) -> None:
-        """Refuse inputs whose schema in dd.toml is not the one they were ingested with."""
-        from ddcore.io.logs.inputs import check_input
-
-        for name in self.plan.inputs:
-            check_input(self.ledger, self.options.project, name)
-
-    # -- the fold, between intent and record --------------------------------------------------------------------------
-
-    def _fold(self, upcoming: NextRun) -> None:
-        """Fold, and record the run, or its failure if nothing was committed."""
-        from ddcore.jobs.lineage import Lineage
-        from ddcore.jobs.running.commits import Commits
-        from ddcore.jobs.running.profiles import profile_record, warnings
-        from ddcore.planning.rebuilding import definitions
-
-        start, options = time.perf_counter(), self.options
-        self._check_inputs()
-        self._check_names()
-        instants.require(self.ledger, self.plan, self._ingests(upcoming), upcoming.times)
-        self._tell(upcoming)
-        engine = engines.load(options.engine, options.project, options.parallelism, options.warm)
-        if not upcoming.is_resumed:
-            self.ledger.append(self._intent(upcoming))
-        lineage = Lineage(options.project, self.plan, self.warehouse)
-        lineage.start()
-        self.commits = commits = Commits(self.ledger, self.plan, upcoming)
-        try:
-            commits.prepare()
-            fold = self._fold_input(upcoming)
-            gained, parallelism = (
-                (FoldResult(groups=fold.stored.groups), 1)
-                if fold.rebuilding is not None and not fold.rebuilding
-                else engine(fold, options.listener)
-            )
-            broken = self._check_tests(upcoming, gained)
-            if upcoming.part:
-                self._record_part(upcoming, commits.commit_part(gained), gained, commits, time.perf_counter() - start)
-                lineage.end()
-                self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
-                self._note_broken(broken)
-                return
-            tables, corrections = commits.commit(gained)
-        except BaseException as error:
-            self._note_failure(upcoming, error)
-            lineage.fail(one_line(error))
-            raise
-        versions = [] if upcoming.effect is Effect.APPEND else self._versions(upcoming, commits.added(gained))
-        before, groups = upcoming.base, commits.groups(gained)
-        profile = profile_record(self.plan, gained.profile)
-        self.ledger.append(
-            record := RunRecord(
-                run=upcoming.number,
-                fingerprint=self.plan.fingerprint,
-                first=upcoming.first,
-                last=upcoming.last,
-                engine=options.engine,
-                parallelism=parallelism,
-                rounds=gained.rounds,
-                took=time.perf_counter() - start,
-                inputs=_counts(versions, 1),
-                outputs=_counts(versions, 2) | {name: gained.outputs.get(name, {}) for name in sorted(commits.anew)},
-                tables=tables,
-                refresh=upcoming.refresh,
-                program_inputs=tuple(self.plan.inputs),
-                lower=self._stored(upcoming.times.lower),
-                upper=self._stored(upcoming.times.upper),
-                base=0 if before is None else before.run,
-                definitions=definitions(self.plan),
-                arrangements=tuple(
-                    arrangement.fingerprint for arrangement in self.plan.arrangements if not arrangement.transient
-                ),
-                corrections=corrections,
-                published_from=upcoming.first if upcoming.effect is Effect.APPEND else None,
-                outdated=tuple(commits.outdated) if upcoming.effect is Effect.APPEND else None,
-                large=_sorted(groups.grown),
-                noted=_sorted(groups.noted),
-                profile=profile,
-                broken={failure.test.name: failure.record for failure in broken},
-                instants=instants.folded_digest(self.ledger, self.plan, upcoming.times.upper),
-            )
-        )
-        lineage.complete(record)
-        self.report.versions += versions
-        self.report.rounds, self.report.parallelism = max(self.report.rounds, gained.rounds), parallelism
-        self.report.corrections = commits.corrected
-        self._note_changes(commits)
-        self.report.warnings += [warning for warning in warnings(profile) if warning not in self.report.warnings]
-        self._note_broken(broken)
-
-    def _record_part(
-        self, upcoming: NextRun, tables: Mapping[str, TableState], gained: FoldResult, commits: Commits, took: float
-    ) -> None:
-        """Record that some outputs are ahead; others that were stay so."""
-        versions, ahead = self._versions(upcoming, commits.added(gained)), self.ledger.ahead()
-        self.ledger.append(
-            PartRecord(
-                upcoming.number,
-                self.options.request.whole,
-                upcoming.first,
-                upcoming.last,
-                self.options.engine,
-                took,
-                outputs=_counts(versions, 2),
-                tables={**({} if ahead is None else ahead.tables), **tables},
-                upper={
-                    **({} if ahead is None else ahead.upper),
-                    **dict.fromkeys(tables, upcoming.times.upper),
-                },
-            )
-        )
-        self.report.versions += versions
-
-    def _check_tests(self, upcoming: NextRun, gained: FoldResult) -> list[Broken]:
-        """The data tests that are broken and only warn. BrokenTest, StorageError."""
-        if not self.tests:
-            return []
-        from ddcore.jobs.running import data_tests
-
-        assert self.commits is not None
-        times = [time for time, _, _ in self._versions(upcoming, {})]
-        has_more = self.runs.has_more_after(upcoming)
-        try:
-            return data_tests.check(self.tests, self.commits, gained, times, self.report.names, is_last=not has_more)
-        except BrokenTest:
-            # An earlier attempt may have committed these very files.
-            if not (upcoming.is_resumed and is_committed(self.ledger, upcoming.number)):
-                self.commits.discard(gained)
-            raise
-
-    def _note_broken(self, broken: Sequence[Broken]) -> None:
-        for failure in broken:
-            self.report.broken.append(failure.fields(self.dims, self.report.names))
-            self.report.warnings.append(
-                f"{failure.told(self.report.names)}; all rows: ddcore show {failure.test.output}"
-            )
 
     def _note_waiting(self) -> str:
         """A sentence on corrections of outputs that no run has published yet."""
@@ -441,146 +287,3 @@ class _Replay:
         changes = f"{', '.join(outputs)} {'changes' if len(outputs) == 1 else 'change'}"
         following = run.last.version + 1
         return f"{changes} at version {following}; to fold it now, without rows: ddcore run --to-version {following}"
-
-    def _note_changes(self, commits: Commits, *, dry: bool = False) -> None:
-        """Tell of a run that does more than to fold what is new."""
-        report, told = self.report, changes.notes(commits, dry=dry)
-        report.notes += told
-        report.publishes = changes.publishes(commits) or report.publishes
-        report.changed |= commits.changes
-
-    def _tell(self, upcoming: NextRun) -> None:
-        if self.options.listener:
-            last = shown(upcoming.last, self.dims)
-            note = f"versions {upcoming.first}..{last}" if len(self.dims) == 1 else f"to {last}"
-            self.options.listener("fold", 0, None, note)
-
-    def _check_names(self) -> None:
-        """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
-        from ddcore.io.state import layout
-
-        for name, _, _ in layout.tables_of(self.plan):
-            self.warehouse.table(name)
-        for output, schema in self.plan.outputs.items():
-            self.warehouse.output(output)
-            _check_columns([*schema, *self.plan.dims, "diff"])
-
-    def _intent(self, upcoming: NextRun) -> IntentRecord:
-        return IntentRecord(
-            run=upcoming.number,
-            fingerprint=self.plan.fingerprint,
-            first=upcoming.first,
-            last=upcoming.last,
-            parallelism=self.options.parallelism or 1,
-            engine=self.options.engine,
-            refresh=upcoming.refresh,
-            program_inputs=tuple(self.plan.inputs),
-            lower=self._stored(upcoming.times.lower),
-            upper=self._stored(upcoming.times.upper),
-            base=0 if upcoming.base is None else upcoming.base.run,
-            appends=upcoming.effect is Effect.APPEND,
-            part=upcoming.part,
-        )
-
-    def _stored(self, frontier: Frontier) -> Frontier:
-        """A frontier as records have it: none with one dimension."""
-        return () if len(self.dims) == 1 else frontier
-
-    def _note_failure(self, upcoming: NextRun, error: BaseException) -> None:
-        """Give the run up if no table holds a commit of it. If the ledger cannot be written, the run stays unfinished,
-        and the next run finishes it or gives it up.
-        """
-        # An earlier attempt of a known run may have committed tables.
-        begun = upcoming.is_resumed or (self.commits is not None and self.commits.begun)
-        if begun and is_committed(self.ledger, upcoming.number):
-            return
-        with suppress(DdError, OSError):
-            span = upcoming.first, upcoming.last
-            self.ledger.append(
-                FailureRecord(
-                    upcoming.number, self.plan.fingerprint, *span, self.options.engine, masked(one_line(error))
-                )
-            )
-
-    def _fold_input(self, upcoming: NextRun) -> Fold:
-        assert self.commits is not None
-        begin = self._begin(upcoming)
-        return Fold(
-            self.plan,
-            self.commits.stored(),
-            upcoming.times,
-            {name: self.ledger.input_table(name) for name in self.plan.inputs},
-            self.options.project,
-            self.options.parallelism,
-            sum(_rows(ingest, upcoming) for ingest in self._ingests(upcoming)),
-            begin,
-            self.commits.rebuilding,
-            instants.folded(self.ledger, self.plan, upcoming.times, begin),
-        )
-
-    def _begin(self, upcoming: NextRun) -> tuple[int, ...] | None:
-        """The least time that there is, if the run completes it; where history was given up, the first that is left."""
-        (least,) = nothing_closed(self.dims)
-        (begin,) = self.ledger.since() or (least,)
-        return begin if least in upcoming.times else None
-
-    def _ingests(self, upcoming: NextRun) -> Iterator[IngestRecord]:
-        """The ingests of the program's inputs that may have a version in the window."""
-        ingests = self.ledger.ingests(since=upcoming.times.lower, until=upcoming.last)
-        return (ingest for ingest in ingests if ingest.input in self.plan.inputs)
-
-    def _versions(
-        self, window: NextRun, outputs: Mapping[str, Mapping[Time, tuple[int, int]]]
-    ) -> list[tuple[Time, Changes, Changes]]:
-        """The changes of inputs and outputs at each time of the window with changes, and at its last time.
-
-        Inputs are counted by the ledger: no table is read.
-        """
-        inputs_by_version: dict[Time, Changes] = {window.last: {}}
-        outputs_by_version: dict[Time, Changes] = {}
-        for ingest in self._ingests(window):
-            for version, change in ingest.counts.items():
-                if version in window.times:
-                    _add(inputs_by_version.setdefault(version, {}), ingest.input, change)
-        for name, counts in outputs.items():
-            for version, change in counts.items():
-                _add(outputs_by_version.setdefault(version, {}), name, change)
-                inputs_by_version.setdefault(version, {})
-        return [
-            (version, inputs_by_version[version], outputs_by_version.get(version, {}))
-            for version in sorted(inputs_by_version)
-        ]
-
-
-def _rows(ingest: IngestRecord, window: NextRun) -> int:
-    """An upper bound of an ingest's rows in the window: each row has a diff of at least 1, and it may be far more."""
-    inside = [change for version, change in ingest.counts.items() if version in window.times]
-    return min(ingest.rows, sum(plus + minus for plus, minus in inside))
-
-
-def _check_columns(names: Sequence[str]) -> None:
-    """Raise ProgramError for names that differ only by case: Delta treats them as equal."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if seen.setdefault(name.lower(), name) != name:
-            raise ProgramError(
-                f"the columns {seen[name.lower()]!r} and {name!r} of one table differ only by upper and lower case",
-                "rename one of them with select(): Delta tables do not tell them apart",
-            )
-
-
-def _add(changes: Changes, name: str, change: tuple[int, int]) -> None:
-    plus, minus = changes.get(name, (0, 0))
-    changes[name] = (plus + change[0], minus + change[1])
-
-
-def _counts(versions: Sequence[tuple[Time, Changes, Changes]], side: int) -> dict[str, dict[Time, tuple[int, int]]]:
-    counts: dict[str, dict[Time, tuple[int, int]]] = {}
-    for version in versions:
-        for name, change in (version[1] if side == 1 else version[2]).items():
-            counts.setdefault(name, {})[version[0]] = change
-    return counts
-
-
-def _sorted(codes: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(sorted(each)) for name, each in sorted(codes.items())}

@@ -17,7 +17,7 @@ import polars as pl
 
 from ddcore.base.errors import DataError, LateUpdate, StorageError, UsageError
 from ddcore.io.delta.table_files import LiveFile
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import check_restated, give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, UndoRecord
@@ -70,7 +70,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     warehouse.check()
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)
-        intent, finished = ledger.open_intent(), unrecorded.finish(ledger)
+        intent, finished = ledger.open_intent(), recovery.finish(ledger)
         is_done = any(isinstance(record, UndoRecord) and record.number == number for record in finished)
         record = _ingest(ledger, number, input_name, is_done=is_done)
         work = _Undo(project, ledger, record, restate)
@@ -320,9 +320,9 @@ class _Undo:
         """Remove the files from the table, and add those that a restatement replaced; then record it in the ledger."""
         record = self.record
         undone = UndoRecord(
-            record.number, record.input, record.first, record.last, unrecorded.UNKNOWN, restates=self.restates
+            record.number, record.input, record.first, record.last, recovery.UNKNOWN, restates=self.restates
         )
-        carries = unrecorded.carried(undone)
+        carries = recovery.carried(undone)
         files = [self.log.added_again(file) for file in self.added]
         without = [file.path for file in self.removed]
         table = self.log.commit(files, record.number, base=self.base, without=without, carries=carries)

@@ -39,7 +39,8 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import corners, is_open, time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -50,7 +51,7 @@ SEEDS = seeds(5, share=100)
 
 
 def with_retention(project: Project, **settings: Any) -> Project:
-    return replace(project, retention=Retention(**{"auto": False, "versions": 3, "days": 0, **settings}))
+    return replace(project, retention=RetentionSettings(**{"auto": False, "versions": 3, "days": 0, **settings}))
 
 
 def ledger_of(project: Project) -> Ledger:
@@ -484,10 +485,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
-project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(False, 3, 0))
+project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(False, 3, 0))
 compact.compact(project, since=time_of(int(sys.argv[2])) if len(sys.argv) > 2 else None)
 """
 
@@ -661,10 +662,10 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
-project = replace(find_project(Path(sys.argv[1]), {}), retention=Retention(auto=False))
+project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(auto=False))
 for version in range(int(sys.argv[2])):
     replay.run(project, engine="inline", last=time_of(version))
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

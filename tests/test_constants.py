@@ -23,7 +23,8 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base.errors import ProgramError
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 from ddcore.jobs.verify import Selection, Verification
@@ -215,7 +216,7 @@ def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Pa
 @pytest.mark.parametrize("changes", [False, True])
 def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     project, frames = small(tmp_path)
-    project = replace(project, retention=Retention(auto=False, versions=3, days=0))
+    project = replace(project, retention=RetentionSettings(auto=False, versions=3, days=0))
     replay.run(project, engine="inline", last=time_of(4))
     compact.compact(project, since=time_of(3))
     if changes:

@@ -51,7 +51,7 @@ PLACES = {
     "io/project/program.py exec": "the same",
     "io/project/program.py spec_from_file_location": "the same",
     "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
-    "jobs/engines/workers.py pickle": "the same",
+    "jobs/engines/barrier_task.py pickle": "the same",
     "cli/hook.py Popen": "the project's hook: a command that dd.toml names",
     "ddcore/sql/spark.py eval": "Polars' function over the elements of a list",
     "jobs/spark/gateway.py Popen": "Spark's Java process",

@@ -160,9 +160,18 @@ def _on_a_cluster(*arguments: object) -> list[object]:
 def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     drawn = reach()
     project = project_of(tmp_path / "p", drawn)
+    conf = tmp_path / "conf" / "spark-defaults.conf"
+    conf.parent.mkdir()
+    conf.write_text(  # Spark's session is there when both executors are, however busy this machine is
+        "spark.cores.max 2\nspark.scheduler.minRegisteredResourcesRatio 1.0\n"
+        "spark.scheduler.maxRegisteredResourcesWaitingTime 300s\n"
+    )
+    own = {"SPARK_CONF_DIR": str(conf.parent)} | dict.fromkeys(
+        ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable
+    )
     done = subprocess.run(
         command("--project", project.root, "--engine", "spark", "--parallelism", "2"),
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        env={**os.environ, **own},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Python workers and executors of Spark that die in the middle of a loop: the run goes on, and its logs are right."""
+"""Processes of Spark that are lost in the middle of a loop, real ones: runs go on or fail, and their logs are right."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from places import local
 from workshop import assert_same, contents
 
+from ddcore.cli.main import run_command
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
 from ddcore.jobs import replay
@@ -36,21 +38,39 @@ def processes():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def victim(what):
-    if what == "worker":
-        return os.getpid()
+def executor():
     return next(
         pid for pid in processes() if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
 
 
+def disturb(what):
+    if what == "worker":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "executor":
+        os.kill(executor(), signal.SIGKILL)
+    elif what == "hung worker":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "full disk":
+        os.environ["DDCORE_FAILPOINT"] = "after-write=full"
+        return
+    elif what == "memory":
+        (HERE / "little memory").touch()
+        return
+    time.sleep(60)  # what kills the driver is elsewhere
+
+
 def fewer(frame):
-    cause = HERE / "cause"
+    cause, again = HERE / "cause", HERE / "again"
     if cause.exists() and frame["n"].max() == 4:
         what = cause.read_text()
-        cause.rename(HERE / "killed")
-        os.kill(victim(what), signal.SIGKILL)
-        time.sleep(60)
+        cause.rename(HERE / "disturbed")
+        (HERE / "process").write_text(str(os.getpid()))
+        disturb(what)
+    if (HERE / "little memory").exists() and (HERE / "process").read_text() == str(os.getpid()):
+        raise MemoryError("of the test")
+    if (HERE / "process").exists() and frame["n"].max() == 8 and not again.exists():
+        again.touch()  # as only the first round of a fold has it
     return frame.filter(pl.col("n") > 0).select("row", m=pl.col("n") - 1)
 
 
@@ -91,25 +111,176 @@ def undisturbed(project: Project) -> dict[str, Any]:
     return rows
 
 
+def begun(project: Project, master: str, parallelism: int, *arguments: str) -> subprocess.Popen[str]:
+    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--engine", "spark", "--master", master]
+    return subprocess.Popen(
+        [*command, "--parallelism", str(parallelism), "--project", project.root, *arguments],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and errors."""
+    try:
+        out, errors = process.communicate(timeout=600)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    return process.returncode, out, errors
+
+
+def check_law(project: Project) -> None:
+    """At every version, by the naive evaluator."""
+    assert run_command(["verify", "--at", "0..2", "--engine", "inline", "--quiet", "--project", str(project.root)]) == 0
+
+
+CLUSTER = "local-cluster[2,1,1024]"
+
+
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.parametrize("parallelism", ["1", "2"])
 @pytest.mark.parametrize(
-    ("victim", "master"),
-    [("worker", "local[2,4]"), ("worker", "local-cluster[2,1,1024]"), ("executor", "local-cluster[2,1,1024]")],
+    ("victim", "master", "parallelism"),
+    [
+        ("worker", "local[2,4]", 1),
+        ("worker", "local[2,4]", 2),
+        ("worker", "local[4]", 4),
+        ("worker", CLUSTER, 1),
+        ("worker", CLUSTER, 2),
+        ("executor", CLUSTER, 1),
+        ("executor", CLUSTER, 2),
+        ("hung worker", "local[2]", 2),
+        ("hung worker", CLUSTER, 2),
+    ],
 )
-def test_a_run_survives_the_death_of_a_process(victim: str, master: str, parallelism: str, project: Project) -> None:
+def test_a_run_survives_the_loss_of_a_process(victim: str, master: str, parallelism: int, project: Project) -> None:
     expected = undisturbed(project)
     (project.root / "cause").write_text(victim)
-    command = [str(Path(sys.executable).with_name("ddcore")), "run", "--engine", "spark", "--master", master]
-    done = subprocess.run(
-        [*command, "--parallelism", parallelism, "--project", project.root],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (project.root / "killed").exists()
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1])["run"] == 1
+    code, out, errors = ended(begun(project, master, parallelism))
+    assert (project.root / "disturbed").exists()
+    assert code == 0, errors[-2000:]
+    report = json.loads(out.splitlines()[-1])
+    assert (report["run"], report["parallelism"]) == (1, parallelism)
     assert_same(contents(project), expected, victim)
+    check_law(project)
+    if parallelism > 1:  # all tasks have ended, and others have begun
+        lost = (project.root / "again").stat().st_mtime - (project.root / "process").stat().st_mtime
+        assert lost < 90, f"the fold began again after {lost:.0f} s"
+    assert not is_running(int((project.root / "process").read_text()))
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("victim", "line"), [("full disk", "No space left on device"), ("memory", "the fold ran out of memory")]
+)
+def test_an_error_of_one_worker_ends_all_and_the_next_run_folds(victim: str, line: str, project: Project) -> None:
+    expected = undisturbed(project)
+    before = contents(project)
+    (project.root / "cause").write_text(victim)
+    code, _, errors = ended(begun(project, "local[2]", 2))
+    assert code == 1 and line in errors and len(errors.splitlines()) <= 2, errors
+    assert (project.root / "disturbed").exists()
+    assert_same(contents(project), before, victim)
+    (project.root / "little memory").unlink(missing_ok=True)
+    code, _, errors = ended(begun(project, "local[2]", 2))
+    assert code == 0, errors
+    assert_same(contents(project), expected, victim)
+    check_law(project)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[2]", CLUSTER])
+def test_a_killed_driver_takes_all_with_it(master: str, project: Project) -> None:
+    """Its JVM, executors and workers are gone within seconds, and the next run folds all."""
+    expected = undisturbed(project)
+    before = contents(project)
+    (project.root / "cause").write_text("driver")
+    process = begun(project, master, 2)
+    end = time.monotonic() + 300
+    while not (project.root / "process").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    worker = int((project.root / "process").read_text())
+    family = descendants(process.pid)
+    assert worker in family
+    process.kill()
+    ended(process)
+    end = time.monotonic() + 30
+    while any(map(is_running, family)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert [pid for pid in family if is_running(pid)] == []
+    assert_same(contents(project), before, "driver")
+    code, _, errors = ended(begun(project, master, 2))
+    assert code == 0, errors
+    assert_same(contents(project), expected, "driver")
+    check_law(project)
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for child in Path(f"/proc/{pid}/task").glob("*/children"):
+        for number in map(int, child.read_text().split()):
+            found += [number, *descendants(number)]
+    return found
+
+
+ENCRYPTION = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "of-this-test",
+    "spark.network.crypto.enabled": "true",
+}
+
+
+def configured(project: Project, conf: dict[str, str]) -> None:
+    lines = ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
+    (project.root / "dd.toml").write_text(f"{PROJECT}\n[spark]\nconf = {{ {lines} }}\n")
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_workers_encrypt_where_spark_does(project: Project) -> None:
+    expected = undisturbed(project)
+    configured(project, ENCRYPTION)
+    code, out, errors = ended(begun(project, CLUSTER, 2))
+    assert code == 0, errors
+    assert json.loads(out.splitlines()[-1])["parallelism"] == 2
+    assert_same(contents(project), expected, "encrypted")
+
+
+WALL = """
+import errno, socket
+
+
+def create_connection(address, *arguments, **options):
+    raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+
+socket.create_connection = create_connection
+"""
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_one_worker_folds_where_executors_do_not_reach_each_other(project: Project, tmp_path: Path) -> None:
+    """Their Python opens no connection to others."""
+    expected = undisturbed(project)
+    (tmp_path / "wall").mkdir()
+    (tmp_path / "wall" / "sitecustomize.py").write_text(WALL)
+    configured(project, {"spark.executorEnv.PYTHONPATH": str(tmp_path / "wall")})
+    start = time.monotonic()
+    code, out, errors = ended(begun(project, CLUSTER, 2))
+    assert code == 0, errors
+    assert "one worker folds, and not 2: worker 1 cannot reach worker 0 at " in errors, errors
+    assert json.loads(out.splitlines()[-1])["parallelism"] == 1
+    assert_same(contents(project), expected, "a wall")
+    assert time.monotonic() - start < 120
 
 
 @pytest.mark.long

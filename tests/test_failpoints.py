@@ -117,5 +117,5 @@ def test_T23_every_place_of_a_command_on_spark(name: str, workshop: Workshop) ->
 def test_the_commands_reach_every_place(workshop: Workshop) -> None:
     """So no place of the table is left out of the enumeration, but for those of commands that have tests elsewhere."""
     reached = {place for name in COMMANDS for place in workshop.scenario(name).places}
-    elsewhere = {"after-trim", "after-properties", "after-shared", "after-branch", "after-unbranch"}
+    elsewhere = {"after-trim", "after-properties", "after-shared", "after-branch", "after-unbranch", "after-statistics"}
     assert set(PLACES) - reached == elsewhere

@@ -23,6 +23,7 @@ from ddcore.io.upkeep.retention import kept_points
 from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import ingest
+from ddcore.jobs.running import records as run_records
 from ddcore.jobs.verify import Selection, Verification
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -55,7 +56,7 @@ class Calendar:
         (folder / "dd.toml").write_text(SETTINGS)
         self.folder, self.project, self.now, self.version = folder, find_project(folder, {}), START, 0
         monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-        monkeypatch.setattr(replay, "RunRecord", self._dated(RunRecord))
+        monkeypatch.setattr(run_records, "RunRecord", self._dated(RunRecord))
         self.take("customers", [(customer, customer % 3) for customer in range(9)])
 
     def _dated(self, kind: Callable[..., RunRecord]) -> Callable[..., RunRecord]:

@@ -21,7 +21,7 @@ from ddcore.base.errors import DdError, StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.state import state
 from ddcore.io.state.hot import Hot
@@ -48,7 +48,7 @@ def test_random_programs_keep_the_law_while_others_write(seed: int, tmp_path: Pa
         whole_share=rng.choice([0, 0.5]),
     )
     project = project_of(tmp_path / "project", drawn, tuning=tuning)
-    retention = Retention(auto=rng.random() < 0.3, versions=rng.choice([0, 3]), days=0)
+    retention = RetentionSettings(auto=rng.random() < 0.3, versions=rng.choice([0, 3]), days=0)
     project = replace(project, retention=retention, memory=rng.choice([None, None, 1 << 30]))
     ends = sorted(set(folding.grid(drawn.frames)))
     last = tuple(max(axis) for axis in zip(*ends, strict=True))
@@ -98,7 +98,9 @@ class Followed:
     def __init__(self, folder: Path, **tuning: Any) -> None:
         (folder / "program.py").write_text(PROGRAM)
         (folder / "dd.toml").write_text(PROJECT)
-        self.project = replace(find_project(folder, {}), retention=Retention(auto=False), tuning=Tuning(**tuning))
+        self.project = replace(
+            find_project(folder, {}), retention=RetentionSettings(auto=False), tuning=Tuning(**tuning)
+        )
         self.program, self.plan, self.version, self.warm = (
             load_program(self.project),
             load_plan(self.project),

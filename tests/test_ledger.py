@@ -23,7 +23,7 @@ from warehouses import last_closed
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.entries import Entries
+from ddcore.io.ledger.entries import Entries, replaced_at
 from ddcore.io.ledger.history import entries, folded_versions
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (
@@ -319,6 +319,19 @@ def test_files_are_kept_an_hour_after_their_merge_however_old_they_are(tmp_path:
     Ledger.load(warehouse, Writer()).append(ingest(16, 16, 16))
     assert len(list(folder.glob("*.parquet"))) == 16
     assert [record.number for record in reader.ingests()] == list(range(1, 16))
+
+
+def test_a_file_is_replaced_by_the_first_that_was_written_later_with_its_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(50):
+        spans = [(a, a + rng.choice((0, 0, 1, 3, 15))) for a in (rng.randrange(20) for _ in range(rng.randrange(12)))]
+        files = [(f"entries-{a:08d}-{b:08d}-{n}.parquet", a, b, rng.randrange(6)) for n, (a, b) in enumerate(spans)]
+        expected = {"entries-of-another-program.parquet": 3.0}
+        for name, a, b, at in files:
+            later = [w for _, c, d, w in files if c <= a and b <= d and w >= at and (c, d, w) != (a, b, at)]
+            expected[name] = min(later, default=at)
+        written = {name: at for name, _, _, at in files} | {"entries-of-another-program.parquet": 3.0}
+        assert replaced_at(written) == expected, written
 
 
 def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path) -> None:

@@ -28,10 +28,12 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.kept_plans import kept_plan
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import compact, replay
+from ddcore.jobs.running.run import Run
 from ddcore.jobs.verify import Selection, Verification
 from ddcore.sql import program as sql
 
@@ -359,7 +361,7 @@ def test_a_program_of_python_is_planned_once(project: Project, dd: Any) -> None:
 
 
 def test_history_that_was_given_up(project: Project, dd: Any) -> None:
-    project = replace(project, retention=Retention(auto=False, versions=3, days=0))
+    project = replace(project, retention=RetentionSettings(auto=False, versions=3, days=0))
     ingest_all(dd, project)
     replay.run(project, last=time_of(3))
     compact.compact(project, since=time_of(2))
@@ -393,7 +395,7 @@ def test_a_run_that_was_killed(project: Project, dd: Any, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(commits.Commits, "commit", killed)
-        patch.setattr(replay._Replay, "_note_failure", lambda *_: None)
+        patch.setattr(Run, "_note_failure", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             replay.run(project)
     assert Ledger.load(Warehouse(project.warehouse)).open_intent() is not None

@@ -1,25 +1,26 @@
-"""The connections between workers: strangers, peers that are gone or hang, networks that let nobody through."""
+"""The exchange between workers: encrypted or not, with peers that are gone, hang, fail or send what no worker sends."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ddcore.jobs.engines import peers
-from ddcore.jobs.engines.peers import PeerLost, Peers, Unreachable, meeting
+from ddcore.jobs.engines.certificates import new_certificate
+from ddcore.jobs.engines.meeting import meeting
+from ddcore.jobs.engines.peers import PeerLost, Peers
+from ddcore.jobs.engines.protocol import Credentials
 
-SECRET = b"s" * 32
+PLAIN = Credentials(b"s" * 32)
+ENCRYPTED = Credentials(PLAIN.secret, new_certificate(PLAIN.secret))
+BOTH = pytest.mark.parametrize("credentials", [PLAIN, ENCRYPTED], ids=["plain", "encrypted"])
 
 
 class Gathering:
@@ -42,12 +43,13 @@ class Gathering:
 def together(number: int, work: Callable[[Future[Peers], int], Any], **how: Any) -> list[Any]:
     """What ``work`` returns or raises for each of several workers, in threads."""
     gathering = how.pop("gathering", None) or Gathering(number)
-    secrets = how.pop("secrets", [SECRET] * number)
+    credentials = how.pop("credentials", PLAIN)
+    known = credentials if isinstance(credentials, list) else [credentials] * number
     hosts = how.pop("hosts", ["127.0.0.1"] * number)
 
     def one(rank: int) -> Any:
         try:
-            with meeting(rank, hosts[rank], secrets[rank], gathering.of(rank)) as connections:
+            with meeting(rank, hosts[rank], known[rank], gathering.of(rank)) as connections:
                 return work(connections, rank)
         except Exception as error:
             return error
@@ -60,8 +62,9 @@ def part(sender: int, size: int) -> peers.Part:
     return {"from": sender}, [memoryview(bytes([sender]) * size), memoryview(b""), memoryview(b"x" * 3)]
 
 
+@BOTH
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
-def test_everybody_gets_what_is_meant_for_them(number: int) -> None:
+def test_everybody_gets_what_is_meant_for_them(number: int, credentials: Credentials) -> None:
     """Many parts, larger than what a connection holds, several times; those who go on first disturb nobody."""
 
     def work(connections: Future[Peers], rank: int) -> Any:
@@ -82,7 +85,7 @@ def test_everybody_gets_what_is_meant_for_them(number: int) -> None:
             got.append(sorted(some))
         return got
 
-    results = together(number, work)
+    results = together(number, work, credentials=credentials)
     for rank, got in enumerate(results):
         for turn in range(4):
             sizes = [(p, (p * 31 + rank * 7 + k) * 1000 * turn) for p in range(number) if p != rank for k in range(20)]
@@ -93,84 +96,10 @@ def wait_for(connections: Future[Peers], rank: int) -> Any:
     return connections.result().exchange({"rank": rank})
 
 
-@contextmanager
-def bothered(say: Callable[[socket.socket], None]) -> Iterator[Gathering]:
-    """Strangers who connect to every worker before the others do."""
-    strangers: list[socket.socket] = []
-
-    def change(rank: int, words: dict[str, Any]) -> None:
-        for _ in range(3):
-            stranger = socket.create_connection(tuple(words["address"]))
-            strangers.append(stranger)
-            say(stranger)
-
-    yield Gathering(3, change)
-    for stranger in strangers:
-        stranger.close()
-
-
-def half_a_greeting(stranger: socket.socket) -> None:
-    stranger.sendall(struct.pack("<I", 1))
-
-
-def a_greeting_without_the_secret(stranger: socket.socket) -> None:
-    stranger.sendall(struct.pack("<I32s", 2, bytes(32)) + bytes(32))
-
-
-@pytest.mark.parametrize(
-    "say",
-    [
-        lambda stranger: None,
-        lambda stranger: stranger.close(),
-        lambda stranger: stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + os.urandom(5000)),
-        half_a_greeting,
-        a_greeting_without_the_secret,
-    ],
-)
-def test_what_a_stranger_sends_ends_nothing(say: Callable[[socket.socket], None]) -> None:
-    with bothered(say) as gathering:
-        results = together(3, wait_for, gathering=gathering)
-    assert results == [[{"rank": 0}, {"rank": 1}, {"rank": 2}]] * 3
-
-
-def test_who_does_not_know_the_secret_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MEETING", 2.0)
-    results = together(2, wait_for, secrets=[SECRET, b"t" * 32])
-    assert all(isinstance(result, Unreachable) for result in results), results
-    assert "is not worker 0" in str(results[1])
-
-
-def test_workers_listen_at_their_own_address_alone() -> None:
-    def work(connections: Future[Peers], rank: int) -> Any:
-        return [line.socket.getsockname()[0] for line in connections.result()._lines.values()]
-
-    assert together(2, work, hosts=["127.0.0.2", "127.0.0.3"]) == [["127.0.0.2"], ["127.0.0.1"]]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda rank, words: words.update(address=["127.0.0.1", 1]),  # nobody listens there
-        lambda rank, words: words.update(address=["192.0.2.1", 80]),  # packets are lost
-    ],
-)
-def test_a_network_that_lets_nobody_through_is_recognised(
-    change: Callable[[int, dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+@BOTH
+def test_a_worker_that_is_gone_ends_all_others_at_once(
+    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "MEETING", 1.5)
-    start = time.monotonic()
-    results = together(3, wait_for, gathering=Gathering(3, change))
-    assert all(isinstance(result, Unreachable) for result in results), results
-    assert "worker 1 cannot reach worker 0 at " in str(results[1])
-    assert time.monotonic() - start < 60, "the system gives up after minutes"
-
-
-def test_an_address_of_another_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = together(2, wait_for, hosts=["127.0.0.1", "192.0.2.1"])
-    assert {str(result).partition(":")[0] for result in results} == {"worker 1 cannot listen at 192.0.2.1"}
-
-
-def test_a_worker_that_is_gone_ends_all_others_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "SILENCE", 600.0)
 
     def work(connections: Future[Peers], rank: int) -> Any:
@@ -182,7 +111,7 @@ def test_a_worker_that_is_gone_ends_all_others_at_once(monkeypatch: pytest.Monke
             connections.result().exchange({}, {1: (part(0, 1 << 20) for _ in range(100))})
         return "told"
 
-    first, _, last = together(3, work)
+    first, _, last = together(3, work, credentials=credentials)
     assert (first, last) == ("told", "told")
 
 
@@ -211,6 +140,45 @@ def test_a_worker_that_computes_is_told_from_one_that_hangs(beats: bool, monkeyp
         assert "worker 1 has been silent for 1 s" in str(first)
 
 
+def test_a_worker_that_was_busy_does_not_take_the_others_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they said meanwhile has waited for it."""
+    monkeypatch.setattr(peers, "_BEAT", 0.05)
+
+    def work(connections: Future[Peers], rank: int) -> Any:
+        def busy(header: dict[str, Any], body: bytearray) -> None:
+            threading.Event().wait(1.5 if header["from"] == 1 else 0.0)
+
+        if rank == 2:
+            connections.result()
+            threading.Event().wait(0.5)  # so that its note comes while worker 0 is busy
+        parts = {0: [part(rank, 8)]} if rank else {}
+        return len(connections.result().exchange({}, parts, busy, patience=1.0 if rank == 0 else 60.0))
+
+    assert together(3, work, credentials=ENCRYPTED) == [3, 3, 3]
+
+
+@BOTH
+def test_an_error_in_the_middle_of_an_exchange_leaves_all_in_step(credentials: Credentials) -> None:
+    """The frames stay whole: the one for which the parts were is told at once, the others with the next exchange."""
+
+    def broken() -> Iterator[peers.Part]:
+        yield part(0, 1 << 20)
+        raise MemoryError("of the test")
+
+    def work(connections: Future[Peers], rank: int) -> Any:
+        exchange = connections.result().exchange
+        if rank == 0:
+            with pytest.raises(MemoryError, match="of the test"):
+                exchange({"rank": 0}, {1: broken(), 2: [part(0, 1 << 20)]})
+        else:
+            expected = {"failing": True} if rank == 1 else {"rank": 0}
+            assert exchange({"rank": rank})[0] == expected
+        return exchange({"rank": rank, "again": True})
+
+    expected = [{"rank": rank, "again": True} for rank in range(3)]
+    assert together(3, work, credentials=credentials) == [expected] * 3
+
+
 FRAME = struct.Struct("<IQ")
 
 
@@ -224,6 +192,7 @@ FRAME = struct.Struct("<IQ")
         (FRAME.pack(16, 8) + b'{"sizes":[2000]}', "sent 8 bytes where its header says 2000"),
         (FRAME.pack(15, 8) + b'{"sizes":["8"]}', "sent a header that is none"),
         (FRAME.pack(14, 0) + b'{"sizes":[-8]}', "sent a header that is none"),
+        (FRAME.pack(100_000, 0) + b"[" * 100_000, "sent a header that is none"),
     ],
 )
 def test_sizes_are_checked_before_memory_is_taken(sent: bytes, says: str) -> None:
@@ -240,7 +209,7 @@ def test_sizes_are_checked_before_memory_is_taken(sent: bytes, says: str) -> Non
                 connections.result().exchange({})
         finally:
             told.set()
-        assert len(line.buffer) < 100
+        assert len(line.buffer) < 100 + len(sent)
         return True
 
     assert together(2, work) == [True, None]

@@ -184,7 +184,7 @@ def test_a_refresh_that_is_killed_is_finished_by_a_plain_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(Commits, "_commit_output", _killed)
-        patch.setattr("ddcore.jobs.replay._Replay._note_failure", lambda *_: None)
+        patch.setattr("ddcore.jobs.running.run.Run._note_failure", lambda *_: None)
         assert dd("run", "--full-refresh", *where)[0] == 1
     code, _, err = dd("run", *where)
     assert code == 0, err

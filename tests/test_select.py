@@ -24,7 +24,8 @@ from ddcore.base.errors import DdError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import PartRecord
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project, Retention
+from ddcore.io.project.project import Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import Time, is_open, nothing_closed
 from ddcore.io.reading.folded import ledger_of, output_log
 from ddcore.jobs import replay
@@ -195,7 +196,7 @@ def test_the_law_holds_however_outputs_go_ahead(seed: int, tmp_path: Path, monke
     drawn, rng = usable(seed), random.Random(seed)
     project = project_of(tmp_path / "project", drawn)
     if seed % 2:  # what nothing needs is deleted at once
-        project = replace(project, retention=Retention(versions=0, days=0))
+        project = replace(project, retention=RetentionSettings(versions=0, days=0))
     rows = (time for frame in drawn.frames.values() for time in frame.select(project.dims).rows())
     times = sorted(reference.grid(rows))
     names = list(load_plan(project).outputs)

@@ -226,12 +226,36 @@ def test_the_callers_settings_win_and_lists_are_joined() -> None:
     assert chosen["spark.driver.extraJavaOptions"].endswith(" -Xss4m")
 
 
+@pytest.mark.parametrize(
+    ("master", "parallelism", "conf", "threads"),
+    [
+        ("local[4]", 2, {}, "2"),
+        ("local-cluster[2,4,1024]", None, {}, "4"),
+        ("local-cluster[2,4,1024]", 4, {}, "2"),
+        ("spark://host:7077", 2, {"spark.executor.cores": "4"}, "4"),
+        ("yarn", 6, {"spark.executor.cores": "4", "spark.executor.instances": "3"}, "2"),
+        ("yarn", 2, {"spark.executor.cores": "many", "spark.executor.instances": "0"}, "1"),
+        ("spark://host:7077", None, {}, "1"),
+    ],
+)
+def test_polars_has_as_many_threads_as_a_task(
+    master: str, parallelism: int | None, conf: dict[str, str], threads: str
+) -> None:
+    made = settings(master, conf, jars=[], log4j=Path("l"), parallelism=parallelism)
+    assert made["spark.executorEnv.POLARS_MAX_THREADS"] == threads
+
+
 def test_a_bulk_run_has_the_optimising_compiler_and_adaptive_plans() -> None:
     quick, bulk = (
         settings("local[2]", {}, jars=[], log4j=Path("l"), bulk=bulk) for bulk in (False, True)
     )  # fmt: skip
     assert "TieredStopAtLevel" in quick["spark.driver.extraJavaOptions"]
     assert "TieredStopAtLevel" not in bulk["spark.driver.extraJavaOptions"]
+    quick, bulk = (
+        settings("spark://host:7077", {}, jars=[], log4j=Path("l"), bulk=bulk) for bulk in (False, True)
+    )  # fmt: skip
+    assert "TieredStopAtLevel" in quick["spark.executor.extraJavaOptions"]
+    assert "TieredStopAtLevel" not in bulk["spark.executor.extraJavaOptions"]
     assert (quick["spark.sql.adaptive.enabled"], bulk["spark.sql.adaptive.enabled"]) == ("false", "true")
 
 

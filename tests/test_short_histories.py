@@ -152,7 +152,7 @@ def _pass(  # noqa: PLR0917
     offsets, _, times, _ = _rows(at, keys, 0, 1 + len(now))
     loops, numbers = np.array(now, np.int64), np.array(kinds, np.int64)
     rest, updates, pending = short_histories.reduce(
-        loops, numbers, np.zeros_like(numbers), numbers, numbers, 0, allow, offsets, times, *history, *before
+        64, loops, numbers, np.zeros_like(numbers), numbers, numbers, 0, allow, offsets, times, *history, *before
     )
     found = [(keys[k], tuple(map(int, words)), (int(v), *now), int(d)) for k, v, d, *words in updates.T]
     return found, [(keys[k], tuple(map(int, time))) for k, *time in pending.T], [keys[k] for k in rest]

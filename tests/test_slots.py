@@ -15,7 +15,7 @@ from warehouses import project_of
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.engines import peers
+from ddcore.jobs.engines import meeting
 from ddcore.jobs.spark import slots
 from ddcore.jobs.spark.slots import obstacle
 
@@ -40,8 +40,6 @@ class Session:
         (Session(master="local[4]", task_cpus="4"), "Spark runs 1 task at a time"),
         (Session(master="k8s://host"), "nothing says how many tasks Spark runs at a time: spark.executor.instances is"),
         (Session(master="local[3]", dynamicAllocation_enabled="true"), "spark.dynamicAllocation.enabled is set, and "),
-        (Session(master="local[3]", network_crypto_enabled="true"), "spark.network.crypto.enabled is set, and mess"),
-        (Session(master="local[3]", ssl_rpc_enabled="TRUE"), "spark.ssl.rpc.enabled is set, and messages between work"),
     ],
 )
 def test_what_several_tasks_need(session: Any, reason: str) -> None:
@@ -90,6 +88,63 @@ def test_executors_of_a_cluster_have_some_time_to_come(monkeypatch: pytest.Monke
     assert obstacle(few, 3) == "Spark runs 2 tasks at a time"
 
 
+class Executors(Cluster):
+    """A Spark context with so many executors, each of so many cores, all of which are there."""
+
+    def __init__(self, executors: int, cores: int, cpus: int = 1) -> None:
+        super().__init__(executors * cores // cpus)
+        self.asked, self.executors, self.cpus = 1000, executors, cpus
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.task.cpus": str(self.cpus)}
+
+    def statusTracker(self) -> Any:
+        return self
+
+    def getExecutorInfos(self) -> list[None]:
+        return [None] * (self.executors + 1)
+
+
+class Local(Executors):
+    master = "local[4]"
+
+
+@pytest.mark.parametrize(
+    ("spark", "workers", "threads"),
+    [
+        (Executors(3, 4), 3, {1: 4, 2: 4, 3: 4, 6: 2, 12: 1}),
+        (Executors(3, 4, cpus=2), 6, {1: 4, 3: 4, 6: 2}),
+        (Executors(3, 1), 3, {1: 1, 3: 1}),
+        (Local(0, 4), 1, {1: 4, 2: 2, 3: 1, 4: 1}),
+        (Session(executor_instances="3", executor_cores="4", task_cpus="4"), 3, {1: 4, 3: 4}),
+        (Session(executor_instances="3", executor_cores="4"), 12, {1: 1, 12: 1}),
+        (Session(master="k8s://host"), 1, {1: 1}),
+    ],
+)
+def test_an_executor_with_several_cores_has_one_worker_with_as_many_threads(
+    spark: Any, workers: int, threads: dict[int, int]
+) -> None:
+    if isinstance(spark, Local):
+        spark.most = 4
+    assert slots.workers_of(spark) == workers
+    assert {number: slots.threads_of(spark, number) for number in threads} == threads
+
+
+def test_an_executor_is_waited_for_and_its_absence_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "_PATIENCE", 0.2)
+    nobody: Any = Executors(0, 1)
+    assert (slots.workers_of(nobody), slots.threads_of(nobody, 2)) == (1, 1)
+    assert obstacle(nobody, 2) == "no executor has come within 0 s"
+
+
+@pytest.mark.spark
+def test_a_context_tells_its_cores(spark: Any) -> None:
+    context = spark.sparkContext if hasattr(spark, "sparkContext") else spark
+    cores = context.defaultParallelism
+    assert slots.workers_of(context) == 1
+    assert [slots.threads_of(context, workers) for workers in (1, cores)] == [cores, 1]
+
+
 def parallelism_of(project: Any) -> int:
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
@@ -112,7 +167,7 @@ def test_workers_that_do_not_reach_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sparkless.install(monkeypatch)
-    monkeypatch.setattr(peers, "MEETING", 0)
+    monkeypatch.setattr(meeting, "MEETING", 0)
     assert warning_of_one_worker(tmp_path / "p", caplog).startswith("one worker folds, and not 3: worker ")
 
 

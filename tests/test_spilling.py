@@ -42,7 +42,7 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, workers
+from ddcore.jobs.engines import barrier_task, exchange
 from ddcore.operators import join
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation, ranges, spilling
@@ -343,7 +343,7 @@ def in_threads(_spark: Any, task: Any, number: int) -> list[Any]:
             all_said.wait()
             return [*words]
 
-        return workers.fold_part(pickle.loads(task.args[0]), rank, "127.0.0.1", gather)
+        return barrier_task.fold_part(pickle.loads(task.args[0]), rank, "127.0.0.1", gather)
 
     with ThreadPoolExecutor(number) as pool:
         return [*pool.map(fold, range(number))]

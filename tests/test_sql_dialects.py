@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def test_the_answers_of_spark_are_those_that_are_kept(spark: Any) -> None:
         assert [written(value) for value in values] == kept[expression], expression
 
 
+LONG_3, LONG_4 = "CAST(1 AS decimal(38,3))", "CAST(0.1875 AS decimal(38,4))"
 ORDERED = "CREATE VIEW o AS SELECT id, row_number() OVER (ORDER BY n, id) AS v FROM t"
 MEANINGS = [
     # the place of nulls in an order
@@ -111,6 +113,14 @@ MEANINGS = [
     ("duckdb", "CREATE VIEW o AS SELECT id, 1 <> ALL(k) AS v FROM t WHERE id IN (1, 3)", [False, True]),
     ("duckdb", "CREATE VIEW o AS SELECT id, 2 > ANY(k) AS v FROM t WHERE id IN (1, 3)", [True, False]),
     ("duckdb", "CREATE VIEW o AS SELECT id, n > ALL(k) AS v FROM t WHERE id IN (1, 3)", [True, True]),
+    # decimals of different digits meet where 38 are enough, and in PostgreSQL always
+    ("duckdb", f"CREATE VIEW o AS SELECT id, coalesce(1.5, {LONG_4}) AS v FROM t WHERE id = 1", [Decimal("1.5")]),
+    ("spark", f"CREATE VIEW o AS SELECT id, coalesce({LONG_4}, p) AS v FROM t WHERE id = 1", [Decimal("0.1875")]),
+    (
+        "postgres",
+        f"CREATE VIEW o AS SELECT id, coalesce({LONG_4}, {LONG_3}) AS v FROM t WHERE id = 1",
+        [Decimal("0.1875")],
+    ),
     # a branch that is not taken does not divide
     ("spark", "CREATE VIEW o AS SELECT id, CASE WHEN m <> 0 THEN n / m END AS v FROM t WHERE id > 6", [None, 2.0]),
 ]
@@ -127,6 +137,13 @@ REFUSED = [
     ("spark", "n % m", "division by zero"),
     ("duckdb", "n // m", "division by zero"),
     ("spark", "(p + 1) / 2", "division of a decimal whose digits Spark may count otherwise"),
+    (
+        "spark",
+        f"coalesce({LONG_3}, {LONG_4})",
+        "cast all to one type: CAST(x AS decimal(38,4))",
+    ),
+    ("duckdb", f"CASE WHEN n = 1 THEN {LONG_3} ELSE {LONG_4} END", "and duckdb may round them"),
+    ("duckdb", f"greatest({LONG_4}, {LONG_3})", "and duckdb may round them"),
     ("spark", "d - DATE '2000-01-01'", "datediff(a, b) is the days between dates"),
     ("spark", "a RLIKE '(?=a)'", "(?=a) in a regular expression"),
     ("spark", "a RLIKE '[a&&b]'", "& in a regular expression"),
@@ -157,6 +174,11 @@ def test_what_differs_or_fails_is_refused_by_name(dialect: str, expression: str,
         ("spark", "CREATE VIEW o AS SELECT count(*) FROM t", "program.sql:1:13: column 1 of the view o has no name"),
         ("spark", "CREATE VIEW o AS SELECT max_by(a, n) AS v FROM t", "the aggregate max_by in the dialect 'spark'"),
         ("spark", "CREATE VIEW o AS SELECT avg(p * 2) AS v FROM t", "whose digits Spark may count otherwise"),
+        (
+            "duckdb",
+            "CREATE VIEW o AS SELECT sum(p) * 1.1 AS v FROM t UNION SELECT CAST(n AS decimal(38,3)) AS v FROM t",
+            "UNION, column v: decimal(38,",
+        ),
         ("spark", "CREATE VIEW o AS SELECT 'a FROM t", "program.sql:1:25: this text is not closed: 'a FROM t"),
         ("spark", "CREATE VIEW o AS SELECT `a FROM t", "program.sql:1:25: this name in back quotes is not closed"),
         ("spark", "CREATE VIEW o AS SELECT a FRM t", "program.sql:1:27: FRM is no word of SQL here"),

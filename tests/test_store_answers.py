@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 from trams import Command
 
@@ -62,7 +64,6 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     settle(monkeypatch, f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setattr(objects, "_WAITS", (0.01, 0.01, 0.01))
     yield kind
     server.shutdown()
     server.server_close()
@@ -97,9 +98,8 @@ def test_a_web_page_is_not_an_empty_store(asked: str, status: int, answers: type
     assert ENDPOINT in caught.value.hint and "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize("cut", [1, 3])
-def test_an_answer_that_is_cut_off_is_asked_for_again(cut: int, answers: type[Answers], tmp_path: Path) -> None:
-    answers.body, answers.cut = LIST, cut
+def test_an_answer_that_is_cut_off_is_asked_for_again(answers: type[Answers], tmp_path: Path) -> None:
+    answers.body, answers.cut = LIST, 1
     assert objects.names(PLACE) == ["b.csv"]
     answers.asked = 0
     assert objects.is_folder(PLACE)
@@ -112,8 +112,29 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(cut: int, answers: type[An
     assert (tmp_path / "copy").read_bytes() == LIST
 
 
-def test_an_answer_that_is_always_cut_off_is_one_line(answers: type[Answers]) -> None:
+def test_it_is_asked_for_as_often_as_there_are_waits_and_then_refused_in_one_line(answers: type[Answers]) -> None:
+    answers.body, answers.cut = LIST, 3
+    client, calls, waits = objects._client(PLACE), list[int](), (0.01, 0.01, 0.01)
+
+    def request() -> bytes:
+        calls.append(1)
+        return bytes(obstore.get(client, "w/a").bytes())
+
+    assert objects.complete(request, waits) == LIST and len(calls) <= 4
+    answers.cut = 1000
+    calls.clear()
+    with pytest.raises(Exception, match="error") as caught:
+        objects.complete(request, waits)
+    assert len(calls) == 4
+    told = objects.refused(PLACE, "list", caught.value).message
+    assert told.startswith("cannot list s3://box/w/a: the answer was cut off again and again")
+
+
+def test_one_that_is_always_cut_off_is_one_line_of_a_command(
+    answers: type[Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers.body, answers.cut = LIST, 1000
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     with pytest.raises(StorageError, match="cannot list s3://box/w/a: the answer was cut off again and again"):
         objects.names(PLACE)
 

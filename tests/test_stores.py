@@ -33,7 +33,7 @@ from ddcore.base.errors import LockHeld, StorageError, UsageError
 from ddcore.base.schema import Type
 from ddcore.io.delta import commits, damaged, open_tables, tables
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
@@ -242,8 +242,8 @@ def committed(ledger: Ledger, version: int) -> IngestRecord:
     files = [log.write(f"ingest-{number:08d}-0-0000", rows)]
     paths = tuple(file.path for file in files)
     counts: Counts = {time_of(version): (1, 0)}
-    record = IngestRecord(number, "rows", (), time_of(version), time_of(version), 1, counts, paths, unrecorded.UNKNOWN)
-    table = log.commit(files, number, base=base, carries=unrecorded.carried(record))
+    record = IngestRecord(number, "rows", (), time_of(version), time_of(version), 1, counts, paths, recovery.UNKNOWN)
+    table = log.commit(files, number, base=base, carries=recovery.carried(record))
     return replace(record, table=table)
 
 
@@ -272,7 +272,7 @@ def test_an_old_holder_can_record_nothing(root: Address, monkeypatch: pytest.Mon
     old = Ledger.load(Warehouse(root), Writer(before))
     late = committed(old, 2)
     with writing(root) as ledger:
-        assert [record.number for record in unrecorded.finish(ledger)] == [2], "it was committed in time"
+        assert [record.number for record in recovery.finish(ledger)] == [2], "it was committed in time"
     monkeypatch.setattr(lease.Lease, "check", lambda self: None)  # as if it had been stopped just after that
     with pytest.raises(LockHeld, match="was taken over"):
         old.append(late)
@@ -320,7 +320,7 @@ def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monk
         with pytest.raises(LockHeld, match="was taken over"):
             old.append(late)
     with writing(root) as ledger:
-        assert unrecorded.finish(ledger) == []
+        assert recovery.finish(ledger) == []
         assert rows_of(ledger) == [1]
         ledger.append(committed(ledger, 6))
         assert rows_of(ledger) == [1, 6]
@@ -532,7 +532,7 @@ def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> N
     assert shop.command(folder, "doctor", "--deep").code == 0, where
     again = shop.processes.run("run", "--project", folder, **environment)
     assert again.code == 0, (where, again)
-    assert not unrecorded.finish(Ledger.load(shop.warehouse(folder))), where
+    assert not recovery.finish(Ledger.load(shop.warehouse(folder))), where
     shop.remove(folder)
 
 

@@ -6,8 +6,9 @@ their quantiles.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ import pytest
 import sparkless
 from programs import Case, case
 from seeds import nightly
-from test_exchange import ends_of, expected_of, one_dimensional, outcome
+from test_exchange import ends_of, expected_of, one_dimensional, outcome, reach
 from test_random_programs import compare
+from test_spilling import in_threads
 from warehouses import project_of
 
+from ddcore.base.errors import DdError, FoldError
 from ddcore.base.tuning import Tuning
+from ddcore.io.project.project import Project
 from ddcore.jobs import replay
-from ddcore.jobs.engines import peers
+from ddcore.jobs.engines import exchange, peers, workers
+from ddcore.jobs.engines.messages import encoded
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 
@@ -71,7 +76,10 @@ CAUSE = Path({cause!r})
 def fewer(frame):
     if CAUSE.exists() and frame["n"].max() == 4:
         CAUSE.rename(CAUSE.with_name("done"))
-        os.kill(os.getpid(), getattr(signal, {name!r}))
+        if {what!r}.startswith("SIG"):
+            os.kill(os.getpid(), getattr(signal, {what!r}))
+        else:  # when its part of the fold is written
+            os.environ["DDCORE_FAILPOINT"] = {what!r}
     return frame.filter(pl.col("n") > 0).select("row", m=pl.col("n") - 1)
 
 
@@ -83,24 +91,101 @@ def program(numbers):
 """
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
-def test_a_worker_that_dies_or_hangs_in_a_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others notice, and the fold begins again."""
+def disturbance(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> tuple[sparkless.Stage, Case, Project]:
+    """A program of a loop, in which something will happen to one of its workers, once."""
     stage = sparkless.install(monkeypatch)
-    if name == "SIGSTOP":
-        monkeypatch.setattr(peers, "SILENCE", 4.0)
-        monkeypatch.setattr(peers, "_BEAT", 0.1)  # a worker that is not stopped tells so, however busy the machine is
-    text = STOPPING.format(cause=str(tmp_path / "cause"), name=name)
+    monkeypatch.setattr(peers, "SILENCE", 4.0)
+    monkeypatch.setattr(peers, "_BEAT", 0.1)  # a worker that is not stopped tells so, however busy the machine is
+    text = STOPPING.format(cause=str(folder / "cause"), what=what)
     space: dict[str, Any] = {}
     exec(text, space)
     frames = {"numbers": pl.DataFrame({"n": [8, 9, 8, 12], "version": [0, 1, 1, 2], "diff": [1, 1, -1, 1]})}
     drawn = Case(0, text, space["program"], frames)
-    expected = expected_of(drawn)
-    (tmp_path / "cause").touch()
-    outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark", parallelism=3)
-    compare(drawn, name, expected, outcomes)
+    project = project_of(folder / "p", drawn)
+    (folder / "cause").touch()
+    return stage, drawn, project
+
+
+@pytest.mark.parametrize("what", nightly(["after-write=halt", "SIGKILL", "SIGSTOP", "after-write=kill"], 2))
+def test_a_worker_that_dies_or_hangs(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a loop, or while it writes: the others notice, and the fold begins again."""
+    stage, drawn, project = disturbance(tmp_path, monkeypatch, what)
+    outcomes = outcome(project, [None], engine="spark", parallelism=3)
     assert (tmp_path / "done").exists()
     assert stage.attempts == 2
+    compare(drawn, what, expected_of(drawn), outcomes)
+
+
+def test_a_worker_with_a_full_disk_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its error, and once: it would be full again. Nothing is committed, and the next run folds all."""
+    stage, drawn, project = disturbance(tmp_path, monkeypatch, "after-write=full")
+    with pytest.raises(DdError, match="No space left on device"):
+        replay.run(project, engine="spark", parallelism=3)
+    assert (tmp_path / "done").exists()
+    assert stage.attempts == 1
+    sparkless._end()  # the disk of that process stays full
+    compare(drawn, "afterwards", expected_of(drawn), outcome(project, [None], engine="spark", parallelism=3))
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5])
+def test_memory_that_ends_in_an_exchange_ends_all_workers_with_one_error(
+    calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that cannot encode what it sends; the others do not take it for lost."""
+    drawn = case(SEEDS[0], plain=True)
+    project = replace(project_of(tmp_path / "p", drawn), tuning=Tuning(message_rows=1, divided_rows=3))
+    done = count()
+
+    def out(message: Any) -> Any:
+        if next(done) == calls:
+            raise MemoryError("of the test")
+        return encoded(message)
+
+    with monkeypatch.context() as patch:
+        sparkless.install(patch)
+        patch.setattr(exchange, "in_tasks", in_threads)
+        patch.setattr(workers, "encoded", out)
+        with pytest.raises(FoldError, match="the fold ran out of memory: MemoryError: of the test"):
+            replay.run(project, engine="spark", parallelism=3)
+    compare(drawn, "afterwards", expected_of(drawn), outcome(project, [None], engine="inline"))
+
+
+def test_memory_that_ends_while_a_message_arrives_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = project_of(tmp_path / "p", case(SEEDS[0], plain=True))
+    stage = sparkless.install(monkeypatch)
+
+    def lost(shared: bytes, number: int) -> Any:
+        raise sparkless.Lost("Traceback ...\nMemoryError")
+
+    monkeypatch.setattr(stage, "attempt", lost)
+    with pytest.raises(FoldError, match="the fold ran out of memory"):
+        replay.run(project, engine="spark", parallelism=2)
+    assert stage.attempts == 1
+
+
+def test_workers_that_encrypt_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparkless.install(monkeypatch, encrypted=True)
+    drawn = reach()
+    outcomes = outcome(project_of(tmp_path / "p", drawn), [0, None], engine="spark", parallelism=3)
+    compare(drawn, "encrypted", expected_of(drawn), outcomes)
+
+
+def test_one_worker_folds_where_nothing_can_encrypt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = sparkless.install(monkeypatch, encrypted=True)
+    monkeypatch.setattr(exchange, "can_encrypt", lambda: False)
+    drawn = reach()
+    with caplog.at_level(logging.WARNING, "ddcore"):
+        outcomes = outcome(project_of(tmp_path / "p", drawn), [None], engine="spark", parallelism=3)
+    compare(drawn, "one worker", expected_of(drawn), outcomes)
+    assert stage.attempts == 0
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "one worker folds, and not 3: spark.network.crypto.enabled is set, and to enc"
+    )
 
 
 def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import labels, records, unrecorded, version_names
+from ddcore.io.ledger import labels, records, recovery, version_names
 from ddcore.io.ledger.labels import Label, Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, TableState, UndoRecord
@@ -767,7 +767,7 @@ def test_an_ingest_that_was_killed_before_its_record_keeps_its_labels(
         with pytest.raises(StorageError, match="killed"):
             desk.ingest(file_dated(desk.source("a.csv", (1, 2, 3, 1)), day(5)), label=["nightly"])
     ledger = desk.ledger
-    assert [record.number for record in unrecorded.finish(ledger)] == [1]
+    assert [record.number for record in recovery.finish(ledger)] == [1]
     assert desk.records()[0].labels == ({3: Label("nightly", day(5))},)
 
 

@@ -38,7 +38,8 @@ def digest(*parts: Part) -> str:
 def _added(part: Part) -> bytes:
     """What a part adds to a digest."""
     if isinstance(part, str):
-        return _framed(b"t", part.encode("utf-8", "surrogatepass"))
+        raw = part.encode("utf-8", "surrogatepass")
+        return b"t%b%b" % (len(raw).to_bytes(8, "little"), raw)
     if isinstance(part, bytes):
         return part if isinstance(part, Digested) else _framed(b"b", part)
     return _framed(b"p", digest(*part).encode())

@@ -55,6 +55,12 @@ class Tuning:
     original_rows: int = _setting(1 << 12, "rows", "from so many on, a trace keeps a batch of a fold by itself")
     recent_rows: int = _setting(1 << 14, "rows", "of a trace's other batches, which then become one")
     long_history: int = _setting(16, "rows", "of a key, from which on its history is added up as it is read")
+    short_history: int = _setting(
+        64,
+        "rows",
+        "of a key, at most, whose aggregates one pass computes, or its output alone where it suffices",
+        least=0,
+    )
     part_rows: int = _setting(1 << 12, "rows", "or keys, of which a step gives at least so many to one thread")
     forwarded_rows: int = _setting(1 << 17, "updates", "that one thread carries through linear operators")
     large_fold: int = _setting(1 << 16, "updates", "from so many on, a fold keeps memory that it freed", least=0)

@@ -151,25 +151,32 @@ class Projection:
         return pl.DataFrame([columns[name] for name in self.schema])
 
 
+def types_of(exprs: Mapping[str, pl.Expr], schema: Schema) -> Schema:
+    """The types of named expressions, without making them ready to run. Raises ProgramError as :class:`Projection`."""
+    types, found = _typing(schema), Schema()
+    for name, expr in exprs.items():
+        tree, kind = _check(expr, schema)
+        if isinstance(tree, syntax.Column):
+            found[name] = kind or schema[tree.name]
+        else:
+            term = exactness.analyse(tree, types)
+            found[name] = kind or _result_type(term.dtype, tree, types)
+    return found
+
+
+def check_condition(expr: pl.Expr, schema: Schema) -> None:
+    """Raises ProgramError as :class:`Predicate`, without making the condition ready to run."""
+    types = _typing(schema)
+    exactness.analyse(_all_of([expr], schema, types), types)
+
+
 class Predicate:
     """Conditions that a row must all meet; a null condition is not met. ``columns``: what they read."""
 
     def __init__(self, exprs: Iterable[pl.Expr], schema: Schema) -> None:
         types = _typing(schema)
-        total: Tree | None = None
-        for expr in exprs:
-            tree, _ = _check(expr, schema)
-            dtype = types([tree])[0]
-            if dtype != pl.Boolean():
-                raise ProgramError(
-                    f"the condition {syntax.display(tree)} is {dtype}, not bool",
-                    "compare with something, or cast to bool",
-                )
-            total = tree if total is None else syntax.call("And", total, tree)
-        if total is None:
-            total = syntax.TRUE
-        met = syntax.call("FillNull", total, syntax.FALSE)
-        self._formulas = _Formulas([_formula("met", total, exactness.analyse(met, types), pl.Boolean(), schema)])
+        met = syntax.call("FillNull", _all_of(exprs, schema, types), syntax.FALSE)
+        self._formulas = _Formulas([_formula("met", met, exactness.analyse(met, types), pl.Boolean(), schema)])
         self.columns = self._formulas.columns
 
     def on_words(self, words: Mapping[str, np.ndarray], rows: int) -> np.ndarray | None:
@@ -512,6 +519,8 @@ def _integers(term: Term) -> set[str]:
 def _check(expr: pl.Expr, schema: Schema) -> tuple[Tree, Type | None]:
     """An expression's tree, and the type that it is marked with."""
     tree, kind = _unmarked(syntax.bare(polars_json.read(expr)))
+    if isinstance(tree, syntax.Column) and tree.name in schema:
+        return tree, kind
     vocabulary.check(tree)
     for name in syntax.columns(tree):
         if name not in schema:
@@ -522,17 +531,36 @@ def _check(expr: pl.Expr, schema: Schema) -> tuple[Tree, Type | None]:
     return tree, kind
 
 
+def _all_of(exprs: Iterable[pl.Expr], schema: Schema, types: RowTypes) -> Tree:
+    """Conditions as one. Raises ProgramError for what is none."""
+    total: Tree | None = None
+    for expr in exprs:
+        tree, _ = _check(expr, schema)
+        dtype = types([tree])[0]
+        if dtype != pl.Boolean():
+            raise ProgramError(
+                f"the condition {syntax.display(tree)} is {dtype}, not bool",
+                "compare with something, or cast to bool",
+            )
+        total = tree if total is None else syntax.call("And", total, tree)
+    return syntax.TRUE if total is None else total
+
+
 def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:
     """A tree without marks, which change no value, and the type that a mark gives to the result: see
     :func:`ddcore.data.forms.marked`.
     """
-    if not any(syntax.operation(node) == _MARK for node in syntax.walk(tree)):
+    if isinstance(tree, syntax.Column) or not any(syntax.operation(node) == _MARK for node in syntax.walk(tree)):
         return tree, None
     kind = None
     if isinstance(tree, syntax.Call) and tree.name == _MARK:
         kind = Type(tree.options["Literal"]["Extension"]["name"].removeprefix(MARK))
     plain = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == _MARK else node)  # type: ignore[union-attr]
     return syntax.bare(plain), kind
+
+
+_SCALARS: dict[str, pl.DataType] = {kind.__name__: kind() for kind in (pl.Int64, pl.Float64, pl.Boolean, pl.String)}
+"""The types of literals that have one, by the names that Polars writes."""
 
 
 class RowTypes:
@@ -565,6 +593,9 @@ class RowTypes:
         inner = syntax.children(node)
         if isinstance(node, syntax.Column):
             return self._schema[node.name]
+        if isinstance(node, syntax.Literal) and node.is_typed and node.dtype in _SCALARS:
+            self._constant.add(id(node))
+            return _SCALARS[node.dtype]
         if all(id(each) in self._constant for each in inner):
             self._constant.add(id(node))
         if syntax.is_untyped(node, self._untyped):

@@ -151,16 +151,17 @@ def is_selector(tree: Tree) -> bool:
     return isinstance(tree, Foreign) and tree.kind == "Selector"
 
 
+_CHILDREN: dict[type, Callable[[Any], list[Tree]]] = {
+    Call: lambda call: list(call.args),
+    Choice: lambda choice: [choice.predicate, choice.truthy, choice.falsy],
+    **dict.fromkeys((Cast, Alias, Renamed, Eval), lambda node: [node.expr]),
+}
+
+
 def children(tree: Tree) -> list[Tree]:
     """The subtrees from whose values, row by row, a node's value is computed."""
-    match tree:
-        case Call():
-            return list(tree.args)
-        case Choice():
-            return [tree.predicate, tree.truthy, tree.falsy]
-        case Cast() | Alias() | Renamed() | Eval():
-            return [tree.expr]
-    return []
+    inner = _CHILDREN.get(type(tree))
+    return [] if inner is None else inner(tree)
 
 
 def with_children(tree: Tree, new: list[Tree]) -> Tree:
@@ -181,17 +182,17 @@ def nodes(tree: _T, inner: Callable[[_T], list[_T]]) -> list[_T]:
     """Every node once, children before parents."""
     found: list[_T] = []
     done: set[int] = set()
-    waiting = [(tree, False)]
+    waiting: list[tuple[_T, list[_T] | None]] = [(tree, None)]
     while waiting:
-        node, is_open = waiting.pop()
+        node, below = waiting.pop()
         if id(node) in done:
             continue
-        if is_open:
+        if below is None and (below := inner(node)):
+            waiting.append((node, below))
+            waiting += [(child, None) for child in below[::-1] if id(child) not in done]
+        else:
             done.add(id(node))
             found.append(node)
-        else:
-            waiting.append((node, True))
-            waiting += [(child, False) for child in reversed(inner(node)) if id(child) not in done]
     return found
 
 

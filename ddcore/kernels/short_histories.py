@@ -19,7 +19,7 @@ from ddcore.kernels.totals import of_few
 
 KINDS = (COUNT, SUM, MIN, MAX)  # of aggregates that this pass computes
 _OUTPUTS = 16  # of a key that is looked at before its history is
-_ROWS, _ROUNDS = 64, 16  # of one key, at most; rows are seeds, history, or output
+_ROUNDS = 16  # of one key, at most
 _WORK = 1 << 13  # rows x times of one key, at most
 _NULL, _SMALL = np.int64(-(2**63)), np.int64(2**40)
 
@@ -212,11 +212,11 @@ def _differ(held, m, target):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):  # type: ignore[no-untyped-def]
+def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least, most):  # type: ignore[no-untyped-def]
     """Whether all rows of a key without output are there, with diffs from ``least`` up, at the one version that causes
     it.
     """
-    version, one = s_times[0, s0], h1 - h0 <= _ROWS
+    version, one = s_times[0, s0], h1 - h0 <= most
     for s in range(s0 + 1, s1):
         one &= s_times[0, s] == version
     for row in range(h0, h1 if one else h0):
@@ -226,15 +226,16 @@ def _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):  # 
 
 @kernel(
     several(OUT1, OUT2, OUT2),
-    IN1, IN1, IN1, IN1, IN1, INT, BOOL, IN1, IN2, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1,
+    INT, IN1, IN1, IN1, IN1, IN1, INT, BOOL, IN1, IN2, IN1, IN2, IN2, IN1, IN1, IN2, IN2, IN1,
 )  # fmt: skip
 def reduce(  # type: ignore[no-untyped-def]
-    loops, kinds, columns, nulls, units, totals, allow, s_offsets, s_times, h_offsets, h_words, h_times, h_diffs,
+    most, loops, kinds, columns, nulls, units, totals, allow, s_offsets, s_times, h_offsets, h_words, h_times, h_diffs,
     o_offsets, o_words, o_times, o_diffs,
 ):  # fmt: skip
-    """The differences and the pending times of the keys with short histories; one version coordinate, aggregates of
-    ``KINDS``. Where rows are components of so many ``totals``, ``columns`` are the first of each aggregate, with
-    ``nulls`` and ``units`` as in :func:`ddcore.kernels.totals.aggregate`.
+    """The differences and the pending times of the keys with short histories: at most so many seeds, rows and rows of
+    output; one version coordinate, aggregates of ``KINDS``. Where rows are components of so many ``totals``,
+    ``columns`` are the first of each aggregate, with ``nulls`` and ``units`` as in
+    :func:`ddcore.kernels.totals.aggregate`.
 
     Returns the numbers of the other keys, and of those in which an error is possible; the differences as columns (key
     number, version, diff, words...); and the pending times as columns (key number, version, rounds...).
@@ -247,9 +248,9 @@ def reduce(  # type: ignore[no-untyped-def]
     left, used, late = 0, 0, 0
     rounds = np.empty((depth, _ROUNDS), dtype=np.int64)
     rounds[:, 0] = loops
-    versions, checked = np.empty(3 * _ROWS, dtype=np.int64), np.empty(3 * _ROWS, dtype=np.int64)
-    member, heads, counts = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
-    result, room = np.empty(width, dtype=np.int64), 3 * _ROWS  # for the key's output so far, and what is added to it
+    versions, checked = np.empty(3 * most, dtype=np.int64), np.empty(3 * most, dtype=np.int64)
+    member, heads, counts = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    result, room = np.empty(width, dtype=np.int64), 3 * most  # for the key's output so far, and what is added to it
     words, times = np.empty((width, room), dtype=np.int64), np.empty((1 + depth, room), dtype=np.int64)
     diffs, number = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     held = np.empty(room, dtype=np.int64)
@@ -260,7 +261,7 @@ def reduce(  # type: ignore[no-untyped-def]
         s0, s1, h0, h1 = s_offsets[k], s_offsets[k + 1], h_offsets[k], h_offsets[k + 1]
         o0, o1 = o_offsets[k], o_offsets[k + 1]
         n, c, r, first_used, first_late = 0, 0, 1, used, late
-        if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least):
+        if o0 == o1 and _has_one_time(s_times, s0, s1, h_times, h_diffs, h0, h1, rounds, least, most):
             for i in range(h1 - h0):
                 heads[i], counts[i] = h0 + i, h_diffs[h0 + i]
             if totals > 0:
@@ -280,7 +281,7 @@ def reduce(  # type: ignore[no-untyped-def]
                     updates[3 + w, used] = result[w]
                 used += 1
             continue
-        is_short = s1 - s0 <= _ROWS and h1 - h0 <= _ROWS and o1 - o0 <= _ROWS
+        is_short = s1 - s0 <= most and h1 - h0 <= most and o1 - o0 <= most
         is_short = is_short and _are_small(h_diffs, h0, h1) and _are_small(o_diffs, o0, o1)
         if is_short:
             n, c, r = _times(versions, checked, rounds, s_times, s0, s1, h_times, h0, h1, o_times, o0, o1)

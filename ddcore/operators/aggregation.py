@@ -4,7 +4,7 @@ group at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -20,7 +20,7 @@ from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.data.forms import marked
-from ddcore.expressions.expressions import Predicate, Projection, identity, parse
+from ddcore.expressions.expressions import check_condition, identity, parse, types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.base import State
@@ -68,6 +68,7 @@ class Needed:
         """
         check_names(keys, unnamed, aggregates)
         exprs, names, named = {key: pl.col(key) for key in keys}, dict[str, str](), list[Named]()
+        numbers = count()
         for name, spec in aggregates.items():
             kind, expr = argument_of(source, f"agg({name}=...)", spec)
             if expr is None:
@@ -75,7 +76,7 @@ class Needed:
                 continue
             same = digest(arguments.checked(identity, expr))
             if same not in names:
-                names[same] = argument_name(expr, exprs, source)
+                names[same] = argument_name(expr, exprs, source, numbers)
                 exprs[names[same]] = expr
             named.append((name, kind, names[same]))
         return cls(exprs or {"_all": parse(0, bare_string="sql")}, tuple(named))
@@ -115,10 +116,10 @@ def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Ex
         return spec.kind, expr
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(checked_at, f"{where}, where=", Predicate, [condition], source)
+    arguments.checked(checked_at, f"{where}, where=", check_condition, condition, source)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
-    kind = arguments.checked(Projection, {"_": expr}, source).schema["_"]
+    kind = arguments.checked(types_of, {"_": expr}, source)["_"]
     filtered: pl.Expr = pl.when(condition).then(expr)
     filtered = filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
     return spec.kind, marked(filtered, kind)
@@ -128,7 +129,7 @@ def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:
     """The expression. Raises ProgramError if the aggregate does not take its type."""
     rule, argument = (
         AGGREGATES[kind],
-        arguments.checked(checked_at, where, Projection, {"_": expr}, source).schema["_"],
+        arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"],
     )
     if argument.name not in rule.takes:
         hint = f"cast to {rule.takes[0]} first"
@@ -150,12 +151,12 @@ def checked_at(where: str, check: Callable[..., _T], *given: Any) -> _T:
         raise ProgramError(f"{where}: {error.message}", error.hint) from None
 
 
-def argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema) -> str:
-    """The name of a plain column unless it is taken, else one that no column has."""
+def argument_name(expr: pl.Expr, taken: Mapping[str, Any], schema: Schema, numbers: Iterator[int]) -> str:
+    """The name of a plain column unless it is taken, else one that no column has, with the next of ``numbers``."""
     roots = expr.meta.root_names()
     if len(roots) == 1 and expr.meta.is_column() and roots[0] in schema and roots[0] not in taken:
         return roots[0]
-    names = (f"_argument_{number}" for number in count())
+    names = (f"_argument_{number}" for number in numbers)
     return next(name for name in names if name not in taken and name not in schema)
 
 
@@ -206,7 +207,7 @@ class ResultStep(ReductionStep):
     """The work of an operator with one row per group, of built-in aggregates."""
 
     quantity = "a sum or a count"
-    short = True  # whether keys with short histories are evaluated in one pass
+    short = True  # whether keys with short histories may be evaluated in one pass
 
     def __init__(self, reduction: Aggregation | Distinct, plan: Dataflow, block: Block, port: int) -> None:
         super().__init__(reduction, plan, block, port)
@@ -214,21 +215,22 @@ class ResultStep(ReductionStep):
         self.result: Schema = reduction.result if isinstance(reduction, Aggregation) else {}
         self.one_pass: tuple[Any, ...] | None = None
 
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+    def changes(self, part: Portion, history: Rows, before: Rows, state: State, loops: np.ndarray) -> Changes:
         """Of keys with short histories in one pass, if there is one; of others in the steps one after the other."""
-        if self.one_pass is None or not self.short or self.inputs > 1 or upper.shape[1]:
-            return super().changes(part, history, before, upper, loops)
+        if self.one_pass is None or not self.short or self.inputs > 1 or state.upper.shape[1]:
+            return super().changes(part, history, before, state, loops)
         rest, updates, pending = kernels.short_histories.reduce(
-            loops, *self.one_pass, self.allow_negative, part.offsets, np.ascontiguousarray(part.times),
+            state.budget.tuning.short_history, loops, *self.one_pass, self.allow_negative,
+            part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.words, history.times, history.diffs,
             before.offsets, before.words, before.times, before.diffs,
         )  # fmt: skip
         if self._has_too_many_digits(updates[3:]).any():
-            return super().changes(part, history, before, upper, loops)  # which says where
+            return super().changes(part, history, before, state, loops)  # which says where
         changes = Changes(updates[0], updates[1:2], updates[3:], updates[2], pending[0], pending[1:])
         if len(rest) == 0:
             return changes
-        others = super().changes(part.of(rest), history.of(rest), before.of(rest), upper, loops)
+        others = super().changes(part.of(rest), history.of(rest), before.of(rest), state, loops)
         return changes.and_of(others, rest)
 
     def check_digits(self, results: np.ndarray, at: Evaluations, evals: np.ndarray) -> None:
@@ -267,7 +269,7 @@ class AggregationStep(ResultStep):
 
     def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """For a minimum or a maximum: all keys but those that get nothing but rows which change neither."""
-        if not self._picks_one or new.high is not None or len(new) == 0:
+        if not self._picks_one or new.high is not None or len(new) == 0 or state.budget.tuning.short_history == 0:
             return part
         keys, starts = part.keys, part.offsets
         depth, frontier = self.inputs + len(rounds), state.frontier(rounds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,7 +20,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.expressions import Projection, identity
+from ddcore.expressions.expressions import identity, types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
@@ -116,7 +117,7 @@ class Needed:
         if not functions:
             raise ProgramError(f"{caller()}: over() names no function", "for example over('day', before=dd.lag('x'))")
         exprs = arguments.kept([*order.by, *(name for name in source if name not in order.by)])
-        names, windows = dict[str, str](), list[Window]()
+        names, windows, numbers = dict[str, str](), list[Window](), count()
 
         def column(expr: pl.Expr | None) -> str | None:
             if expr is None:
@@ -124,7 +125,7 @@ class Needed:
             same = digest(arguments.checked(identity, expr))
             if same not in names:
                 plain = expr.meta.is_column() and expr.meta.root_names()[0] in {*source} - {*keys}
-                names[same] = expr.meta.root_names()[0] if plain else argument_name(expr, exprs, source)
+                names[same] = expr.meta.root_names()[0] if plain else argument_name(expr, exprs, source, numbers)
                 exprs[names[same]] = expr
             return names[same]
 
@@ -157,11 +158,11 @@ def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, p
         return spec.kind, None, None
     hint = "give one column at a time"
     expr = arguments.single(source, spec.expr, where, hint)
-    kind = arguments.checked(Projection, {name: expr}, source).schema[name]
+    kind = arguments.checked(types_of, {name: expr}, source)[name]
     if spec.default is None:
         return spec.kind, expr, None
     default = arguments.single(source, spec.default, where, hint)
-    other = arguments.checked(Projection, {name: default}, source).schema[name]
+    other = arguments.checked(types_of, {name: default}, source)[name]
     if other.name == "int64" and kind.name in ("float64", "decimal"):
         default, other = default.cast(kind.polars), kind
     if other != kind:

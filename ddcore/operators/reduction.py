@@ -276,7 +276,7 @@ class ReductionStep(Step):
             part = self._seeds(state, rounds, *part)
         loops, keys, budget = np.array(rounds, dtype=np.int64), part.keys, state.budget
         history, before = self.histories(state, rounds, part)
-        changes = self.changes(part, history, before, state.upper, loops)
+        changes = self.changes(part, history, before, state, loops)
         updates = self._updates(keys, rounds, changes)
         try:
             deliveries: list[Delivery] | None = state.forward(self.block, updates)
@@ -285,13 +285,13 @@ class ReductionStep(Step):
         kept = at_rest(state.keyed(self.output, updates), budget)
         return _Result(_late(keys, changes, budget), kept, deliveries)
 
-    def changes(self, part: Portion, history: Rows, before: Rows, upper: np.ndarray, loops: np.ndarray) -> Changes:
+    def changes(self, part: Portion, history: Rows, before: Rows, state: State, loops: np.ndarray) -> Changes:
         """What the keys of a part, with their history and their output so far, give at ``loops``.
 
         Raises NegativeMultiplicity, DiffOverflow.
         """
         offsets, versions, late_keys, late_times = kernels.times.plan_times(
-            self.inputs, loops, upper, part.offsets, np.ascontiguousarray(part.times),
+            self.inputs, loops, state.upper, part.offsets, np.ascontiguousarray(part.times),
             history.offsets, history.times, before.offsets, before.times,
         )  # fmt: skip
         evaluations = Evaluations(part.keys, offsets, versions)

@@ -8,7 +8,7 @@ given. The words are those of OpenLineage's column lineage.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -28,7 +28,7 @@ from ddcore.operators.where import Where
 from ddcore.operators.wide_sums import FromLimbs, Limbs
 from ddcore.planning.plan import Plan
 
-__all__ = ["DIRECT", "ColumnLineage", "Source", "column_lineage"]
+__all__ = ["DIRECT", "ColumnLineage", "Source", "collection_lineage", "column_lineage"]
 
 Source = tuple[str, str]
 """An input and a column of it."""
@@ -62,17 +62,23 @@ class _Dependence:
 
 def column_lineage(plan: Plan) -> dict[str, ColumnLineage]:
     """The lineage of each output. Cost: the columns of all collections, times the input columns they come from."""
+    ends = plan.ends
+    results = collection_lineage(plan, ends.values())
+    return {name: results[ends[name]] for name in plan.outputs}
+
+
+def collection_lineage(plan: Plan, ends: Iterable[int]) -> dict[int, ColumnLineage]:
+    """The lineage of each collection that these depend on, themselves included, by node; that of others is empty."""
     results: dict[int, ColumnLineage] = {node.index: ColumnLineage() for node in plan.nodes}
     for name, node in plan.sources.items():
         results[node].columns |= {column: {(name, column): {"IDENTITY"}} for column in plan.inputs[name]}
-    ends = plan.ends
-    steps = [(node, inputs, _dependence(plan, node, inputs)) for node, inputs in plan.upstream(ends.values()).items()]
+    steps = [(node, inputs, _dependence(plan, node, inputs)) for node, inputs in plan.upstream(ends).items()]
     changed = True
     while changed:  # once, and once more to see it; loops go round until nothing is added
         changed = False
         for node, inputs, dependence in steps:
             changed |= _add(results[node], [results[number] for number in inputs], dependence)
-    return {name: results[ends[name]] for name in plan.outputs}
+    return results
 
 
 def _dependence(plan: Plan, node: int, inputs: Sequence[int]) -> _Dependence:

@@ -19,6 +19,7 @@ from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.instants import NOW
 from ddcore.base.schema import Schema, check_names, parse_schema
+from ddcore.base.statistics import Statistics
 from ddcore.operators import aggregates
 from ddcore.operators.agg import Agg
 from ddcore.operators.arrangement import Arrangement
@@ -54,17 +55,19 @@ def build(
     nonnegative: bool = False,
     origins: Mapping[str, Mapping[str, str]] | None = None,
     only: Group[str] | None = None,
+    statistics: Mapping[str, Statistics] | None = None,
 ) -> Plan:
     """Call the program once with symbolic collections and plan what it returns.
 
     ``nonnegative``: at no time has a row of an input a negative count. ``origins``: by input, what tells columns from
     those of the same name and type that held other values before. ``only``: the plan of these outputs alone, with the
-    arrangements that it has in the plan of all of them.
+    arrangements that it has in the plan of all of them. ``statistics``: of inputs, by name; joins of SQL are ordered by
+    them.
 
     Raises ProgramError: parameters that are no inputs, anything the operators refuse, a result that is no dict of
     collections.
     """
-    graph = Graph()
+    graph = Graph(statistics=statistics or {})
     inputs = {name: parse_schema(schema) for name, schema in schemas.items()}
     for schema in inputs.values():
         check_names(schema, dims)

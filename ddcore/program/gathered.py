@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import Predicate, Projection
+from ddcore.expressions.expressions import check_condition, types_of
 from ddcore.operators import aggregates as plain_aggregates
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import Aggregate
@@ -145,8 +145,8 @@ class _Writer:
         found = {}
         for field, given in aggregate.fields.items():
             expr = arguments.single(self.base.schema, given, where, "aggregate each column by itself")
-            schema: Schema = arguments.checked(checked_at, where, Projection, {"_": expr}, self.base.schema).schema
-            kind = schema["_"]
+            types: Schema = arguments.checked(checked_at, where, types_of, {"_": expr}, self.base.schema)
+            kind = types["_"]
             takes = rule.types_of(field)
             if kind.name not in takes or (kind.is_wide and (rule.statistic or aggregate.kind == "median")):
                 what = f"there is no {aggregate.kind} of {kind}, only of {', '.join(takes)}"
@@ -163,6 +163,6 @@ class _Writer:
         where = f"agg({name}=...), where="
         hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
         condition = arguments.single(self.base.schema, aggregate.where, where, hint)
-        arguments.checked(checked_at, where, Predicate, [condition], self.base.schema)
+        arguments.checked(checked_at, where, check_condition, condition, self.base.schema)
         exprs[f"{number} there"] = condition
         return f"{number} there"

@@ -7,14 +7,16 @@ list, except that a loop's variable also reads the loop's result, which its scop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, shape
 from ddcore.base.source_line import caller
+from ddcore.base.statistics import Statistics
 from ddcore.operators.base import Keyed, Needs, Operator
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
@@ -86,8 +88,13 @@ class Graph:
     inspections: list[Inspection] = field(default_factory=list)
     again: dict[int, list[str]] = field(default_factory=dict)
     """Other places of the program at which an equal operator with state stands, by the node."""
+    statistics: Mapping[str, Statistics] = field(default_factory=dict)
+    """What is known of the inputs' rows, by name."""
+    estimates: dict[int, Any] = field(default_factory=dict)
+    """What :mod:`ddcore.program.estimates` knows of nodes so far."""
     _known: dict[tuple[int, str], int] = field(default_factory=dict)
     _digests: dict[_Part, str] = field(default_factory=dict)  # of some columns of a node
+    _known_needs: dict[tuple[int, frozenset[str] | None], tuple[Operator, Needs | None]] = field(default_factory=dict)
 
     def add(self, operator: Operator, *inputs: int) -> int:
         """The node for this operator, new or existing. It lives in the innermost scope of its inputs.
@@ -288,7 +295,11 @@ class Graph:
         """What of its inputs an operator's result depends on; None: on all of them."""
         if isinstance(operator, Input):
             return operator.text_of(operator.schema if columns is None else columns), []
-        return operator.needs(frozenset(operator.schema) if columns is None else columns)
+        known = id(operator), columns
+        if known not in self._known_needs:
+            needs = operator.needs(frozenset(operator.schema) if columns is None else columns)
+            self._known_needs[known] = operator, needs  # which keeps the operator, and so its identity
+        return self._known_needs[known][1]
 
     def _before(self, operator: Operator, inputs: tuple[int, ...], columns: frozenset[str] | None) -> list[_Part]:
         """The parts of inputs of which these columns of an operator's result are computed."""

@@ -24,6 +24,7 @@ from ddcore.sql.values import (
     aligned,
     constant,
     like_pattern,
+    merged,
     null,
     settled,
     shared,
@@ -188,7 +189,7 @@ def _case(values: Values, node: exp.Case) -> Value:
     results = [values.of(branch.args["true"]) for branch in branches]
     default = node.args.get("default")
     results.append(values.of(default) if default is not None else Value(pl.lit(None), None, node))
-    exprs, kind = aligned(values.source, results, "CASE")
+    exprs, kind = merged(values.source, results, "CASE")
 
     def choice(conditions: Sequence[pl.Expr]) -> pl.Expr:
         chosen = exprs[-1]
@@ -208,7 +209,7 @@ def _case(values: Values, node: exp.Case) -> Value:
 
 def _coalesce(values: Values, node: exp.Coalesce) -> Value:
     parts = [values.of(expression) for expression in [node.this, *node.expressions]]
-    exprs, kind = aligned(values.source, parts, "COALESCE")
+    exprs, kind = merged(values.source, parts, "COALESCE")
     choice = exprs[-1]
     for part, expr in zip(reversed(parts[:-1]), reversed(exprs[:-1]), strict=True):
         choice = shared(
@@ -232,7 +233,7 @@ def _nullif(values: Values, node: exp.Nullif) -> Value:
 
 def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        exprs, kind = aligned(
+        exprs, kind = merged(
             values.source, [values.of(expression) for expression in [node.this, *node.expressions]], node
         )
         if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):

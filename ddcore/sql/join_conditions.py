@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Schema
+from ddcore.program.estimates import FILTERED, Estimate
 from ddcore.sql import subqueries
 from ddcore.sql.between import Between, Comparison, comparisons, ranges
 from ddcore.sql.names import Column, resolve, types
@@ -21,7 +23,10 @@ from ddcore.sql.values import Value, Values, aligned
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["Compared", "Condition", "keys_in", "range_of", "sides_of", "truth"]
+__all__ = ["Compared", "Condition", "keys_in", "part_of", "range_of", "sides_of", "truth"]
+
+
+_SIDES = ("this", "expression")  # of an equality, as sqlglot names them
 
 
 @dataclass
@@ -35,11 +40,35 @@ class Condition:
     keys: set[str]
     columns: Sequence[Column] = ()
     equal: tuple[str, str] | None = None
+    _sides: tuple[AbstractSet[str], AbstractSet[str]] | None = None
 
-    @property
+    @cached_property
     def asks(self) -> bool:
         """Whether there is a subquery in it."""
         return self.equal is None and bool(subqueries.subqueries_in([self.node]))
+
+    @cached_property
+    def is_equality(self) -> bool:
+        """Whether it says that two values are equal, which may be of two tables."""
+        is_one = isinstance(self.node, exp.EQ) and not isinstance(self.node.this, exp.Tuple)
+        return self.equal is not None or (is_one and not self.asks)
+
+    def sides(self, queries: Queries, env: Env) -> tuple[AbstractSet[str], AbstractSet[str]]:
+        """Of an equality, the keys of the columns that its two sides name."""
+        if self.equal is not None:
+            return {self.equal[0]}, {self.equal[1]}
+        if self._sides is None:
+            left, right = (keys_in(queries, env, self.node.args[side], self.columns) for side in _SIDES)
+            self._sides = left, right
+        return self._sides
+
+    def is_between(self, queries: Queries, env: Env, mine: AbstractSet[str], theirs: AbstractSet[str]) -> bool:
+        """Whether it says that a value of one collection equals one of another, of which these are the columns."""
+        if not self.is_equality or self.keys.isdisjoint(theirs):
+            return False
+        left, right = self.sides(queries, env)
+        one_way, other_way = left <= mine and right <= theirs, left <= theirs and right <= mine
+        return bool(left and right and (one_way or other_way))
 
 
 def keys_in(queries: Queries, env: Env, node: exp.Expr, columns: Sequence[Column]) -> set[str]:
@@ -48,31 +77,27 @@ def keys_in(queries: Queries, env: Env, node: exp.Expr, columns: Sequence[Column
     return {resolve(queries.source, columns, name).key for name in names}
 
 
+def part_of(condition: Condition, rows: Estimate) -> float:
+    """The part of the rows of a collection that meets a condition on it, as far as its kind tells."""
+    node, keys = condition.node, condition.keys
+    if len(keys) != 1 or condition.asks or not isinstance(node, exp.EQ | exp.In):
+        return FILTERED
+    return min(1.0, (len(node.expressions) if isinstance(node, exp.In) else 1) / rows.values(keys))
+
+
 def sides_of(queries: Queries, env: Env, condition: Condition, mine: Schema, theirs: Schema) -> Pair | None:
     """The values of either side that a condition says are equal; None for another condition."""
     node = condition.node
-    if not condition.keys <= mine.keys() | theirs.keys() or condition.asks:
+    if not condition.is_between(queries, env, mine.keys(), theirs.keys()):
         return None
+    is_turned = not condition.sides(queries, env)[0] <= mine.keys()
     if condition.equal is not None:
-        first, second = condition.equal
-        if first in theirs:
-            first, second = second, first
-        if first not in mine or second not in theirs:
-            return None
+        first, second = reversed(condition.equal) if is_turned else condition.equal
         values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
-    elif isinstance(node, exp.EQ) and not isinstance(node.this, exp.Tuple):
-        left, right = (keys_in(queries, env, side, condition.columns) for side in (node.left, node.right))
-        if left <= theirs.keys() and right <= mine.keys():
-            one, two = node.right, node.left
-        else:
-            one, two = node.left, node.right
-            left, right = right, left
-        if not left or not right or not right <= mine.keys() or not left <= theirs.keys():
-            return None
+    else:
+        one, two = (node.args[side] for side in (_SIDES[::-1] if is_turned else _SIDES))
         of_sides = ((mine, one), (theirs, two))
         values = [Values(queries.source, condition.columns, side).of(part) for side, part in of_sides]
-    else:
-        return None
     (a, b), kind = aligned(queries.source, values, shown(node))
     if kind.is_nested:
         queries.source.refuse(node, "a join on lists or structs")
@@ -97,9 +122,10 @@ def range_of(
     else the first.
     """
     sides = types(rows), types(other)
+    there = sides[0].keys() | sides[1].keys()
     by_side: dict[bool, list[tuple[Condition, Comparison]]] = {False: [], True: []}
     for condition in conditions:
-        if condition.equal is None and not condition.asks and condition.keys <= sides[0].keys() | sides[1].keys():
+        if condition.equal is None and condition.keys <= there and not condition.asks:
             for one in comparisons(condition.node):
                 for each in (one, one.reversed):
                     value, end = (keys_in(queries, env, part, condition.columns) for part in (each.value, each.end))

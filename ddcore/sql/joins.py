@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Schema
-from ddcore.base.source_line import planning
 from ddcore.sql import subqueries, time_windows, windows
 from ddcore.sql.asof import asof_joined
-from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
 from ddcore.sql.elements import with_elements
-from ddcore.sql.join_conditions import Compared, Condition, keys_in, range_of, sides_of, truth
+from ddcore.sql.join_conditions import Condition, keys_in
 from ddcore.sql.names import (
     Column,
     Relation,
@@ -26,7 +22,6 @@ from ddcore.sql.names import (
     is_bracket,
     is_comma,
     is_named,
-    mentioned,
     pivoted_name,
     require_names,
     tables_in,
@@ -35,10 +30,10 @@ from ddcore.sql.names import (
     unwrapped,
 )
 from ddcore.sql.outer_joins import OuterJoin
-from ddcore.sql.pairs import Pair, conjuncts, paired
+from ddcore.sql.pairs import conjuncts, paired
 from ddcore.sql.pivots import query_of_pivot
-from ddcore.sql.told import Joins
-from ddcore.sql.values import Value, Values, aligned, selected
+from ddcore.sql.pool import Pool
+from ddcore.sql.values import Value, aligned, selected
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
@@ -51,22 +46,13 @@ Shared = tuple[Column, Column]
 
 
 @dataclass
-class _From:
-    """FROM under way: relations that are still to be joined, all their columns, and conditions still to be met.
+class _From(Pool):
+    """FROM under way, and all its columns.
 
     A comma begins a join item, for JOIN binds tighter. ``earlier`` are the relations of the items before the one under
     way, ``start`` is the place of its first column. ``fused``: a lateral subquery has joined it with items before it.
     """
 
-    queries: Queries
-    env: Env
-    select: exp.Select
-    later: list[exp.Expr]
-    pool: list[Any] = field(default_factory=list)
-    columns: list[Column] = field(default_factory=list)
-    conditions: list[Condition] = field(default_factory=list)
-    single: set[str] = field(default_factory=set)
-    """The keys of columns of tables with one row at most."""
     merged: set[str] = field(default_factory=set)
     natural: bool = False
     earlier: list[Any] = field(default_factory=list)
@@ -76,20 +62,6 @@ class _From:
     """The conditions of WHERE that are not planned yet."""
     taken: set[str] = field(default_factory=set)
     """The keys of columns around, if it is in parentheses."""
-
-    def __post_init__(self) -> None:
-        self.told = Joins(self.queries.source, self.columns)
-
-    @property
-    def schema(self) -> Schema:
-        schema: Schema = {}
-        for rows in self.pool:
-            schema |= types(rows)
-        return schema
-
-    @property
-    def carried(self) -> tuple[str, ...]:
-        return tuple(column.key for column in self.env.outer.columns) if self.env.outer else ()
 
     @property
     def item(self) -> list[Any]:
@@ -175,7 +147,7 @@ class _From:
             )
         new = names + [each.name for each in own[len(names) :]]
         columns = [Column(name, other, each.key) for each, other in zip(own, new, strict=True)]
-        wanted = mentioned(columns, [self.select])
+        wanted = self.mentions.keys(columns, [self.select])
         wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
         kept = [column for column in columns if column.key in wanted or self.natural]
         taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
@@ -424,131 +396,6 @@ class _From:
         where, others = self.select.args.get("where"), [each for each in tables_of(self.select) if each[1] is not join]
         parts = [part for table, each in others for part in (table, each.args.get("on") if each is not None else None)]
         return [each for each in (*self.later, where, join.this, *parts) if each is not None]
-
-    # -- one relation of all ------------------------------------------------------------------------------------------
-
-    def joined(self, *, final: bool, keep: Iterable[exp.Expr] = (), keys: Iterable[str] = ()) -> Relation:
-        """The relations of the pool as one, with every condition that they can meet."""
-        rest = list(self.pool)
-        wanted = [*keep, *self.later, *([] if final else [self.select])]
-        kept = {*keys, *self.carried}
-        told = len(rest) > 1 or not final
-        rows = self._met(rest.pop(0), keyless=final, told=told)
-        while rest:
-            equal = (i for i, other in enumerate(rest) if self._equalities(rows, other))
-            compared = (i for i, other in enumerate(rest) if self._range(rows, other))
-            other = self._met(rest.pop(next(chain(equal, compared), 0)), told=told)
-            rows = self._met(self._narrow(self._both(rows, other, wanted, kept), [], wanted, kept))
-        assert not (final and self.conditions), "a condition was not met"
-        if final:
-            self.told.tell(self.select)
-        return Relation(rows, tuple(self.columns), self.carried)
-
-    def _both(self, rows: Any, other: Any, wanted: list[exp.Expr], kept: set[str]) -> Any:
-        """Rows joined with others by the equalities and the range between them, which are met then."""
-        equal = self._equalities(rows, other)
-        found = self._range(rows, other)
-        used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
-        pairs = [pair for _, pair in equal]
-        met = [condition for condition in self.conditions if id(condition) in used]
-        self.told.joined(rows, other, "JOIN" if used else "CROSS JOIN", met)
-        self.conditions = [condition for condition in self.conditions if id(condition) not in used]
-        node = equal[0][0].node if equal else found.met[0].node if found and found.met else self.select
-        with planning(self.queries.source.place(node)):
-            if found is None:
-                sides = [self._narrow(side, equal, wanted, kept) for side in (rows, other)]
-                return paired(sides[0], sides[1], pairs)
-            return found.joined(
-                rows, other, pairs, [*self._needed(rows, wanted, kept), *self._needed(other, wanted, kept)]
-            )
-
-    def _range(self, rows: Any, other: Any) -> Compared | None:
-        return range_of(self.queries, self.env, self.conditions, rows, other, single=self.single)
-
-    def _needed(self, rows: Any, wanted: list[exp.Expr], kept: set[str]) -> list[str]:
-        """The columns of rows that something needs yet."""
-        schema = types(rows)
-        needed = mentioned([column for column in self.columns if column.key in schema], wanted) | kept
-        for condition in self.conditions:
-            needed |= condition.keys
-        needed |= {column.key for column in self.columns if not column.table}
-        return [name for name in schema if name in needed]
-
-    def _narrow(
-        self, rows: Any, equal: Sequence[tuple[Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
-    ) -> Any:
-        """The rows without columns that nothing needs any more."""
-        left = self._needed(rows, wanted, kept.union(*(each.keys for each, _ in equal)))
-        return rows if len(left) == len(types(rows)) or not left else rows.select(*left)
-
-    def _met(self, rows: Any, *, keyless: bool = False, told: bool = False) -> Any:
-        """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
-        while True:
-            schema = types(rows)
-            ready = [
-                condition
-                for condition in self.conditions
-                if condition.keys <= set(schema) and (condition.keys or keyless)
-            ]
-            if not ready:
-                return rows
-            self.conditions = [condition for condition in self.conditions if not any(condition is one for one in ready)]
-            if told:
-                self.told.filtered(rows, ready)
-            plain = [each for each in ready if not each.asks]
-            for each in plain:
-                with planning(self.queries.source.place(each.node)):
-                    rows = rows.where(truth(Values(self.queries.source, each.columns, schema), each))
-            rows, compared = self._within(rows, [each for each in ready if each.asks])
-            for each in ready:
-                if not any(each is one for one in (*plain, *compared)):
-                    with planning(self.queries.source.place(each.node)):
-                        relation = Relation(rows, tuple(c for c in each.columns if c.key in schema), self.carried)
-                        rows = subqueries.filtered(self.queries, relation, each.node, self.env)
-
-    def _within(self, rows: Any, conditions: Iterable[Condition]) -> tuple[Any, list[Condition]]:
-        """The rows that meet comparisons with subqueries that are the same for all rows, and the conditions that these
-        are: the rows between two values of a subquery are found by their order.
-        """
-        known, schema = self.queries.known(self.env), types(rows)
-        fitting: list[tuple[Condition, Comparison]] = []
-        for condition in conditions:
-            for one in comparisons(condition.node):
-                for each in (one, one.reversed):
-                    is_same = not subqueries.names_in(each.end, known) and not subqueries.subqueries_in([each.value])
-                    if is_same and subqueries.names_in(each.value, known):
-                        fitting.append((condition, each))
-        compared: list[Condition] = []
-        for found in ranges(each for _, each in fitting):
-            used = [next(condition for condition, each in fitting if each is one) for one in found.comparisons]
-            met = [each for each in used if found.meets(each.node)]
-            if len(met) < len(used):
-                continue
-            with planning(self.queries.source.place(used[0].node)):
-                ends, end_of = self._ends(found)
-                value = Values(self.queries.source, used[0].columns, schema)
-                between = Between.of(self.queries.source, found, value.of, end_of)
-                if between is not None:
-                    rows = between.joined(rows, ends, [], list(schema))
-                    compared += met
-        return rows, compared
-
-    def _ends(self, found: Range) -> tuple[Any, Callable[[exp.Expr], Value]]:
-        """One row with the subqueries of a range's ends, and what gives the values of ends there."""
-        nodes = [comparison.end for comparison in found.comparisons]
-        relation, known = subqueries.attached(self.queries, Relation(self.queries.unit, ()), nodes, self.env)
-        values = Values(self.queries.source, (), relation.types, lambda _, part: known.get(id(part)))
-        return relation.rows, values.of
-
-    def _equalities(self, rows: Any, other: Any) -> list[tuple[Condition, Pair]]:
-        """The conditions that say that a value of one side equals a value of the other."""
-        mine, theirs = types(rows), types(other)
-        found: list[tuple[Condition, Pair]] = []
-        for condition in self.conditions:
-            sides = sides_of(self.queries, self.env, condition, mine, theirs)
-            if sides is not None:
-                found.append((condition, sides))
-        return found
 
 
 def _unused(name: str, table: str, taken: Container[str]) -> str:

@@ -15,8 +15,8 @@ from ddcore.text.wording import listed, meant
 
 __all__ = [
     "WINDOW_ENDS",
-    "Column", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket", "is_comma",
-    "is_named", "mentioned", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
+    "Column", "Mentions", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket",
+    "is_comma", "is_named", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
     "types", "unwrapped",
 ]  # fmt: skip
 
@@ -199,29 +199,35 @@ def require_names(source: Source, names: Iterable[Any]) -> None:
             raise source.error(name, f"{shown(name)} is no name of a column", "write names, with commas between them")
 
 
-def mentioned(columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
-    """The keys of all columns that parts of a query may mean, also in subqueries: too many rather than too few."""
-    names: list[exp.Column] = []
-    stars: list[Any] = []
-    for node in nodes:
-        for each in node.find_all(exp.Column, exp.Star):
-            if isinstance(each, exp.Star):
-                if not isinstance(each.parent, exp.Count):
-                    stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
-            elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
-                names.append(each)
-    by_name: dict[str, list[exp.Column]] = {}
-    for name in names:
-        by_name.setdefault(name.name.casefold(), []).append(name)
-    keys = set()
-    for column in columns:
-        starred = any(table is None or is_named(table, column.table) for table in stars)
-        fitting = by_name.get(column.name.casefold(), [])
-        if starred or any(
-            each.args.get("table") is None or is_named(each.args["table"], column.table) for each in fitting
-        ):
-            keys.add(column.key)
-    return keys
+class Mentions:
+    """The names in parts of a query, also in their subqueries. Each part is read once: it must not change meanwhile."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[dict[str, list[exp.Column]], list[Any]]] = {}
+
+    def keys(self, columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
+        """The keys of all columns that the parts may mean: too many rather than too few."""
+        found = [self._of(node) for node in nodes]
+        return {column.key for column in columns if any(_may_mean(column, names, stars) for names, stars in found)}
+
+    def _of(self, node: exp.Expr) -> tuple[dict[str, list[exp.Column]], list[Any]]:
+        """Names by their text, and the tables of stars, None for all tables."""
+        if id(node) not in self._known:
+            names: dict[str, list[exp.Column]] = {}
+            stars: list[Any] = []
+            for each in node.find_all(exp.Column, exp.Star):
+                if isinstance(each, exp.Star):
+                    if not isinstance(each.parent, exp.Count):
+                        stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
+                elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
+                    names.setdefault(each.name.casefold(), []).append(each)
+            self._known[id(node)] = names, stars
+        return self._known[id(node)]
+
+
+def _may_mean(column: Column, names: Mapping[str, Sequence[exp.Column]], stars: Iterable[Any]) -> bool:
+    tables = [*stars, *(each.args.get("table") for each in names.get(column.name.casefold(), ()))]
+    return any(table is None or is_named(table, column.table) for table in tables)
 
 
 def result_name(node: exp.Expr) -> str:

@@ -83,7 +83,10 @@ def _terms(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 def _shared(node: exp.Or) -> list[exp.Expr]:
     """Equalities that all sides of an OR have: a join needs them."""
-    sides = [{conjunct.sql(): conjunct for conjunct in conjuncts(side)} for side in _terms(node, exp.Or)]
-    return [
-        each for text, each in sides[0].items() if isinstance(each, exp.EQ) and all(text in side for side in sides[1:])
-    ]
+    shared: dict[str, exp.Expr] | None = None
+    for side in _terms(node, exp.Or):
+        found = {each.sql(): each for each in conjuncts(side) if isinstance(each, exp.EQ)}
+        shared = found if shared is None else {text: each for text, each in shared.items() if text in found}
+        if not shared:
+            break
+    return [*(shared or {}).values()]

@@ -17,7 +17,7 @@ from ddcore.sql.grouping_sets import grouping_of
 from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
-from ddcore.sql.values import Value, Values, aligned, selected
+from ddcore.sql.values import Value, Values, merged, selected
 from ddcore.text.wording import listed, meant
 
 __all__ = ["QueryPlanner"]
@@ -164,7 +164,7 @@ class QueryPlanner(Queries):
             raise self.source.error(node, "the rows of VALUES differ in length", "give each row as many values")
         sides = []
         columns = list(zip(*rows, strict=True))
-        typed = [aligned(self.source, column, "VALUES")[0] for column in columns]
+        typed = [merged(self.source, column, "VALUES")[0] for column in columns]
         base = env.outer.rows if env.outer else self.unit
         carried = tuple(column.key for column in env.outer.columns) if env.outer else ()
         for number in range(len(rows)):
@@ -217,7 +217,7 @@ class QueryPlanner(Queries):
                 Value(pl.col(one.key), None if one.untyped else kinds[one.key], node),
                 Value(pl.col(other.key), None if other.untyped else others[other.key], node),
             ]
-            (mine[one.key], theirs[one.key]), _ = aligned(self.source, pair, f"{node.key.upper()}, column {one.name}")
+            (mine[one.key], theirs[one.key]), _ = merged(self.source, pair, f"{node.key.upper()}, column {one.name}")
         return selected(left.rows, mine), selected(right.rows, theirs)
 
 

@@ -27,6 +27,7 @@ class Joins:
     texts: dict[str, str] = field(default_factory=dict)
     """By the name of a table, what it is joined with so far."""
     met: list[str] = field(default_factory=list)
+    orders: list[str] = field(default_factory=list)
 
     def joined(self, rows: Any, other: Any, how: str, conditions: Iterable[Condition]) -> None:
         """Two collections become one."""
@@ -40,6 +41,11 @@ class Joins:
         same = {*left, *right} | {name for name, one in self.texts.items() if one in (self._text(left), inner)}
         self.texts |= dict.fromkeys(same, text)
 
+    def order(self, collections: Iterable[Any], rows: float, written: float) -> None:
+        """An order by size, the rows between its joins, and those between the joins as they are written."""
+        names = " ".join(",".join(self._names(each)) or "?" for each in collections)
+        self.orders.append(f"{names} (rows between the joins: about {rows:,.0f}, as written {written:,.0f})")
+
     def filtered(self, rows: Any, conditions: Sequence[Condition]) -> None:
         """Conditions that are met by a table before it is joined."""
         names = self._names(rows)
@@ -50,14 +56,17 @@ class Joins:
         """Joins in parentheses are a part of these."""
         self.texts |= other.texts
         self.met += other.met
+        self.orders += other.orders
 
     def tell(self, node: exp.Expr) -> None:
         """Keep what was decided about the FROM of a query, once nothing is left to join."""
         for text in dict.fromkeys(self.texts.values()):
             self.source.decide(node, "joined", text)
+            for each in self.orders:
+                self.source.decide(node, "in the order", each)
             for each in self.met:
                 self.source.decide(node, "before the joins", each)
-            self.met = []
+            self.met, self.orders = [], []
 
     def _condition(self, condition: Condition) -> str:
         if condition.equal is None:

@@ -32,6 +32,7 @@ __all__ = [
     "Values",
     "aligned",
     "function",
+    "merged",
     "null",
     "shared",
 ]
@@ -127,6 +128,28 @@ def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tu
             )  # fmt: skip
         common = joined
     return [as_type(source, value, common) for value in values], common
+
+
+def merged(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tuple[list[pl.Expr], Type]:
+    """As ``aligned``, for values that become one column. Raises ProgramError also where the digits of two decimals are
+    more than 38: Spark and DuckDB round them there.
+    """
+    exprs, kind = aligned(source, values, what)
+    if source.dialect == "postgres" or kind.name != "decimal":
+        return exprs, kind
+    for value in values:
+        known = value.type
+        if value.literal is not None or known is None or known.name != "decimal":
+            continue
+        if known.precision - known.scale + kind.scale > MOST_DIGITS:
+            place = what if isinstance(what, str) else shown(what)
+            raise source.error(
+                value.node,
+                f"{place}: {known} and decimals with {kind.scale} digits behind the point have "
+                f"more than {MOST_DIGITS} together, and {source.dialect} may round them",
+                f"cast all to one type: CAST(x AS decimal({MOST_DIGITS},{kind.scale}))",
+            )
+    return exprs, kind
 
 
 def _joined(one: Type, other: Type) -> Type | None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["FORMAT", "Entries"]
+__all__ = ["FORMAT", "Entries", "replaced_at"]
 
 FORMAT = 2  # of the whole warehouse: docs/storage.md says when it rises
 
@@ -378,7 +378,7 @@ class Entries:
         old += [checkpoint_file(folder, version) for version in checkpoints if version < base]
         self.owner.require_lock()
         written = {name: store.modified(folder / name) for name in present if store.is_file(folder / name)}
-        replaced = [(_replaced(name, written), folder / name) for name in written if name not in live]
+        replaced = [(at, folder / name) for name, at in replaced_at(written).items() if name not in live]
         for ages in (replaced, [(store.modified(path), path) for path in old if store.is_file(path)]):
             for number, (at, path) in enumerate(sorted(ages, reverse=True)):
                 if time.time() - at > (self.owner.tuning.ledger_seconds if number < _KEPT_FILES else _KEPT_LEAST):
@@ -414,16 +414,22 @@ def _paths(table: DeltaTable) -> list[str]:
     return paths
 
 
-def _replaced(name: str, written: Mapping[str, float]) -> float:
-    """When a file was merged into another one, in seconds since the epoch: when the first with its rows was written.
+def replaced_at(written: Mapping[str, float]) -> dict[str, float]:
+    """When each file was merged into another one, in seconds since the epoch: when the first with its rows was written
+    after it. Its own time, where none is there any more.
 
-    Its own time, where none is there any more. ``written`` has those of all files.
+    ``written``: when each file was written. Linear in their number, but for a sort: few files have the same row.
     """
-    span, own = _span(name), written[name]
-    if span is None:
-        return own
-    others = ((_span(other), at) for other, at in written.items() if other != name and at >= own)
-    return min((at for other, at in others if other and other[0] <= span[0] and span[1] <= other[1]), default=own)
+    ours = [(span, at, name) for name, at in written.items() if (span := _span(name)) is not None]
+    result, around = dict(written), list[tuple[tuple[int, int], float]]()
+    for span, at, name in sorted(ours, key=lambda file: (file[0][0], -file[0][1], -file[1])):
+        around = [file for file in around if file[0][1] >= span[0]]
+        merged = (
+            later for outer, later in around if outer[1] >= span[1] and later >= at and (outer, later) != (span, at)
+        )
+        result[name] = min(merged, default=at)
+        around.append((span, at))
+    return result
 
 
 def _column(values: Sequence[Any], *, of_text: bool) -> pa.Array:

@@ -17,7 +17,8 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Retention
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import branch_setting, overridable_settings
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
@@ -204,7 +205,7 @@ def _spark_conf(section: Section) -> dict[str, str]:
     return settings
 
 
-def _retention(compaction: Section, retention: Section) -> Retention:
+def _retention(compaction: Section, retention: Section) -> RetentionSettings:
     auto = compaction.table.get("auto", True)
     if not isinstance(auto, bool):
         raise compaction.wrong("auto", f"must be true or false, not {quoted(auto)}")
@@ -215,4 +216,4 @@ def _retention(compaction: Section, retention: Section) -> Retention:
             what = "a number of days" if key == "days" else "a number of versions"
             raise retention.wrong(key, f"must be {what} from 0 up, not {quoted(value)}", "leave it out for the default")
         settings[key] = value
-    return Retention(**settings)
+    return RetentionSettings(**settings)

@@ -1,10 +1,11 @@
 """Plans in the cache folder: a program that has not changed is not planned again.
 
-An entry is found by everything that decides a plan beside the program's text: the settings of the project, the versions
-of Python and of the libraries, the text of this package, the environment, and the program's path. It names the files of
-the program (see :mod:`ddcore.io.project.program_sources`), which must be as they were. It has the plan's fingerprint,
-so a run with nothing new needs neither the plan nor Polars. And it has the plan, as a pickle, with functions of this
-package and of libraries by name. A plan with a function of the user is not kept: it is built where it is needed.
+An entry is found by everything that decides a plan beside the program's text: the settings of the project, the
+statistics of its inputs, the versions of Python and of the libraries, the text of this package, the environment, and
+the program's path. It names the files of the program (see :mod:`ddcore.io.project.program_sources`), which must be as
+they were. It has the plan's fingerprint, so a run with nothing new needs neither the plan nor Polars. And it has the
+plan, as a pickle, with functions of this package and of libraries by name. A plan with a function of the user is not
+kept: it is built where it is needed.
 
 A pickle is code, so it is loaded only from a folder that nobody else can change. An entry is complete or absent: it is
 renamed into place, with a digest. A damaged entry, or a folder that cannot be used, means that the program is planned.
@@ -33,6 +34,7 @@ from ddcore.base.record import record
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
 from ddcore.io.project.project import Project
+from ddcore.io.project.statistics import kept_statistics
 from ddcore.program.data_tests import DataTest, Planned
 
 if TYPE_CHECKING:
@@ -132,6 +134,7 @@ def _parts(project: Project) -> Iterator[str]:
     yield _own_sources()
     yield repr(([(str(file.resolve()), file.name) for file in project.program_files], project.program))
     yield repr((project.dims, dict(project.inputs), dict(project.stored), sorted(project.outputs), project.tests))
+    yield repr(kept_statistics(project))
     yield repr(sorted((name, value) for name, value in os.environ.items() if _counts(name)))
 
 

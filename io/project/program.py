@@ -22,6 +22,7 @@ from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
 from ddcore.base.record import record
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
 from ddcore.io.project.project import Project
+from ddcore.io.project.statistics import kept_statistics
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.program.data_tests import DataTest, in_module, is_test, with_tests
@@ -183,6 +184,7 @@ def plan_of(program: Program, project: Project, only: Collection[str] | None = N
             nonnegative=True,  # ingest checks every row
             origins={name: stored.origins for name, stored in project.stored.items()},
             only=only,
+            statistics=kept_statistics(project),
         )
     except ProgramError as error:
         error.hint = "; ".join(filter(None, [error.hint, *_became(project, error.message)]))

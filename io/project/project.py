@@ -16,6 +16,7 @@ from ddcore.base.schema import Schema
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
 from ddcore.io.project.output_tables import TableSettings
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.sql_inputs import files_of
 from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Place
@@ -23,7 +24,7 @@ from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Retention"]
+__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project"]
 
 FILE_NAME = "dd.toml"
 MANIFEST = "target/manifest.json"  # of a dbt project
@@ -38,19 +39,6 @@ class OutputSettings:
     key: tuple[str, ...] = ()
     table: TableSettings | None = None
     tags: tuple[str, ...] = ()
-
-
-@record
-class Retention:
-    """What ``[compaction]`` and ``[retention]`` say: whether runs compact by themselves; from how many versions back a
-    run can be continued (None: from the runs of a week); for how many days files of inputs and outputs stay after they
-    were replaced; how many versions of history can be read (None: all).
-    """
-
-    auto: bool = True
-    versions: int | None = None
-    days: float = 7
-    history: int | None = None
 
 
 @record
@@ -92,7 +80,7 @@ class Project:
     verify_every: int = 0
     spark_master: str = field(default="local[*]", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    retention: Retention = Retention()
+    retention: RetentionSettings = RetentionSettings()
     hook: tuple[str, ...] = ()
     branch: str = ""
     origin: Mapping[str, str] = field(default_factory=dict)

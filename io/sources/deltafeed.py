@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMIT", "DeltaFeed"]
 
 CHANGE, COMMIT, TIME = "_change_type", "_commit_version", "_commit_timestamp"
-_MOST_ROWS = 2 << 20  # that are added up at once
 _DIFFS: Mapping[str, int] = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
@@ -33,6 +32,7 @@ class DeltaFeed(DeltaTable):
     """The changes of the commits from ``first`` to ``version``; without ``first``, all rows of ``version``, inserted.
 
     ``times``: when each commit was made, in milliseconds since 1970. ``only_spark``: why only Spark can read them.
+    ``window``: changes that are added up at once, in rows.
     """
 
     kind = "change data feed"
@@ -41,6 +41,7 @@ class DeltaFeed(DeltaTable):
     first: int | None = None
     times: tuple[int, ...] = ()
     only_spark: str = ""
+    window: int = 2 << 20
 
     def commit_times(self) -> dict[int, int]:
         """When each commit was made, in milliseconds since 1970."""
@@ -58,20 +59,20 @@ class DeltaFeed(DeltaTable):
         return [field for field in super().fields() if field[0] not in names] + own
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """The changes, added up: in memory are some 2M of them."""
+        """The changes, added up: in memory are some more than ``window`` of them."""
         keys = [name for name in columns if name != DIFF]
-        window: list[pl.DataFrame] = []
+        read: list[pl.DataFrame] = []
 
         def sums() -> pl.DataFrame:
-            of = pl.concat(window).group_by(keys).agg(pl.col(DIFF).sum())
+            of = pl.concat(read).group_by(keys).agg(pl.col(DIFF).sum())
             return of.filter(pl.col(DIFF) != 0).select(columns)
 
         for row, frame in super().frames(columns):
-            window.append(frame)
-            if sum(map(len, window)) >= _MOST_ROWS:
+            read.append(frame)
+            if sum(map(len, read)) >= self.window:
                 yield row, sums()
-                window = []
-        if window:
+                read = []
+        if read:
             yield 1, sums()
 
     def batches(self, columns: Sequence[str]) -> Batches:

@@ -48,6 +48,7 @@ PLACES = {
     "after-correction": "a file was removed that was only needed to find a correction",
     "after-aside": "a damaged table was renamed; in an object store, a step of beginning its log anew",
     "after-ledger-file": "a data file of the ledger got its final name",
+    "after-statistics": "the statistics of inputs were written, by which joins of SQL are ordered",
     "after-intent": "the intent of a run was recorded in the ledger",
     "after-failure": "the failure of a run was recorded in the ledger",
     "after-run": "a finished run was recorded in the ledger",

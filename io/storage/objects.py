@@ -53,7 +53,7 @@ _CUT = re.compile(
 _PAGE = re.compile(r"<!doctype html|<html", re.IGNORECASE)
 _NO_STORE = "what answers is a web page, and no object store"
 _ENDPOINT = "check AWS_ENDPOINT_URL, and that this network asks for no login in a browser"
-_WAITS = (0.2, 1.0, 3.0)  # seconds before a request whose answer was cut off is made again
+WAITS = (0.2, 1.0, 3.0)  # seconds before a request whose answer was cut off is made again
 _TAIL = 64 * 1024  # bytes of the first read of an object, which holds most footers and most small files
 _TOGETHER = 1000  # objects deleted in one request
 
@@ -125,9 +125,11 @@ def refused(place: Address, doing: str, error: BaseException) -> StorageError:
     return StorageError(f"cannot {doing} {place}: {denial(error) or _reason(error)}", _hint(error))
 
 
-def complete(request: Callable[[], Result]) -> Result:
-    """What a request gives. It is made again where the answer was cut off, which the libraries do not always do."""
-    for seconds in _WAITS:
+def complete(request: Callable[[], Result], waits: Sequence[float] = WAITS) -> Result:
+    """What a request gives. It is made again where the answer was cut off, which the libraries do not always do:
+    once after each of these seconds.
+    """
+    for seconds in waits:
         try:
             return request()
         except Exception as error:

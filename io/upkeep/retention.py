@@ -28,7 +28,7 @@ from ddcore.io.delta.deltalog import (
 )
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.project.project import Retention
+from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
@@ -56,7 +56,7 @@ class Freed:
     bytes: int = 0
 
 
-def kept_points(ledger: Ledger, retention: Retention) -> list[RunRecord]:
+def kept_points(ledger: Ledger, retention: RetentionSettings) -> list[RunRecord]:
     """The runs of the lineage that later ones may continue, newest first; the last run is always one.
 
     A run is kept while at most ``retention.versions`` versions were folded after it. Without that setting: the last
@@ -70,7 +70,7 @@ def kept_points(ledger: Ledger, retention: Retention) -> list[RunRecord]:
     return kept
 
 
-def _is_old(run: RunRecord, kept: list[RunRecord], retention: Retention) -> bool:
+def _is_old(run: RunRecord, kept: list[RunRecord], retention: RetentionSettings) -> bool:
     last = kept[0]
     if retention.versions is None:
         return len(kept) >= _MOST_RUNS or (len(kept) >= _FEW_RUNS and last.at - run.at > _WEEK)
@@ -79,7 +79,7 @@ def _is_old(run: RunRecord, kept: list[RunRecord], retention: Retention) -> bool
     return any(now - then > retention.versions for then, now in zip(run.last, most, strict=True))
 
 
-def sweep(ledger: Ledger, retention: Retention, *, dry_run: bool = False) -> Freed:
+def sweep(ledger: Ledger, retention: RetentionSettings, *, dry_run: bool = False) -> Freed:
     """Delete the files that neither the live tables nor a kept point needs, and old entries of Delta logs.
 
     Files of inputs and outputs, and their logs, stay for ``retention.days`` after they were replaced, for readers that

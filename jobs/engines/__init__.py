@@ -6,7 +6,6 @@ several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,11 +61,10 @@ def hold(project: Project) -> AbstractContextManager[Any]:
 
 
 def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
-    from ddcore.io.sources.spark import cores
     from ddcore.jobs.spark import connect
 
     with connect.connected(fold.settings.spark_conf, fold.settings.spark_master) as session:
-        return _with(session, fold, lambda: cores(session))
+        return _with(session, fold)
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
@@ -74,14 +72,15 @@ def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
 
     parallelism = fold.parallelism or (None if _is_large(fold) else 1)
     with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
-        return _with(context, fold, lambda: context.defaultParallelism)
+        return _with(context, fold)
 
 
-def _with(spark: Any, fold: Fold, most: Callable[[], int]) -> tuple[FoldResult, int]:
+def _with(spark: Any, fold: Fold) -> tuple[FoldResult, int]:
     """Fold in one task, or in several if the window is large or their number is given."""
     from ddcore.jobs.engines import exchange, one_task
+    from ddcore.jobs.spark import slots
 
-    parallelism = fold.parallelism or (most() if _is_large(fold) else 1)
+    parallelism = fold.parallelism or (slots.workers_of(spark) if _is_large(fold) else 1)
     if parallelism == 1:
         return one_task.fold_with(spark, fold)
     return exchange.fold_with(spark, fold, parallelism)

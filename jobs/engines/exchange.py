@@ -9,6 +9,7 @@ ends all of them, and the fold begins again: nothing but files that nobody reads
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Iterator
 from functools import partial
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.engines import one_task
+from ddcore.jobs.engines.certificates import can_encrypt, new_certificate
 from ddcore.jobs.engines.partitioning import division_of
-from ddcore.jobs.engines.protocol import Report, SharedFold, Split, raise_first
+from ddcore.jobs.engines.protocol import Credentials, Report, SharedFold, Split, Unreachable, raise_first
 from ddcore.jobs.engines.routes import routing_of
+from ddcore.jobs.failures import out_of_memory
 from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark import slots
 from ddcore.jobs.spark.failures import TaskLost
 from ddcore.jobs.spark.shipping import pickled
-from ddcore.jobs.spark.slots import obstacle
+from ddcore.jobs.spark.slots import encryption, obstacle
 from ddcore.jobs.spark.stage import in_tasks
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with", "shared"]
 
 _ATTEMPTS = 4  # at a fold of which tasks are lost
+_UNREACHABLE = re.compile(rf"\b{Unreachable.__name__}: (.+)")  # in what Spark says of a stage
 
 _logger = logging.getLogger("ddcore")
 
@@ -43,34 +48,43 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
     Where Spark cannot run so many side by side, or they do not reach each other, one worker folds, and a line says why.
     Errors of workers are raised unchanged.
     """
-    work = shared(fold, parallelism)
+    encrypting = encryption(spark)
+    work = shared(fold, parallelism, encrypted=bool(encrypting) and can_encrypt())
     if not work.splits and not fold.rebuilding:
         return one_task.fold_with(spark, fold)
     reason = obstacle(spark, parallelism)
+    if not reason and encrypting and not can_encrypt():
+        reason = f"{encrypting} is set, and to encrypt too, workers need pip install 'ddcore[encryption]' on the driver"
     if not reason:
-        reports = _reports(spark, work)
-        reason = next((report.unreachable for report in reports if report.unreachable), "")
-        if not reason:
-            return gained(reports), parallelism
+        try:
+            return gained(_reports(spark, work)), parallelism
+        except Unreachable as error:
+            reason = str(error)
     _logger.warning(f"one worker folds, and not {parallelism}: {reason}")
     return one_task.fold_with(spark, fold)
 
 
-def shared(fold: Fold, parallelism: int) -> SharedFold:
+def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
     """What each of so many workers needs to know of a fold."""
     groups = fold.stored.groups
     routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
     division = division_of(fold, routing, parallelism)
-    return SharedFold(fold, routing, division, list(_splits(fold)), parallelism, secrets.token_bytes(32))
+    secret = secrets.token_bytes(32)
+    credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
+    return SharedFold(fold, routing, division, list(_splits(fold)), parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Report]:
-    """What all workers report. The fold begins again where some are lost, a few times at most."""
-    task = partial(_work, pickled(work))
+    """What all workers report. The fold begins again where some are lost, a few times at most. Raises Unreachable."""
+    task = partial(_work, pickled(work), slots.threads_of(spark, work.parallelism))
     for left in range(_ATTEMPTS - 1, -1, -1):
         try:
             return in_tasks(spark, task, work.parallelism)
         except TaskLost as error:
+            if reason := _UNREACHABLE.search(error.text):
+                raise Unreachable(reason[1]) from error
+            if "MemoryError" in error.text:
+                raise out_of_memory(error.message) from error
             if not left:
                 raise
             _logger.info("a worker is lost, and the fold begins again: %s", error.message)
@@ -89,10 +103,10 @@ def gained(reports: list[Report]) -> FoldResult:
     return total
 
 
-def _work(work: bytes) -> Report:
-    from ddcore.jobs.engines import workers
+def _work(work: bytes, threads: int) -> Report:
+    from ddcore.jobs.engines import barrier_task
 
-    return workers.work(work)
+    return barrier_task.work(work, threads)
 
 
 def _splits(fold: Fold) -> Iterator[Split]:

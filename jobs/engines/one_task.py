@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import DdError
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.fold import Fold
+from ddcore.jobs.spark import slots
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.stage import in_tasks
 
@@ -28,21 +29,17 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[FoldResul
 
     Errors of the task are raised unchanged.
     """
-    (result,) = in_tasks(spark, partial(_fold, pickled(fold)))
+    (result,) = in_tasks(spark, partial(_fold, pickled(fold), slots.threads_of(spark, 1)))
     if isinstance(result, DdError):
         raise result
     return result, 1
 
 
-def _fold(fold: bytes) -> FoldResult | DdError:
+def _fold(fold: bytes, threads: int) -> FoldResult | DdError:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
-    from pyspark import TaskContext
-
     from ddcore.jobs.engines import inline
 
-    task = TaskContext.get()
-    processors = task.cpus() if task is not None else 1  # spark.task.cpus
     try:
-        return inline.fold(replace(pickle.loads(fold), parallelism=processors))[0]
+        return inline.fold(replace(pickle.loads(fold), parallelism=threads))[0]
     except DdError as error:
         return error

@@ -1,190 +1,43 @@
-"""The connections between the workers of a fold: plain sockets, from each worker to each other one.
+"""The exchange between the workers of a fold: one message from each worker to each other one, over connections that
+:mod:`~ddcore.jobs.engines.meeting` has made.
 
-Only workers of this fold can connect: both ends prove that they know its secret, which never travels. Until then a
-connection can send a few bytes, for a few seconds, and whatever it sends ends nothing but itself. Afterwards the size
-of each part is compared with what its header says before memory is taken for it. Nothing is unpickled.
+The size of each part is compared with what its header says before memory is taken for it. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hmac
 import json
-import secrets
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PeerLost", "Peers", "Unreachable", "meeting"]
+__all__ = ["PeerLost", "Peers"]
 
 Header = dict[str, Any]
 Part = tuple[Header, list[memoryview]]
 Accept = Callable[[Header, bytearray], None]
 
-MEETING = 10.0  # seconds in which all workers must have found each other
-_GREETING = 3.0  # seconds that one connection may take to prove who it is
-_STRANGERS = 32  # connections at once that have not
 SILENCE = 20.0  # seconds without a byte of a worker that is waited for
 _BEAT = 1.0  # seconds between the signs of life of a worker that computes
 _MOST_HEADER, _MOST_BODY = 1 << 20, 1 << 31
 _MOST_SENT = 1 << 20  # bytes that are given to a socket at once
 _FRAME = struct.Struct("<IQ")  # the lengths of a header and of its body
 _ALIVE = _FRAME.pack(0, 0)
-_WHO = struct.Struct("<I32s")  # a worker's number, and a number used once
-
-
-class Unreachable(Exception):
-    """The workers of a fold cannot reach each other."""
+_BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class PeerLost(Exception):
     """A worker is gone, hangs, or sent what no worker sends: the fold must begin again."""
 
 
-# --- meeting ----------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def meeting(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]]) -> Iterator[Future[Peers]]:
-    """The connections to all other workers, which are made in the background, or Unreachable. Closed at the end.
-
-    ``host``: the address at which this worker listens, and no other. ``gather`` gives each worker the words of all, by
-    their numbers.
-    """
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(_meet, rank, host, secret, gather)
-    try:
-        yield future
-    finally:
-        future.add_done_callback(_closed)
-        pool.shutdown(wait=False)
-
-
-def _closed(connected: Future[Peers]) -> None:
-    if connected.exception() is None:
-        connected.result().close()
-
-
-def _meet(rank: int, host: str, secret: bytes, gather: Callable[[str], list[str]]) -> Peers:
-    words: Header = {"token": secrets.token_hex(16)}
-    with contextlib.ExitStack() as opened:
-        listener = None
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listener = opened.enter_context(socket.create_server((host, 0), family=family))
-            words["address"] = listener.getsockname()[:2]
-        except OSError as error:
-            words["error"] = f"worker {rank} cannot listen at {host}: {error}"
-        others = [json.loads(text) for text in gather(json.dumps(words))]
-        if listener is None or any("error" in other for other in others):
-            raise Unreachable(next(other["error"] for other in others if "error" in other))
-        key = hmac.digest(secret, "".join(other["token"] for other in others).encode(), "sha256")  # of this attempt
-        deadline = time.monotonic() + MEETING
-        connections = {
-            peer: opened.enter_context(_call(rank, peer, others[peer]["address"], key, deadline))
-            for peer in range(rank)
-        }
-        for peer, connection in _answer(rank, set(range(rank + 1, len(others))), listener, key, deadline).items():
-            connections[peer] = opened.enter_context(connection)
-        listener.close()
-        peers = Peers(rank, connections)
-        opened.callback(peers.close)
-        try:
-            peers.exchange({}, patience=max(1.0, deadline - time.monotonic()))
-        except PeerLost as error:
-            raise Unreachable(str(error)) from error
-        opened.pop_all()
-        return peers
-
-
-def _call(rank: int, peer: int, address: list[Any], key: bytes, deadline: float) -> socket.socket:
-    """A connection to a worker of a lower number."""
-    place = f"{address[0]}:{address[1]}"
-    with contextlib.ExitStack() as opened:
-        try:
-            patience = max(0.1, deadline - time.monotonic())
-            connection = opened.enter_context(socket.create_connection((address[0], address[1]), timeout=patience))
-            connection.settimeout(_GREETING)
-            mine = _WHO.pack(rank, secrets.token_bytes(32))
-            connection.sendall(mine)
-            theirs = _received(connection, _WHO.size)
-            if not hmac.compare_digest(_received(connection, 32), _proof(key, b"answers", mine, theirs)):
-                raise Unreachable(f"what answers at {place} is not worker {peer}")
-            connection.sendall(_proof(key, b"calls", mine, theirs))
-        except OSError as error:
-            raise Unreachable(f"worker {rank} cannot reach worker {peer} at {place}: {error}") from error
-        opened.pop_all()
-        return connection
-
-
-def _answer(
-    rank: int, awaited: set[int], listener: socket.socket, key: bytes, deadline: float
-) -> dict[int, socket.socket]:
-    """The connections of workers with higher numbers. Each is greeted in a thread: a stranger holds up nobody."""
-    found: dict[int, socket.socket] = {}
-    room, lock = threading.Semaphore(_STRANGERS), threading.Lock()
-
-    def greet(connection: socket.socket) -> None:
-        try:
-            connection.settimeout(_GREETING)
-            theirs = _received(connection, _WHO.size)
-            mine = _WHO.pack(rank, secrets.token_bytes(32))
-            connection.sendall(mine + _proof(key, b"answers", theirs, mine))
-            known = hmac.compare_digest(_received(connection, 32), _proof(key, b"calls", theirs, mine))
-            peer = _WHO.unpack(theirs)[0]
-            with lock:
-                if known and peer in awaited and peer not in found:
-                    found[peer] = connection
-                    return
-            connection.close()
-        except OSError:
-            connection.close()
-        finally:
-            room.release()
-
-    listener.settimeout(0.05)
-    while len(found) < len(awaited):
-        if time.monotonic() > deadline:
-            with lock:
-                missing = ", ".join(map(str, sorted(awaited - set(found))))
-                awaited.clear()  # who comes now is sent away
-                for connection in found.values():
-                    connection.close()
-            raise Unreachable(f"worker {rank} was not reached by worker {missing} within {MEETING:.0f} s")
-        with contextlib.suppress(TimeoutError):
-            connection, _ = listener.accept()
-            if room.acquire(blocking=False):
-                threading.Thread(target=greet, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
-    return found
-
-
-def _proof(key: bytes, side: bytes, caller: bytes, answering: bytes) -> bytes:
-    return hmac.digest(key, side + caller + answering, "sha256")
-
-
-def _received(connection: socket.socket, size: int) -> bytes:
-    parts = b""
-    while len(parts) < size:
-        some = connection.recv(size - len(parts))
-        if not some:
-            raise ConnectionResetError("the connection was closed")
-        parts += some
-    return parts
-
-
-# --- exchanging -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
+@dataclass(eq=False)
 class _Line:
     """One connection: what is still to be sent, and what has arrived of the next part."""
 
@@ -213,7 +66,7 @@ class _Line:
             try:
                 first = self.sending[0]
                 sent = self.socket.send(first[:_MOST_SENT])
-            except BlockingIOError:
+            except _BLOCKED:
                 return
             self.heard = time.monotonic()
             self.sent += sent
@@ -227,7 +80,7 @@ class _Line:
         while self.note is None:
             try:
                 got = self.socket.recv_into(memoryview(self.buffer)[self.got :])
-            except BlockingIOError:
+            except _BLOCKED:
                 return
             if not got:
                 raise PeerLost(f"worker {self.peer} closed its connection")
@@ -249,7 +102,7 @@ class _Line:
                 if min(sizes, default=0) < 0:
                     raise ValueError(f"sizes {sizes}")
                 size = sum(map(_padded, sizes))
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise PeerLost(f"worker {self.peer} sent a header that is none: {error}") from None
             self.header_size = 0
             if size != self.body_size:
@@ -314,38 +167,46 @@ class Peers:
     ) -> list[Header]:
         """Send parts to their workers, give to ``accept`` what the others send to this one, and return the notes of
         all, by their numbers. Raises PeerLost.
+
+        What an iterator of parts raises is raised after the exchange; its worker gets the note ``{"failing": True}``.
         """
+        outgoing = {peer: _Outgoing(some, note) for peer, some in (parts or {}).items()}
         with self._lock:
             try:
-                self._exchange(note, parts or {}, accept, SILENCE if patience is None else patience)
+                self._exchange(note, outgoing, accept, SILENCE if patience is None else patience)
             except OSError as error:
                 raise PeerLost(f"a worker is gone: {error}") from error
+        for one in outgoing.values():
+            if one.error is not None:
+                raise one.error
         notes: dict[int, Header] = {line.peer: line.note or {} for line in self._lines.values()}
         return [note if rank == self.rank else notes[rank] for rank in range(self.number)]
 
-    def _exchange(self, note: Header, parts: Mapping[int, Iterable[Part]], accept: Accept, patience: float) -> None:
+    def _exchange(self, note: Header, outgoing: Mapping[int, _Outgoing], accept: Accept, patience: float) -> None:
         with selectors.DefaultSelector() as selector:
             for line in self._lines.values():
-                line.parts, line.is_sent, line.note = _with(parts.get(line.peer, ()), note), False, None
+                line.parts = iter(outgoing.get(line.peer) or _Outgoing((), note))
+                line.is_sent, line.note = False, None
                 line.heard = time.monotonic()
                 line.send()
                 line.receive(accept)
                 self._register(selector, line)
             beaten = time.monotonic()
             while selector.get_map():
-                for key, _ in selector.select(_BEAT):
-                    line = key.data
+                ready: list[_Line] = [key.data for key, _ in selector.select(_BEAT)]
+                now = time.monotonic()
+                for key in selector.get_map().values():
+                    # Not those that are ready: what they said may have waited here, for a worker that was busy.
+                    if key.data not in ready and now - key.data.heard > patience:
+                        raise PeerLost(f"worker {key.data.peer} has been silent for {patience:.0f} s")
+                for line in ready:
                     line.send()
                     line.receive(accept)
                     selector.unregister(line.socket)
                     self._register(selector, line)
-                now = time.monotonic()
                 if now - beaten > _BEAT:
                     beaten = now
                     self._tell()
-                for line in self._lines.values():
-                    if (line.note is None or not line.is_sent) and now - line.heard > patience:
-                        raise PeerLost(f"worker {line.peer} has been silent for {patience:.0f} s")
 
     def _register(self, selector: selectors.BaseSelector, line: _Line) -> None:
         events = (0 if line.note is not None else selectors.EVENT_READ) | (0 if line.is_sent else selectors.EVENT_WRITE)
@@ -364,10 +225,14 @@ class Peers:
         """A sign of life, where no part is half sent. An error shows in the next exchange."""
         for line in self._lines.values():
             if line.is_sent and not line.sending:
-                with contextlib.suppress(OSError):
+                try:
                     sent = line.socket.send(_ALIVE)
-                    if sent < len(_ALIVE):
-                        line.sending.append(memoryview(_ALIVE)[sent:])
+                except ssl.SSLWantWriteError:
+                    sent = 0  # an encrypted connection has begun to send it, and must be given the same again
+                except OSError:
+                    continue
+                if sent < len(_ALIVE):
+                    line.sending.append(memoryview(_ALIVE)[sent:])
 
     def close(self) -> None:
         """Close all connections; the others see that this worker is gone."""
@@ -376,6 +241,17 @@ class Peers:
             line.socket.close()
 
 
-def _with(parts: Iterable[Part], note: Header) -> Iterator[Part]:
-    yield from parts
-    yield {"note": note}, []
+class _Outgoing:
+    """The parts for one worker, and the note at their end. An error of the parts is kept: the frames stay whole."""
+
+    def __init__(self, parts: Iterable[Part], note: Header) -> None:
+        self._parts, self._note = parts, note
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Part]:
+        note = self._note
+        try:
+            yield from self._parts
+        except Exception as error:
+            self.error, note = error, {"failing": True}
+        yield {"note": note}, []

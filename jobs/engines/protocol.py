@@ -6,7 +6,7 @@ Must not import the engine: the driver loads this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ddcore.base.errors import DdError, Diverged
 from ddcore.io.delta.table_files import LiveFile
@@ -16,7 +16,19 @@ from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
 from ddcore.operators.block import Position
 
-__all__ = ["Report", "SharedFold", "Split", "raise_first"]
+__all__ = ["Credentials", "Report", "SharedFold", "Split", "Unreachable", "raise_first"]
+
+
+class Unreachable(Exception):
+    """The workers of a fold cannot reach each other."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What only the workers of a fold know: a secret, and where they encrypt, a certificate with its key."""
+
+    secret: bytes = field(repr=False)
+    certificate: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class Split:
 @dataclass(frozen=True)
 class SharedFold:
     """A fold of ``parallelism`` workers. ``division`` gives the key codes to them, ``splits`` are what they read, in
-    turn. Only who knows ``secret`` is one of them.
+    turn. Only who has ``credentials`` is one of them.
     """
 
     fold: Fold
@@ -40,21 +52,17 @@ class SharedFold:
     division: Division
     splits: Sequence[Split]
     parallelism: int
-    secret: bytes
+    credentials: Credentials
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker has written; or its error, and at which position; or why the workers do not reach each other.
-
-    None of these: another worker had an error.
-    """
+    """What a worker has written; or its error, and at which position. Neither: another worker had an error."""
 
     worker: int
     gained: FoldResult | None = None
     error: DdError | None = None
     position: Position = ()
-    unreachable: str = ""
     supersteps: int = 0
     handled: int = 0  # updates and pending times
     sent: int = 0  # bytes

@@ -8,9 +8,7 @@ and the next horizon. Nothing is written before the end, where each worker write
 
 from __future__ import annotations
 
-import pickle
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -20,9 +18,8 @@ from ddcore.base.lazy import numpy as np
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
-from ddcore.io.storage import scratch
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
-from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers, Unreachable, meeting
+from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
 from ddcore.operators.block import Position
@@ -31,45 +28,14 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
 from ddcore.traces.frames import batch_of
 
-__all__ = ["fold_part", "work"]
+__all__ = ["Member"]
 
-
-_STARTING = 300.0  # seconds in which Spark must have started all workers, which may compile kernels
-_DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
+_STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
 _EVERYWHERE: Position = (-1,)  # before all positions
 
 
-def work(shared: bytes) -> Report:
-    """One task of the barrier stage of a fold."""
-    from pyspark import BarrierTaskContext
-
-    context = BarrierTaskContext.get()
-    number = context.partitionId()
-    host = context.getTaskInfos()[number].address.rpartition(":")[0]
-    return fold_part(pickle.loads(shared), number, host, context.allGather, context.cpus())
-
-
-def fold_part(
-    shared: SharedFold, number: int, host: str, gather: Callable[[str], list[str]], threads: int = 1
-) -> Report:
-    """Fold as one of several workers; see :func:`~ddcore.jobs.engines.peers.meeting` for ``host`` and ``gather``.
-
-    Raises PeerLost if another worker is gone.
-    """
-    settings = shared.fold.settings
-    budget = scratch.budget(settings.memory, threads, settings.tuning)
-    with meeting(number, host, shared.secret, gather) as peers, budget.held():
-        try:
-            return _Member(shared, number, peers, budget).fold()
-        except Unreachable as error:
-            return Report(number, unreachable=str(error))
-        except PeerLost:
-            time.sleep(_DEFERENCE)
-            raise
-
-
-class _Member:
+class Member:
     """A worker among others."""
 
     def __init__(self, shared: SharedFold, number: int, peers: Future[Peers], budget: Budget) -> None:
@@ -99,17 +65,18 @@ class _Member:
                         with fold_errors():
                             self._superstep(position)
                         position = self._exchange()
+            with fold_errors():
+                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number))
+            self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
+            return self._report(gained=gained)
         except DdError as error:
             self.peers.exchange({"failed": True})
             return self._report(error=error, position=self.at)
+        except _OtherFailing:
+            self.peers.exchange({"failed": True})
+            return self._report()
         except _OtherFailed:
             return self._report()
-        try:
-            with fold_errors():
-                part = str(self.number)
-                return self._report(gained=write_result(self.plan, self.worker, self.fold_.stored, part))
-        except DdError as error:
-            return self._report(error=error, position=self.at)
 
     def _report(self, **what: Any) -> Report:
         handled = self.worker.handled if hasattr(self, "worker") else 0
@@ -207,22 +174,25 @@ class _Member:
         return self.plan.blocks[message.arrangement.block].position(message.rounds)
 
     def _talk(self, note: Header, parts: dict[int, Iterator[Part]]) -> list[Header]:
-        """One exchange with the others. Raises _OtherFailed if one of them has an error; or what went wrong with what
-        they sent, which ends no exchange halfway.
+        """One exchange with the others. Raises what went wrong with what is sent or arrives, which ends no exchange
+        halfway; _OtherFailed if another worker has told all of its error, _OtherFailing if it will with the next one.
         """
         errors: list[DdError] = []
 
         def accept(header: Header, body: bytearray) -> None:
             if not errors:
                 try:
-                    message = decoded(self.plan, header, body)
-                    self.worker.agenda.queue(message.arrangement, message.rounds, message.updates)
+                    with fold_errors():
+                        message = decoded(self.plan, header, body)
+                        self.worker.agenda.queue(message.arrangement, message.rounds, message.updates)
                 except DdError as error:
                     errors.append(error)
 
         notes = self.peers.exchange(note, parts, accept)
         if any(header.get("failed") for header in notes):
             raise _OtherFailed
+        if any(header.get("failing") for header in notes):
+            raise _OtherFailing
         if errors:
             raise errors[0]
         return notes
@@ -240,9 +210,15 @@ def _parts(messages: Iterable[Message], most: int) -> Iterator[Part]:
     """Messages as parts of at most so many updates, encoded one after the other."""
     for message in messages:
         for start in range(0, len(message), most):
-            part = message.updates.part(start, min(start + most, len(message)))
-            yield encoded(Message(message.arrangement, message.rounds, part))
+            with fold_errors():
+                some = message.updates.part(start, min(start + most, len(message)))
+                part = encoded(Message(message.arrangement, message.rounds, some))
+            yield part
 
 
 class _OtherFailed(Exception):
-    """Another worker has reported an error."""
+    """Another worker has told all of its error."""
+
+
+class _OtherFailing(Exception):
+    """Another worker had an error in the middle of an exchange, and not all know of it."""

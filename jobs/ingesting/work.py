@@ -11,7 +11,7 @@ from datetime import datetime
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import last_transaction, named_files
 from ddcore.io.delta.tables import APP, opened
-from ddcore.io.ledger import unrecorded
+from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
@@ -243,7 +243,7 @@ class Work:
             rows=sum(file.rows for file in part.files),
             counts=part.counts,
             files=tuple(file.path for file in files),
-            table=unrecorded.UNKNOWN,
+            table=recovery.UNKNOWN,
             repeats=self.judgement.repeated is not None or part.most > 1 or self.judgement.repeats,
             rests_on=self.reader.rests_on,
             dims=self.rules.dims if len(self.rules.dims) > 1 else (),
@@ -255,7 +255,7 @@ class Work:
             labels=self._labels,
             left_out=self._left_out,
         )
-        carries = unrecorded.carried(record)
+        carries = recovery.carried(record)
         without = [file.path for file in removed]
         table = self.log.commit(
             files, record.number, base=self.base, without=without, adds=self.rules.schema, carries=carries

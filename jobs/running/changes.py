@@ -6,26 +6,23 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ddcore.io.project.times import named
+from ddcore.jobs.report import RunReport
 from ddcore.jobs.running.next_run import Effect
 from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
     from ddcore.jobs.running.commits import Commits
 
-__all__ = ["notes", "publishes"]
+__all__ = ["report"]
 
 
-def publishes(commits: Commits) -> str | None:
-    """What becomes of what was published: rewrite, append, or None where a run only goes on."""
+def report(commits: Commits, report: RunReport, *, dry: bool = False) -> None:
+    """Tell the report of a command of a run that does more than to fold what is new; ``dry``: of one that would."""
     effect = commits.upcoming.effect
-    return None if effect is Effect.EXTEND else effect
-
-
-def notes(commits: Commits, *, dry: bool = False) -> list[str]:
-    """Sentences on a run that does more than to fold what is new; ``dry``: on one that would."""
-    if publishes(commits) is None:
-        return []
-    return [_head(commits, dry=dry), *_of_outputs(commits, dry=dry)]
+    if effect is not Effect.EXTEND:
+        report.publishes = effect
+        report.notes += [_head(commits, dry=dry), *_of_outputs(commits, dry=dry)]
+    report.changed |= commits.changes
 
 
 def _head(commits: Commits, *, dry: bool) -> str:

@@ -37,9 +37,9 @@ __all__ = ["Commits"]
 
 
 class Commits:
-    """The commits of ``upcoming``. ``begun``: whether a table may hold one. ``corrected``: how many updates are in
-    corrections of outputs that wait; those of data tests are not counted. ``outdated``: the outputs that hold something
-    else than they should. ``more``: what outputs got beside the gains of the fold, by output and time.
+    """The commits of ``upcoming``. ``begun``: whether a table may hold one. ``corrections`` of outputs wait for the
+    next run: ``corrected`` updates, without those of data tests. ``outdated``: the outputs that hold something else
+    than they should. ``more``: what outputs got beside the gains of the fold, by output and time.
     """
 
     def __init__(self, ledger: Ledger, plan: Plan, upcoming: NextRun) -> None:
@@ -48,6 +48,7 @@ class Commits:
         self.begun, self.corrected = False, 0
         self.outdated: list[str] = []
         self.more: dict[str, Counts] = {}
+        self.corrections: dict[str, tuple[AddedFile, ...]] = {}
 
     # -- before the fold ----------------------------------------------------------------------------------------------
 
@@ -177,9 +178,9 @@ class Commits:
 
     # -- after the fold -----------------------------------------------------------------------------------------------
 
-    def commit(self, gained: FoldResult) -> tuple[dict[str, TableState], dict[str, tuple[AddedFile, ...]]]:
-        """Commit what a fold gained; return the live tables after it, and the corrections that wait. Idempotent."""
-        before, corrections = dict(self.live), dict[str, tuple[AddedFile, ...]]()
+    def commit(self, gained: FoldResult) -> None:
+        """Commit what a fold gained. Idempotent."""
+        before = dict(self.live)
         anew = self.anew  # before a commit changes what is live
         with commits.together(self.ledger.owner) as overtaken:
             for name, columns, replaced in layout.tables_of(self.plan):
@@ -190,12 +191,11 @@ class Commits:
                 if output in anew:
                     self._begin_anew(output, log, files)
                 elif self.upcoming.effect is Effect.APPEND:
-                    corrections |= self._correction(output, log, files)
+                    self.corrections |= self._correction(output, log, files)
                 else:
                     self._commit_output(output, log, files)
         if overtaken:
             self._commit_again(gained, before, overtaken)
-        return self.live, corrections
 
     def commit_part(self, gained: FoldResult) -> dict[str, TableState]:
         """Commit what some outputs gained, and no state; return their tables. A run of all outputs finds these updates

@@ -22,7 +22,14 @@ _NOISE = re.compile(r"^(?:Caused by)?: |(?:org|java)\.[a-z.]+\.(?=\w+(?:Error|Ex
 
 
 class TaskLost(DdError):
-    """One of several tasks that exchange messages has failed, or its executor is gone. Spark repeats none of them."""
+    """One of several tasks that exchange messages has failed, or its executor is gone. Spark repeats none of them.
+
+    ``text``: all that Spark says of it.
+    """
+
+    def __init__(self, message: str, hint: str = "", text: str = "") -> None:
+        super().__init__(message, hint)
+        self.text = text or message
 
 
 def run_job(job: Callable[[], Result]) -> Result:
@@ -36,8 +43,10 @@ def run_job(job: Callable[[], Result]) -> Result:
         if not is_of_spark(error):
             raise
         again = "run it again: it continues where it stopped (--debug shows Spark's output)"
-        kind = TaskLost if _BARRIER in str(error) else DdError
-        raise kind(f"the Spark job failed: {telling_line(error)}", again) from error
+        message = f"the Spark job failed: {telling_line(error)}"
+        if _BARRIER in str(error):
+            raise TaskLost(message, again, masked(str(error))) from error
+        raise DdError(message, again) from error
 
 
 def is_of_spark(error: BaseException) -> bool:

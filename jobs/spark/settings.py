@@ -48,6 +48,7 @@ _SAME_EVERYWHERE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _UTC = "-Duser.timezone=UTC"
 # The first-tier compiler alone starts faster; without the larger code cache it stops compiling after a minute.
@@ -76,7 +77,7 @@ def cores_of(master: str) -> int | None:
     here = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", master)
     if here:
         return _cpus() if here[1] == "*" else int(here[1])
-    cluster = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master)
+    cluster = _LOCAL_CLUSTER.fullmatch(master)
     return int(cluster[1]) * int(cluster[2]) if cluster else None
 
 
@@ -101,22 +102,21 @@ def settings(
     session alone.
     """
     ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(parallelism or cores_of(master), bulk=bulk), "spark.master": master}
-    options = [_UTC, f"-Dlog4j2.configurationFile={log4j}"]
-    if not bulk:
-        options.append(_QUICK)
+    everywhere = [_UTC] if bulk else [_UTC, _QUICK]
+    options = [*everywhere, f"-Dlog4j2.configurationFile={log4j}"]
     if is_local(master):
         ours |= {"spark.driver.extraClassPath": os.pathsep.join(jars), "spark.driver.memory": _memory()}
         if archive is not None:
             options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
     else:
-        ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": _UTC}
+        ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": " ".join(everywhere)}
         if package is not None:
             ours["spark.submit.pyFiles"] = str(package)
     if is_this_machine(master):
         ours |= _LOOPBACK
     if is_this_machine(master) and blocks is not None and sockets is not None:
         ours |= {"spark.local.dir": str(blocks), "spark.python.unix.domain.socket.dir": str(sockets)}
-    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, parallelism))
+    ours["spark.executorEnv.POLARS_MAX_THREADS"] = str(_threads(master, parallelism, overrides))
     ours["spark.driver.extraJavaOptions"] = " ".join(options)
     return _join(ours, overrides)
 
@@ -131,10 +131,16 @@ def runtime(parallelism: int | None, *, bulk: bool) -> dict[str, str]:
     return session_conf if parallelism is None else {**session_conf, "spark.sql.shuffle.partitions": str(parallelism)}
 
 
-def _threads(master: str, parallelism: int | None) -> int:
-    """How many threads Polars may use in one task: the task's share of the machine, not all of it."""
+def _threads(master: str, parallelism: int | None, overrides: Mapping[str, str]) -> int:
+    """How many threads Polars may use in one task: the task's share of the machine or executor, not all of it."""
     cores = cores_of(master)
-    return max(1, cores // min(parallelism, cores)) if is_local(master) and cores and parallelism else 1
+    if is_local(master):
+        return max(1, cores // min(parallelism, cores)) if cores and parallelism else 1
+    cluster = _LOCAL_CLUSTER.fullmatch(master)
+    stated = cluster or ("", overrides.get("spark.executor.instances", ""), overrides.get("spark.executor.cores", ""))
+    executors, cores = (int(text) if text.isdecimal() and int(text) else None for text in (stated[1], stated[2]))
+    executors, cores = executors or parallelism or 1, cores or 1
+    return max(1, min(cores, cores * executors // (parallelism or executors)))
 
 
 def _join(ours: dict[str, str], overrides: Mapping[str, str]) -> dict[str, str]:

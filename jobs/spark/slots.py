@@ -1,4 +1,4 @@
-"""Whether Spark can run several tasks side by side that exchange messages."""
+"""How many tasks Spark runs side by side, whether they can exchange messages, and in how many threads each works."""
 
 from __future__ import annotations
 
@@ -11,35 +11,78 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["obstacle"]
+__all__ = ["encryption", "obstacle", "threads_of", "workers_of"]
 
-_PATIENCE = 30.0  # seconds in which executors of a cluster may come
-# With these, Spark encrypts what its own processes send each other. What workers send is not encrypted.
-_ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
+_PATIENCE = 60.0  # seconds in which executors of a cluster may come
+# With these, Spark encrypts what its own processes send each other, or some of it.
+_ENCRYPTED = (
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
+    "spark.ssl.enabled",
+    "spark.authenticate.enableSaslEncryption",
+)
 
 
 def obstacle(spark: SparkContext | SparkSession, number: int) -> str:
     """Why so many tasks cannot be workers of one fold; empty where they can. Waits a while for executors."""
     if _is_set(spark, "spark.dynamicAllocation.enabled"):
         return "spark.dynamicAllocation.enabled is set, and with it Spark does not start several tasks together"
-    if names := [name for name in _ENCRYPTED if _is_set(spark, name)]:
-        return f"{names[0]} is set, and messages between workers are not encrypted"
     until = time.monotonic() + _PATIENCE
     while (slots := _slots(spark)) < number and time.monotonic() < until and not _is_here(spark):
         time.sleep(0.1)
     if slots >= number:
         return ""
+    if slots == 0 and hasattr(spark, "parallelize"):
+        return f"no executor has come within {_PATIENCE:.0f} s"
     if slots == 0:
         return "nothing says how many tasks Spark runs at a time: spark.executor.instances is not set"
     return f"Spark runs {slots} task{'s' * (slots > 1)} at a time"
 
 
+def workers_of(spark: SparkContext | SparkSession) -> int:
+    """How many workers fold where no number is given: one for each executor, which works in as many threads as it has
+    cores; as many as there are tasks at a time where ``spark.task.cpus`` says how many cores one gets, and on Spark
+    Connect. Waits a while for the first executor.
+    """
+    if not hasattr(spark, "parallelize") or _task_cpus(spark) > 1:
+        return max(1, _slots(spark))
+    until = time.monotonic() + _PATIENCE
+    while (executors := _executors(spark)) == 0 and time.monotonic() < until:
+        time.sleep(0.1)
+    return max(1, executors)
+
+
+def threads_of(spark: SparkContext | SparkSession, workers: int) -> int:
+    """In how many threads each of so many workers folds: its share of an executor's cores."""
+    cpus, executors = _task_cpus(spark), _executors(spark) if hasattr(spark, "parallelize") else 0
+    if executors == 0:
+        return cpus
+    cores = _slots(spark) * cpus
+    return max(cpus, min(cores // executors, cores // workers))
+
+
+def encryption(spark: SparkContext | SparkSession) -> str:
+    """The setting by which Spark encrypts its own connections; empty where it does not."""
+    return next((name for name in _ENCRYPTED if _is_set(spark, name)), "")
+
+
 def _slots(spark: Any) -> int:
     """How many tasks run at a time: of a Spark Connect server, what it is set to."""
     if not hasattr(spark, "parallelize"):
-        return _stated_cores(spark.conf) // int(spark.conf.get("spark.task.cpus", "1"))
+        return _stated_cores(spark.conf) // _task_cpus(spark)
     scala: Any = spark._jsc.sc()  # private to Spark; pyspark is pinned to one version
     return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+
+
+def _executors(spark: Any) -> int:
+    """How many executors a context has. The driver is listed, too: without others its own process runs the tasks."""
+    if _is_here(spark):
+        return 1
+    return len(spark._jsc.sc().statusTracker().getExecutorInfos()) - 1
+
+
+def _task_cpus(spark: Any) -> int:
+    return int(_conf(spark).get("spark.task.cpus", "1"))
 
 
 def _stated_cores(conf: Any) -> int:
@@ -54,5 +97,8 @@ def _is_here(spark: Any) -> bool:
 
 
 def _is_set(spark: Any, name: str) -> bool:
-    conf = spark.getConf() if hasattr(spark, "parallelize") else spark.conf
-    return str(conf.get(name, "false")).lower() == "true"
+    return str(_conf(spark).get(name, "false")).lower() == "true"
+
+
+def _conf(spark: Any) -> Any:
+    return spark.getConf() if hasattr(spark, "parallelize") else spark.conf

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from notation import dims_of
 import ddcore as dd
 from ddcore import reference
 from ddcore.base import lattice
+from ddcore.base.statistics import Statistics
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.engine import session
 from ddcore.planning.plan import Plan
@@ -26,6 +28,7 @@ from ddcore.traces.trace import Trace
 __all__ = [
     "advance", "by_reference", "compacted", "dims_of", "fed_early", "grid", "in_runs", "in_threads", "instants_of",
     "one_time_each", "planned_once", "random_cuts", "randomly_cut", "reference", "type_name", "upper_of", "whole",
+    "with_statistics",
 ]  # fmt: skip
 
 Time = tuple[int, ...]
@@ -46,6 +49,14 @@ def planned_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "build", plan)
+        yield
+
+
+@contextmanager
+def with_statistics(statistics: Mapping[str, Statistics]) -> Iterator[None]:
+    """Sessions plan with what is said of the inputs, as a project does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "build", partial(build, statistics=statistics))
         yield
 
 

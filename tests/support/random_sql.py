@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -132,6 +133,9 @@ def check(name: str, peer: Peer, seed: int, outcome: Outcome) -> None:
             return
         has_rows |= bool(wanted)
         if rows != wanted:
+            if dialect == "postgres" and isinstance(peer, DuckDb) and _rounds(mine, tables(name, seed)):
+                outcome.refuse("the other", "rounds what its dialect refuses", where)
+                return
             what = (
                 f"only here {list((rows - wanted).elements())[:3]}, only there {list((wanted - rows).elements())[:3]}"
             )
@@ -140,6 +144,15 @@ def check(name: str, peer: Peer, seed: int, outcome: Outcome) -> None:
             return
     outcome.equal += 1
     outcome.rows += has_rows
+
+
+def _rounds(text: str, logs: dict[str, pl.DataFrame]) -> bool:
+    """Whether DuckDB may round decimals of this query, which its dialect refuses."""
+    try:
+        ddcore.replay(program(f"CREATE VIEW result AS {text}", dialect="duckdb"), ("version",), **logs)
+    except DdError as error:
+        return "may round them" in str(error)
+    return False
 
 
 def run(names: Sequence[str], seeds: range, outcome: Outcome | None = None) -> Iterator[Outcome]:
@@ -154,6 +167,12 @@ def run(names: Sequence[str], seeds: range, outcome: Outcome | None = None) -> I
             yield outcome
 
 
+def _ended(number: int, _frame: object) -> None:
+    """Leave in order, so that PostgreSQL ends as well; a second signal does not disturb that."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 1 where an answer is wrong."""
     parser = argparse.ArgumentParser(prog="make test-sql", description=str(__doc__).partition("\n")[0])
@@ -162,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the first; others follow")
     parser.add_argument("--targets", default=",".join(usual), help=f"of: {', '.join([*TARGETS, WINDOWS])}")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _ended)
     names = options.targets.split(",")
     first = options.seed - options.seed % TOGETHER
     seeds = range(first, first + -(-options.queries // len(names)))

@@ -70,9 +70,9 @@ def watch() -> None:
     """Check at every step of a worker that the keys of all updates which are queued there are its own."""
     from ddcore.data.encoding import key_codes
     from ddcore.engine.worker import Worker
-    from ddcore.jobs.engines import workers
+    from ddcore.jobs.engines.workers import Member
 
-    step, superstep = Worker.step, workers._Member._superstep
+    step, superstep = Worker.step, Member._superstep
     member: list[Any] = []
 
     def noted(self: Any, position: Any) -> None:
@@ -93,13 +93,13 @@ def watch() -> None:
         step(self)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(workers._Member, "_superstep", noted)
+    patch.setattr(Member, "_superstep", noted)
     patch.setattr(Worker, "step", checked)
 
 
 def serve(descriptor: int) -> None:
     """In a process: tasks until the other end is gone."""
-    from ddcore.jobs.engines import workers
+    from ddcore.jobs.engines import barrier_task
 
     watch()
     words = Connection(descriptor)
@@ -114,7 +114,7 @@ def serve(descriptor: int) -> None:
             shared, number, tuned = words.recv()
             before = tune(tuned)
             try:
-                words.send(("done", workers.fold_part(pickle.loads(shared), number, "127.0.0.1", gather)))
+                words.send(("done", barrier_task.fold_part(pickle.loads(shared), number, "127.0.0.1", gather)))
             except Exception:
                 words.send(("failed", traceback.format_exc()))
             tune(before)
@@ -207,14 +207,14 @@ class Context:
         self.defaultParallelism = cores
 
 
-def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0) -> Stage:
+def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0, encrypted: bool = False) -> Stage:
     """From here on ``engine="spark"`` starts no Spark."""
 
     @contextmanager
     def context(conf: Any, master: Any, parallelism: int | None) -> Iterator[Context]:
         yield Context(parallelism or 3)
 
-    from ddcore.jobs.spark import session
+    from ddcore.jobs.spark import session, slots
 
     stage = Stage(patch, random.Random(seed), unrest)
     no_obstacle: Callable[..., str] = lambda spark, number: ""  # noqa: E731
@@ -223,6 +223,9 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0) ->
     patch.setattr(exchange, "in_tasks", stage)
     patch.setattr(one_task, "in_tasks", stage)
     patch.setattr(exchange, "obstacle", no_obstacle)
+    patch.setattr(slots, "workers_of", lambda spark: spark.defaultParallelism)
+    patch.setattr(slots, "threads_of", lambda spark, workers: 1)
+    patch.setattr(exchange, "encryption", lambda spark: "spark.network.crypto.enabled" if encrypted else "")
     return stage
 
 

@@ -24,7 +24,7 @@ from places import local
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import tables
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger import records, unrecorded
+from ddcore.io.ledger import records, recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
@@ -248,7 +248,7 @@ class Workshop:
         base = self.base(start)
         project, log = self.copy(base), self.folder / f"{name}.log"
         before = contents(self.project(project))
-        unrecorded.finish(Ledger.load(self.warehouse(self.copy(base)), Writer()))
+        recovery.finish(Ledger.load(self.warehouse(self.copy(base)), Writer()))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
         places, later = Counter[str](), set[tuple[str, int]]()

@@ -1,0 +1,110 @@
+"""How even the ranges of many workers are: what each owns of the updates of a fold, by the keys of each arrangement.
+
+The reading of inputs and state and the cutting are real; nobody folds by these ranges here. ``python -m bench balance``
+measures folds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import sparkless
+from programs import Case
+from warehouses import project_of
+
+import ddcore as dd
+from ddcore.io.project.times import time_of
+from ddcore.jobs import replay
+from ddcore.jobs.engines import exchange, one_task
+from ddcore.jobs.engines.partitioning import Division
+from ddcore.jobs.fold import Fold
+
+WORKERS = 16
+EVEN = 1.25  # greatest load over the mean that is asked
+
+
+def divisions(
+    folder: Path, program: Any, patch: pytest.MonkeyPatch, ends: list[int], **frames: pl.DataFrame
+) -> list[tuple[Fold, Division]]:
+    """How the folds of runs up to these versions would be divided between sixteen workers."""
+    found: list[tuple[Fold, Division]] = []
+
+    def fold_with(spark: Any, fold: Fold, parallelism: int) -> Any:
+        found.append((fold, exchange.shared(fold, parallelism).division))
+        return one_task.fold_with(spark, fold)
+
+    sparkless.install(patch)
+    patch.setattr(exchange, "fold_with", fold_with)
+    source = f"from {__name__} import {program.__name__} as program"
+    project = project_of(folder / "p", Case(0, source, program, frames))
+    for end in ends:
+        replay.run(project, last=time_of(end), engine="spark", parallelism=WORKERS)
+    return found
+
+
+def unevenness(fold: Fold, division: Division, op: str, keys: pl.Series) -> float:
+    """The greatest share of the keys that a worker owns over the mean, at the only block of this kind."""
+    plan = fold.plan
+    (block,) = [block for block in plan.blocks if block.op == op and not plan.operator(block).inner]
+    owners = np.searchsorted(division.boundaries[block.ports[0]], keys.to_numpy(), side="right")
+    return float(np.bincount(owners, minlength=WORKERS).max() * WORKERS / len(keys))
+
+
+def counted(rows: dd.Collection) -> dict[str, dd.Collection]:
+    return {"largest": rows.group_by("id").top_k(1, "amount")}
+
+
+def test_columns_that_are_no_keys_take_no_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amounts and instants are integers far from the keys, and would get two of three ranges."""
+    ids = pl.Series("id", np.random.default_rng(1).permutation(20_000), dtype=pl.Int64)
+    rows = pl.DataFrame({"id": ids, "amount": ids % 97, "at": 1_700_000_000_000_000 + ids * 1_000_000})
+    ((fold, division),) = divisions(
+        tmp_path, counted, monkeypatch, [0], rows=rows.with_columns(version=pl.lit(0), diff=pl.lit(1))
+    )
+    assert unevenness(fold, division, "top_k", ids) <= EVEN
+
+
+def test_appends_beyond_all_that_is_stored_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day is a thirtieth of the history, and all of the work."""
+    days = 30
+    rows = pl.DataFrame({"id": pl.int_range(days * 1_000, eager=True)}).with_columns(
+        amount=pl.col("id") % 97, at=pl.col("id") * 7, version=pl.col("id") // 1_000, diff=pl.lit(1)
+    )
+    found = divisions(tmp_path, counted, monkeypatch, [days - 2, days - 1], rows=rows)
+    for (fold, division), first in zip(found, (0, (days - 1) * 1_000), strict=True):
+        keys = rows.filter(pl.col("version").is_between(first // 1_000, fold.window.upper[0][0] - 1))["id"]
+        assert unevenness(fold, division, "top_k", keys) <= EVEN
+
+
+def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
+    return {"first": edges.group_by("src").top_k(1, "dst")}
+
+
+def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Degrees d in proportion to 1/d**2: the hub has nearly a worker's share."""
+    rng = np.random.default_rng(2)
+    degrees = np.minimum(1 / rng.random(20_000), 10_000).astype(np.int64)
+    ends = np.repeat(rng.permutation(20_000), degrees)
+    edges = pl.DataFrame({"src": rng.permutation(ends), "dst": rng.permutation(ends)}).unique(maintain_order=True)
+    ((fold, division),) = divisions(
+        tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
+    )
+    assert unevenness(fold, division, "top_k", edges["src"]) <= EVEN
+
+
+def test_of_a_program_that_computes_its_keys_all_integers_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pl.DataFrame({"id": pl.int_range(10_000, eager=True)}).with_columns(
+        amount=pl.col("id") % 97, version=pl.lit(0), diff=pl.lit(1)
+    )
+    ((fold, division),) = divisions(tmp_path, computed, monkeypatch, [0], rows=rows)
+    assert unevenness(fold, division, "top_k", rows["id"] + 1) < 2.2  # half of the ranges are those of amounts
+
+
+def computed(rows: dd.Collection) -> dict[str, dd.Collection]:
+    return {"largest": rows.select(id=pl.col("id") + 1, amount="amount").group_by("id").top_k(1, "amount")}
