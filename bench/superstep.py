@@ -27,7 +27,7 @@ def run(rounds: int) -> Iterator[Result]:
         def folded(number: int) -> Figures:
             shutil.rmtree(folder / "warehouse", ignore_errors=True)
             shutil.copytree(folder / "ingested", folder / "warehouse")
-            return _figures(folder, number)
+            return figures_of(folder, number)
 
         medians = in_turn({str(number): partial(folded, number) for number in (1, *WORKERS)}, rounds)
     one = medians["1"]["cpu_s"]
@@ -35,11 +35,12 @@ def run(rounds: int) -> Iterator[Result]:
         two = medians[str(number)]
         what = f"search, 5M edges, {number} workers: {two['bytes'] / 2**20:.0f} MiB, {two['supersteps']:.0f} supersteps"
         yield Result(what, two["cpu_s"], "one worker", one, rounds, unit="s of processor time")
-    idle = in_turn({"4": partial(_figures, 4)}, rounds)["4"]["s"]
+    idle = in_turn({"4": partial(figures_of, 4)}, rounds)["4"]["s"]
     yield Result("1,000 supersteps without work, 4 workers", idle, "3 ms for each", 1000 * ASKED, rounds)
 
 
-def _figures(*arguments: object) -> Figures:
+def figures_of(*arguments: object) -> Figures:
+    """What ``bench.superstep_engine`` prints."""
     command = [sys.executable, "-m", "bench.superstep_engine", *map(str, arguments)]
     figures: Figures = json.loads(prompt_to_prompt(command, cwd=REPOSITORY)[1].splitlines()[-1])
     return figures

@@ -65,7 +65,9 @@ def follow_sources(
         if metrics is not None:
             stack.enter_context(Metrics(metrics, follower.done))
         stack.enter_context(_stopping(follower.stop.set))
-        out.say(f"following {len(project.sources)} sources, every {every:g} s; SIGTERM or Ctrl-C ends it")
+        many = f"{len(project.sources)} sources"
+        what = many if project.upstream is None else f"the inputs of {project.upstream.root}"
+        out.say(f"following {what}, every {every:g} s; SIGTERM or Ctrl-C ends it")
         is_other = follower.follow()
     if is_other:
         out.say("dd.toml or the program has changed: the follower starts again")

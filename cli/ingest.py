@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from ddcore.io.ledger.labels import label_text
 from ddcore.io.project.project import FILE_NAME
 from ddcore.io.project.times import Frontier, named, shown_frontier, span
 from ddcore.jobs.report import spelled
-from ddcore.text.wording import listed, meant
+from ddcore.text.wording import counted, listed, meant
 
 if TYPE_CHECKING:
     from ddcore.io.project.ingest_settings import IngestSettings
@@ -108,8 +109,9 @@ def ingest(
 
     A source has the input's columns, a version column (or one for each time dimension) and a diff column (1 for an
     inserted row, -1 for a deleted one). Without SOURCE it is the one that dd.toml declares for INPUT, and without INPUT
-    each declared one in turn. The same content again, under any name, changes nothing, and the command says so. The
-    last line of stdout is a JSON object with the result (on a terminal: with --json).
+    each declared one in turn; or what the project of [inputs] from has ingested since. The same content again, under
+    any name, changes nothing, and the command says so. The last line of stdout is a JSON object with the result (on a
+    terminal: with --json).
     """
     out = call.output
     opened = call.opened()
@@ -129,6 +131,9 @@ def ingest(
             raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
+    if opened.upstream is not None and input_name is None:
+        return _take_over(out, opened, new_warehouse=new_warehouse, skip_code=skip_code)
+    opened.check_own_inputs("ingest")
     ingests = _ingests(opened, input_name, sources, options)
     for name, places, settings in ingests:
         settings.check(opened.engine)
@@ -149,6 +154,22 @@ def ingest(
     else:
         out.result("ingest", **results[0])
     return skip_code if nothing_new and skip_code is not None else 0
+
+
+def _take_over(out: Output, project: Project, *, new_warehouse: bool, skip_code: int | None) -> int:
+    """Take over what the project has that ingests the inputs."""
+    from ddcore.cli.notices import notices
+    from ddcore.jobs.upstream import take_over
+
+    assert project.upstream is not None
+    start = time.monotonic()
+    with out.claimed(), notices(out):
+        taken = take_over(project, new_warehouse=new_warehouse)
+    what = f"took over {counted(len(taken), 'change')} of inputs" if taken else "nothing new"
+    out.say(f"{what} from {project.upstream.root}")
+    took = round(time.monotonic() - start, 3)
+    out.result("ingest", ingests=[], taken_over=len(taken), nothing_new=not taken, took=took)
+    return skip_code if not taken and skip_code is not None else 0
 
 
 def _ingests(

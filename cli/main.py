@@ -49,6 +49,7 @@ COMMANDS = {  # in the order of the help: the line there, and the class
     "plan": ("Show the program's dataflow.", Command),
     "verify": ("Verify outputs against the program, computed anew.", VersionCommand),
     "branch": ("Make, list or delete a copy of the warehouse to try things in.", Command),
+    "readers": ("List the projects that read these inputs.", Command),
     "compact": ("Merge files and delete what is no longer needed.", Command),
     "doctor": ("Check this machine and this project.", Command),
 }

@@ -112,10 +112,9 @@ def _against(out: Output, settings: Project, text: str, *, rows: bool, limit: in
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.project.program import load, plan_of
     from ddcore.io.storage.store import is_folder
-    from ddcore.io.storage.warehouse import Warehouse
     from ddcore.jobs.comparison import compared, former_of
 
-    place = Warehouse(settings.warehouse)
+    place = settings.tables
     ledger = Ledger.load(place) if is_folder(place.ledger) else None
     with out.claimed():
         former = former_of(settings, ledger, text)
@@ -215,9 +214,8 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     from ddcore.io.delta.tables import live_files
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.storage.store import is_folder
-    from ddcore.io.storage.warehouse import Warehouse
 
-    place = Warehouse(project.warehouse)
+    place = project.tables
     live = Ledger.load(place).tables() if is_folder(place.ledger) else {}
     stored = [index.table for index in drawing.indexes if index.table in live]
     files = {table: live_files(place.table(table), live[table]) for table in stored}

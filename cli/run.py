@@ -68,6 +68,10 @@ def run(
             f"--from-version {from_version}: --full-refresh folds all versions anew", "leave one of the two out"
         )
     opened = call.opened(memory=memory, verify_every=verify_every)
+    if opened.upstream is not None and not dry_run and (from_version or to_version or to):
+        from ddcore.jobs.upstream import take_over
+
+        take_over(opened, begins=False)  # the versions that are there
     first, last = window(opened, from_version, to_version, to, or_before=or_before)
     from ddcore.cli.hook import failure, hooked, tell_hook
     from ddcore.cli.notices import listener, notices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError
@@ -25,11 +25,11 @@ from ddcore.io.project.times import (
     shown_frontier,
     span,
 )
-from ddcore.io.storage import branches
+from ddcore.io.storage import branches, readers
 from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled
 from ddcore.program.data_tests import is_test
-from ddcore.text.wording import listed
+from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
     from ddcore.io.state.layout import Use
+    from ddcore.io.storage.readers import Hold
     from ddcore.io.storage.store import Place
 
 __all__ = ["status"]
@@ -77,7 +78,8 @@ def status(
     settings = call.opened()
     ledger = ledger_of(settings)
     summary, names = _summary(settings, ledger), ledger.version_names(settings.dims)
-    tables = [*_inputs(settings, ledger), *_of_run(settings, ledger)]
+    is_there = not (summary["upstream"] or {}).get("problem")
+    tables = [*(_inputs(settings, ledger) if is_there else ()), *_of_run(settings, ledger)]
     if out.json:
         records = [{**vars(table), "through": json_time(table.through, settings.dims)} for table in tables]
         out.record(schema_version=SCHEMA_VERSION, **_spelled(summary, names), tables=records)
@@ -95,12 +97,14 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "project": str(project.root),
         "program": project.program,
         "warehouse": str(ledger.warehouse.root),
+        "upstream": _upstream(project, ledger),
+        "readers": [{"name": name, **vars(hold), "lost": hold.is_lost} for name, hold in _holds(project).items()],
         "branch": project.branch or None,
         "branches": branches.names(project.home),
         "origin": dict(project.origin),
         "engine": project.engine,
         **_frontiers(ledger, project.dims),
-        "waiting": _waiting(ledger),
+        "waiting": _waiting(ledger, _concerned(project, ledger)),
         "left_out": left_out(ledger, project),
         "restated": frontier_json(ledger.restated(), project.dims),
         "corrections": [] if run is None else run.waiting_corrections,
@@ -114,6 +118,25 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         ],
         "holder": None if holder is None else str(holder),
     }
+
+
+def _upstream(project: Project, ledger: Ledger) -> dict[str, Any] | None:
+    """The project whose inputs are read, and how many changes of them wait; -1 where they cannot be looked at."""
+    if project.upstream is None:
+        return None
+    from ddcore.jobs.upstream import waiting
+
+    try:
+        many, problem = waiting(project, ledger), None
+    except DdError as error:
+        many, problem = -1, error.message
+    where = {"project": str(project.upstream.root), "warehouse": str(project.upstream.warehouse)}
+    return {**where, "waiting": many, "problem": problem}
+
+
+def _holds(project: Project) -> dict[str, Hold]:
+    """The projects that read the inputs of this one; a branch has none."""
+    return {} if project.branch else readers.holds(project.warehouse)
 
 
 def _ahead(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
@@ -148,21 +171,27 @@ def _spelled(summary: dict[str, Any], names: VersionNames) -> dict[str, Any]:
     return {**summary, **times, **labels, "sources": sources, "unfinished": unfinished}
 
 
-def _waiting(ledger: Ledger, name: str | None = None) -> list[Time]:
-    """The times that were ingested and not folded, of one input or of all."""
+def _concerned(project: Project, ledger: Ledger) -> Sequence[str]:
+    """The inputs whose versions a run folds: of those of another project what the program of the last run read."""
+    run = None if project.upstream is None else ledger.current_run()
+    return ledger.inputs() if run is None else run.program_inputs
+
+
+def _waiting(ledger: Ledger, names: Collection[str]) -> list[Time]:
+    """The times that were ingested and not folded, of some inputs."""
     upper = ledger.upper()
-    times = {time for record in ledger.waiting() if name in (None, record.input) for time in record.counts}
+    times = {time for record in ledger.waiting() if record.input in names for time in record.counts}
     return sorted(time for time in times if upper is None or is_open(time, upper))
 
 
 def _inputs(project: Project, ledger: Ledger) -> list[_Table]:
-    tables = []
+    tables, concerned = [], _concerned(project, ledger)
     for name in dict.fromkeys([*project.inputs, *ledger.inputs(with_rows=True)]):
         rows, files, size, columns = _extent(ledger.warehouse.input(name), ledger.input_table(name), project.dims)
         if (stored := project.stored.get(name)) is not None:
             known = stored.columns_of(columns)
             columns = tuple(column for column in project.inputs[name] if column in known)
-        latest, waiting = ledger.latest_ingested([name]), len(_waiting(ledger, name))
+        latest, waiting = ledger.latest_ingested([name]), len(_waiting(ledger, {name} & {*concerned}))
         tables.append(_Table("input", name, latest, waiting, rows, files, size, columns))
     return tables
 
@@ -232,6 +261,7 @@ def _tell(
         ["project", summary["project"]],
         ["warehouse", summary["warehouse"] + origin],
         *_branches(project, summary),
+        *_of_readers(project, summary),
     ]
     folded = "nothing yet"
     if run is not None:
@@ -283,6 +313,22 @@ def _branches(project: Project, summary: dict[str, Any]) -> Iterator[list[str]]:
         yield ["branch", f"{project.branch} of {project.home}"]
     if others := [name for name in summary["branches"] if name != project.branch]:
         yield ["branches", f"{', '.join(others)}  (ddcore branch)"]
+
+
+def _of_readers(project: Project, summary: dict[str, Any]) -> Iterator[list[str]]:
+    """Whose inputs these are, and who reads them."""
+    if (upstream := summary["upstream"]) is not None:
+        waits = (
+            f"{counted(upstream['waiting'], 'change')} of inputs to take over  (ddcore run)"
+            if upstream["waiting"]
+            else "nothing new"
+        )
+        yield ["inputs of", f"{upstream['project']}: {upstream['problem'] or waits}"]
+    for reader in summary["readers"]:
+        tops = " and ".join(named(tuple(top), project.dims) for top in reader["folded"])
+        through = f"through {tops}" if tops else "nothing folded yet"
+        lost = "  (its warehouse is gone: ddcore readers --forget)" if reader["lost"] else ""
+        yield ["read by", f"{reader['project']}: {through}{lost}"]
 
 
 def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) -> list[list[str]]:

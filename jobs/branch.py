@@ -66,8 +66,13 @@ def make(project: Project, name: str) -> BranchReport:
     Cost: a link for each file, whatever its size; in an object store a copy of each object, by the store. Raises
     UsageError (a name that is taken; an unfinished run), LockHeld and StorageError.
     """
-    start, source = time.perf_counter(), Warehouse(project.warehouse)
+    start, source = time.perf_counter(), project.tables
     _check_name(name)
+    if project.upstream is not None:
+        raise UsageError(
+            f"branch: the inputs of this project are read from {project.upstream.root}, and a branch has no hold there",
+            "to try something over the same inputs: a second project with the same [inputs] from",
+        )
     source.check()
     with ExitStack() as locks:
         if project.branch:

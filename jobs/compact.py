@@ -30,7 +30,6 @@ from ddcore.io.project.times import (
     nothing_closed,
     shown_frontier,
 )
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
 from ddcore.traces.spilling import rows_within
@@ -91,7 +90,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     UsageError (several dimensions; a time that is not complete, or before the present ``since``; an unfinished run),
     LockHeld and StorageError.
     """
-    start, warehouse = time.perf_counter(), Warehouse(project.warehouse)
+    start, warehouse = time.perf_counter(), project.tables
     warehouse.check()
     if dry_run:
         report = _Compaction(project, Ledger.load(warehouse), since).preview()
@@ -115,7 +114,8 @@ def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
         return
     since = _next_since(ledger, project.retention)
     sweeps = ran and (ledger.next_run() - 1) % retention.MANY == 0
-    if not sweeps and since is None and all(state.files < retention.MANY for state in ledger.states().values()):
+    states = ledger.states() if ledger.warehouse.upstream is None else ledger.tables()
+    if not sweeps and since is None and all(state.files < retention.MANY for state in states.values()):
         return
     try:
         _Compaction(project, ledger, since, everything=False).run(sweeps=sweeps)
@@ -228,6 +228,8 @@ class _Compaction:
         inputs = last.program_inputs
         for name, state in self.ledger.states().items():
             part, _, plain = name.partition("/")
+            if part == "inputs" and self.ledger.warehouse.upstream is not None:
+                continue  # the project that ingests them compacts them
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)

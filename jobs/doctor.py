@@ -172,9 +172,8 @@ def _project(project: Project) -> Iterator[Check]:
 def _warehouse(project: Project, deep: bool) -> Iterator[Check]:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.storage.holder import is_alive
-    from ddcore.io.storage.warehouse import Warehouse
 
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     hint = "make it writable for this user, or name another: --warehouse DIR"
     yield _writable("warehouse", warehouse.root, hint)
     try:

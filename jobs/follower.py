@@ -18,7 +18,7 @@ from typing import Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
 from ddcore.io.delta.deltalog import commit_file, versions_of
-from ddcore.io.project.project import Project
+from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.remote import GLOB, place_of
 from ddcore.io.sources.snapshots import Snapshot
@@ -30,6 +30,7 @@ from ddcore.jobs.warm import Warm
 __all__ = ["Follower", "Told"]
 
 _NOTHING = object()  # no look yet
+_UPSTREAM = "/"  # in a look: the ledger of the warehouse whose inputs are read; no input has this name
 _PATIENCE = 60.0  # seconds until what failed is tried again, if nothing has changed
 _COLLECTED = 256  # syncs between two collections of garbage
 
@@ -157,7 +158,10 @@ class Follower:
         The ledger is in it because other commands may ingest, too.
         """
         try:
-            return self._after({name: self._stamps(name) for name in self.project.sources})
+            stamps: dict[str, Any] = {name: self._stamps(name) for name in self.project.sources}
+            if (upstream := self.project.upstream) is not None:
+                stamps[_UPSTREAM] = versions_of(Warehouse(upstream.warehouse).ledger)[0][-1:]
+            return self._after(stamps)
         except (DdError, OSError):
             return None
 
@@ -184,7 +188,7 @@ class Follower:
 
     def _after(self, look: Look | None) -> Look | None:
         """A look before a sync, with the ledger as it is now. Sources that changed meanwhile are seen to."""
-        ledger = Warehouse(self.project.warehouse).ledger
+        ledger = self.project.tables.ledger
         return None if look is None else {**look, "": versions_of(ledger)[0][-1:]}
 
     def _program(self) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -192,6 +196,7 @@ class Follower:
         root = str(self.project.root)
         modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         files = {str(self.project.file), *map(str, self.project.program_files)}
+        files |= set() if self.project.upstream is None else {str(self.project.upstream.root / FILE_NAME)}
         files |= {file for file in modules if isinstance(file, str) and file.startswith(f"{root}/")}
         for file in sorted(files):
             try:

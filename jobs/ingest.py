@@ -34,7 +34,6 @@ from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.following import TableReader
@@ -78,6 +77,7 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
+    project.check_own_inputs("ingest")
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
@@ -87,7 +87,7 @@ def ingest(
     version, asked, tell = settings.version, asked_labels(settings.label, project.dims), listener or _silent
     rules = _rules(project, input_name, settings)
     tell("reading columns")
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
         finder = _finder(settings) if found is None or settings.format else lambda _: [*found]
         reader = _reader(project, input_name, sources, settings, rules, find=finder)

@@ -25,7 +25,6 @@ from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, pl
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, Window, close, is_open, nothing_closed
 from ddcore.io.storage.lock import Lock
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.fold import Listener
@@ -36,9 +35,10 @@ from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, 
 from ddcore.jobs.running.options import Options
 from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.jobs.running.versions import ingests_of, versions_of
+from ddcore.jobs.upstream import Reader, waiting
 from ddcore.program.data_tests import is_test
 from ddcore.text.sizes import shown_size
-from ddcore.text.wording import listed
+from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
@@ -81,8 +81,11 @@ def run(
     if select and (full_refresh or first is not None or corrections):
         option = "--full-refresh" if full_refresh else "--corrections" if corrections else f"--from-version {first}"
         raise UsageError(f"{option}: it concerns all outputs, and --select names some", "leave one of the two out")
-    warehouse = Warehouse(project.warehouse)
-    warehouse.check()
+    warehouse = project.tables
+    if project.upstream is None or dry_run:
+        warehouse.check()
+    else:
+        warehouse.begin(project.root)
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
     request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
@@ -92,24 +95,30 @@ def run(
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
     with writing as (lock, ledger):
         finished = recovery.finish(ledger, refresh=full_refresh)
+        reader = None if project.upstream is None else Reader(project, ledger, refresh=full_refresh)
+        taken = 0 if reader is None or (ledger.open_intent() and not full_refresh) else len(reader.take())
         keep_new_statistics(project, ledger, refresh=full_refresh)
-        replay = _Replay(options, ledger)
+        replay = _Replay(options, ledger, reader, taken)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
         report.published = publish(project, ledger, None if warm is None else warm.tables)
-        if select:
-            return report
-        after_run(
-            project, ledger, ran=not report.nothing_new
-        )  # also if nothing is new: the command before may have been killed here
+        if not select:
+            # Also if nothing is new: the command before may have been killed here.
+            after_run(project, ledger, ran=not report.nothing_new)
+        if reader is not None:
+            reader.keep()
         return report
 
 
 class _Replay:
     """One command: finishes an unfinished window, then folds new versions."""
 
-    def __init__(self, options: Options, ledger: Ledger) -> None:
+    def __init__(self, options: Options, ledger: Ledger, reader: Reader | None = None, taken: int = 0) -> None:
         self.options, self.ledger, self.warehouse = options, ledger, ledger.warehouse
+        # Of another project's inputs, and how many changes of them it took over.
+        self.reader, self.taken = reader, taken
+        if reader is not None and reader.through is not None:
+            self.options = options = replace(options, request=replace(options.request, through=reader.through))
         self.warned = False  # of inputs that end at different versions
         self.dims = options.project.dims
         ledger.check_dims(self.dims)
@@ -169,6 +178,9 @@ class _Replay:
 
     def preview(self) -> RunReport:
         """Report the run that would be next; write nothing."""
+        if self.options.project.upstream is not None and (many := waiting(self.options.project, self.ledger)):
+            root = self.options.project.upstream.root
+            self.report.notes.append(f"the run first takes over {counted(many, 'change')} of inputs from {root}")
         upcoming = self._following(is_dry=True)
         if upcoming is not None:
             from ddcore.jobs.running.commits import Commits
@@ -213,10 +225,15 @@ class _Replay:
     def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
         """Fold until no version is left."""
         start = time.perf_counter()
-        while (upcoming := self._following()) is not None:
-            note_run(upcoming.number)
-            self._note(upcoming)
-            self._fold(upcoming)
+        while (upcoming := self._following()) is not None or self._take_more():
+            if upcoming is not None:
+                note_run(upcoming.number)
+                self._note(upcoming)
+                self._fold(upcoming)
+        if self.reader is not None and self.taken:
+            self.report.notes.append(
+                f"took over {counted(self.taken, 'change')} of inputs from {self.reader.upstream.root}"
+            )
         self.report.took = time.perf_counter() - start
         if self.options.select and not self.report.nothing_new:
             self.report.notes.append(
@@ -235,6 +252,21 @@ class _Replay:
         assert self.program is not None
         run = Run(self.options, self.ledger, self.program, upcoming, self.report)
         run.fold(has_more=self.runs.has_more_after(upcoming))
+
+    def _take_more(self) -> bool:
+        """Take over what other inputs have that could not be before: a run was unfinished, or had to come first."""
+        reader, request = self.reader, self.options.request
+        if reader is None or (reader.was_read and (reader.through is None or request.last is not None)):
+            return False
+        before = reader.through
+        taken = len(reader.take())
+        self.taken += taken
+        if not taken and reader.through == before:
+            return False
+        self.program = self.program or planned(self.options.project, kept_plan(self.options.project))
+        self.runs.request = replace(self.runs.request, through=reader.through)
+        self.report.names = self.ledger.version_names(self.dims).read()
+        return True
 
     def _following(self, *, is_dry: bool = False) -> NextRun | None:
         if self.program is None or self._is_ahead():

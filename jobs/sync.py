@@ -15,7 +15,6 @@ from ddcore.base.errors import UsageError
 from ddcore.io.ledger.freshness import Freshness, freshness
 from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.storage import branches
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor, replay
 from ddcore.jobs.engines import kept
 from ddcore.jobs.fold import Listener
@@ -70,7 +69,8 @@ def sync(
     warm: Warm | None = None,
     found: Mapping[str, Sequence[Source | Snapshot]] = MappingProxyType({}),
 ) -> SyncReport:
-    """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet.
+    """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet. Where another project
+    ingests the inputs, take over what it has.
 
     ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
     sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:
@@ -79,7 +79,7 @@ def sync(
 
     Raises what :func:`ddcore.jobs.ingest.ingest` and :func:`ddcore.jobs.replay.run` raise.
     """
-    if not project.sources:
+    if not project.sources and project.upstream is None:
         raise UsageError(
             f"{FILE_NAME} declares no source of any input",
             'declare one: [inputs.NAME] source = { path = "..." }; or use ddcore ingest and ddcore run',
@@ -89,7 +89,7 @@ def sync(
     settings = {name: source.settings(said) for name, source in wanted.items()}
     for one in settings.values():
         one.check(engine)
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     branches.require(project.home, project.branch or branches.MAIN)  # a follower's may be deleted meanwhile
     warehouse.begin(project.root, new=any(one.new_warehouse for one in settings.values()))
     with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:

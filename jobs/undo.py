@@ -29,7 +29,6 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Time, is_open, named, shown, shown_frontier
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.storage.store import is_file
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 
 __all__ = ["UndoReport", "undo"]
@@ -66,7 +65,8 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     the indexes of its files, and the rows from the ingest on.
     """
     start = time.monotonic()
-    warehouse = Warehouse(project.warehouse)
+    project.check_own_inputs(f"--undo {number}")
+    warehouse = project.tables
     warehouse.check()
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
         ledger.check_dims(project.dims)

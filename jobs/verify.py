@@ -168,7 +168,7 @@ class Verification:
         self, project: Project, *, by: Way | None = None, scratch: Path | None = None, listener: Listener | None = None
     ) -> None:
         self.project, self.by, self.scratch, self.listener = project, by, scratch, listener
-        self.warehouse = Warehouse(project.warehouse)
+        self.warehouse = project.tables
         self.warehouse.check()
         self.ledger = Ledger.load(self.warehouse)
         self.ledger.check_dims(project.dims)

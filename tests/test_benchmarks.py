@@ -210,6 +210,26 @@ def test_the_comparison_has_the_figures_of_the_performance_page(bench: Any, tmp_
     assert all(page.read_text().startswith("before\n") and "old" not in page.read_text() for page in pages)
 
 
+def test_a_model_of_several_machines_finds_what_its_figures_were_made_of(bench: Any) -> None:
+    """The same model gives other numbers of workers; with one nothing is sent."""
+    model = bench("scale_model")
+    made = model.Model(start=0.5, fixed=0.25, edge=4e-7, byte=1e-8, bytes=12.0, supersteps=20)
+
+    def total(edges: int, workers: int) -> dict[str, float]:
+        cpu = workers * made.work(edges, workers)
+        return {"cpu_s": cpu, "bytes": made.sent(edges, workers), "supersteps": 20}
+
+    edges = 8_000_000
+    found = model.model_of(0.5, total(edges // model.FEWER, 1), total(edges, 1), total(edges, 4), edges)
+    for field in ("start", "fixed", "edge", "byte", "bytes", "supersteps"):
+        assert getattr(found, field) == pytest.approx(getattr(made, field))
+    assert found.seconds(edges, 1) == pytest.approx(0.5 + 0.25 + 3.2)
+    assert found.sent(edges, 1) == 0
+    assert found.seconds(edges, 4) < found.seconds(edges, 2) < found.seconds(edges, 1)
+    with pytest.raises(bench("measure").Failed, match="and not more than"):
+        model.model_of(0.5, total(edges, 1), total(edges // 4, 1), total(edges, 4), edges)
+
+
 def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
     main, page = bench("__main__"), (TOP / "docs" / "performance.md").read_text()
     for name in (*main.BENCHMARKS, *main.ON_REQUEST):

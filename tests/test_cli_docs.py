@@ -35,7 +35,7 @@ def test_reference_is_what_a_shell_shows(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_every_command_and_option_has_help() -> None:
     commands = re.split(r"^## ", reference(), flags=re.MULTILINE)[1:]
-    assert len(commands) == 16
+    assert len(commands) == 17
     for command in commands:
         for line, below in pairwise([*command.splitlines(), ""]):
             option = re.fullmatch(r" +(-\S+(, --\S+)?)( [A-Z=|a-z]+)? *", line)

@@ -6,7 +6,9 @@ measures folds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,24 +19,24 @@ from programs import Case
 from warehouses import project_of
 
 import ddcore as dd
+from ddcore.base.tuning import DEFAULT
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task
-from ddcore.jobs.engines.partitioning import Division
-from ddcore.jobs.fold import Fold
+from ddcore.jobs.engines import exchange, one_task, partitioning
+from ddcore.jobs.engines.protocol import SharedFold
 
 WORKERS = 16
 EVEN = 1.25  # greatest load over the mean that is asked
 
 
-def divisions(
+def divided(
     folder: Path, program: Any, patch: pytest.MonkeyPatch, ends: list[int], **frames: pl.DataFrame
-) -> list[tuple[Fold, Division]]:
+) -> list[SharedFold]:
     """How the folds of runs up to these versions would be divided between sixteen workers."""
-    found: list[tuple[Fold, Division]] = []
+    found: list[SharedFold] = []
 
-    def fold_with(spark: Any, fold: Fold, parallelism: int) -> Any:
-        found.append((fold, exchange.shared(fold, parallelism).division))
+    def fold_with(spark: Any, fold: Any, parallelism: int) -> Any:
+        found.append(exchange.shared(fold, parallelism))
         return one_task.fold_with(spark, fold)
 
     sparkless.install(patch)
@@ -46,11 +48,11 @@ def divisions(
     return found
 
 
-def unevenness(fold: Fold, division: Division, op: str, keys: pl.Series) -> float:
-    """The greatest share of the keys that a worker owns over the mean, at the only block of this kind."""
-    plan = fold.plan
-    (block,) = [block for block in plan.blocks if block.op == op and not plan.operator(block).inner]
-    owners = np.searchsorted(division.boundaries[block.ports[0]], keys.to_numpy(), side="right")
+def unevenness(work: SharedFold, keys: pl.Series) -> float:
+    """The greatest share of the keys that a worker owns over the mean, where rows are grouped for their greatest."""
+    plan = work.fold.plan
+    (block,) = [block for block in plan.blocks if block.op == "top_k" and not plan.operator(block).inner]
+    owners = np.searchsorted(work.division.boundaries[block.ports[0]], keys.to_numpy(), side="right")
     return float(np.bincount(owners, minlength=WORKERS).max() * WORKERS / len(keys))
 
 
@@ -62,22 +64,24 @@ def test_columns_that_are_no_keys_take_no_ranges(tmp_path: Path, monkeypatch: py
     """Amounts and instants are integers far from the keys, and would get two of three ranges."""
     ids = pl.Series("id", np.random.default_rng(1).permutation(20_000), dtype=pl.Int64)
     rows = pl.DataFrame({"id": ids, "amount": ids % 97, "at": 1_700_000_000_000_000 + ids * 1_000_000})
-    ((fold, division),) = divisions(
-        tmp_path, counted, monkeypatch, [0], rows=rows.with_columns(version=pl.lit(0), diff=pl.lit(1))
-    )
-    assert unevenness(fold, division, "top_k", ids) <= EVEN
+    (work,) = divided(tmp_path, counted, monkeypatch, [0], rows=rows.with_columns(version=pl.lit(0), diff=pl.lit(1)))
+    assert unevenness(work, ids) <= EVEN
 
 
-def test_appends_beyond_all_that_is_stored_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day is a thirtieth of the history, and all of the work."""
+@pytest.mark.parametrize("sample", [100_000, 6_400])
+def test_appends_beyond_all_that_is_stored_are_divided(
+    sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day is a thirtieth of the history, and all of the work; it is in a file with all days before."""
+    monkeypatch.setattr(partitioning, "_SAMPLE", sample)
     days = 30
     rows = pl.DataFrame({"id": pl.int_range(days * 1_000, eager=True)}).with_columns(
         amount=pl.col("id") % 97, at=pl.col("id") * 7, version=pl.col("id") // 1_000, diff=pl.lit(1)
     )
-    found = divisions(tmp_path, counted, monkeypatch, [days - 2, days - 1], rows=rows)
-    for (fold, division), first in zip(found, (0, (days - 1) * 1_000), strict=True):
-        keys = rows.filter(pl.col("version").is_between(first // 1_000, fold.window.upper[0][0] - 1))["id"]
-        assert unevenness(fold, division, "top_k", keys) <= EVEN
+    found = divided(tmp_path, counted, monkeypatch, [days - 2, days - 1], rows=rows)
+    for work, first in zip(found, (0, (days - 1) * 1_000), strict=True):
+        keys = rows.filter(pl.col("version").is_between(first // 1_000, work.fold.window.upper[0][0] - 1))["id"]
+        assert unevenness(work, keys) <= EVEN
 
 
 def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
@@ -87,13 +91,13 @@ def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
 def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Degrees d in proportion to 1/d**2: the hub has nearly a worker's share."""
     rng = np.random.default_rng(2)
-    degrees = np.minimum(1 / rng.random(20_000), 10_000).astype(np.int64)
-    ends = np.repeat(rng.permutation(20_000), degrees)
+    degrees = np.minimum(1 / rng.random(8_000), 4_000).astype(np.int64)
+    ends = np.repeat(rng.permutation(8_000), degrees)
     edges = pl.DataFrame({"src": rng.permutation(ends), "dst": rng.permutation(ends)}).unique(maintain_order=True)
-    ((fold, division),) = divisions(
+    (work,) = divided(
         tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
     )
-    assert unevenness(fold, division, "top_k", edges["src"]) <= EVEN
+    assert unevenness(work, edges["src"]) <= EVEN
 
 
 def test_of_a_program_that_computes_its_keys_all_integers_are_looked_at(
@@ -102,9 +106,28 @@ def test_of_a_program_that_computes_its_keys_all_integers_are_looked_at(
     rows = pl.DataFrame({"id": pl.int_range(10_000, eager=True)}).with_columns(
         amount=pl.col("id") % 97, version=pl.lit(0), diff=pl.lit(1)
     )
-    ((fold, division),) = divisions(tmp_path, computed, monkeypatch, [0], rows=rows)
-    assert unevenness(fold, division, "top_k", rows["id"] + 1) < 2.2  # half of the ranges are those of amounts
+    (work,) = divided(tmp_path, computed, monkeypatch, [0], rows=rows)
+    assert unevenness(work, rows["id"] + 1) < 2.2  # half of the ranges are those of amounts
 
 
 def computed(rows: dd.Collection) -> dict[str, dd.Collection]:
     return {"largest": rows.select(id=pl.col("id") + 1, amount="amount").group_by("id").top_k(1, "amount")}
+
+
+@pytest.mark.parametrize(("rows", "readers"), [(10, 1), (40_000, 10), (600_000, WORKERS), (9_000_000, WORKERS)])
+def test_all_workers_read_as_many_rows(
+    rows: int, readers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they are not few: then less than all of them read."""
+    frame = pl.DataFrame({"id": [1], "amount": [2], "version": [0], "diff": [1]})
+    (work,) = divided(tmp_path, counted, monkeypatch, [0], rows=frame)
+    file = replace(work.splits[0].file, rows=rows)
+    monkeypatch.setattr(exchange, "input_log", lambda *_: SimpleNamespace(files=lambda state: [file]))
+    tuned = replace(work.fold, settings=replace(work.fold.settings, tuning=DEFAULT))
+    splits = list(exchange._splits(tuned, WORKERS))
+    assert [0, *(split.start + split.rows for split in splits)] == [*(split.start for split in splits), rows]
+    assert max(split.rows for split in splits) <= DEFAULT.fed_rows
+    read = [sum(split.rows for split in splits[number::WORKERS]) for number in range(WORKERS)]
+    assert sum(map(bool, read)) == readers
+    if readers == WORKERS:
+        assert max(read) <= EVEN * rows / WORKERS

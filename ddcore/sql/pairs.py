@@ -85,7 +85,7 @@ def _shared(node: exp.Or) -> list[exp.Expr]:
     """Equalities that all sides of an OR have: a join needs them."""
     shared: dict[str, exp.Expr] | None = None
     for side in _terms(node, exp.Or):
-        found = {each.sql(): each for each in conjuncts(side) if isinstance(each, exp.EQ)}
+        found: dict[str, exp.Expr] = {each.sql(): each for each in conjuncts(side) if isinstance(each, exp.EQ)}
         shared = found if shared is None else {text: each for text, each in shared.items() if text in found}
         if not shared:
             break

@@ -8,7 +8,19 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
-__all__ = ["advice", "brief", "described", "kind_of", "line_of", "listed", "meant", "one_line", "shown", "shown_value"]
+__all__ = [
+    "advice",
+    "brief",
+    "counted",
+    "described",
+    "kind_of",
+    "line_of",
+    "listed",
+    "meant",
+    "one_line",
+    "shown",
+    "shown_value",
+]
 
 
 def meant(name: object, names: Iterable[str]) -> str:
@@ -20,6 +32,11 @@ def meant(name: object, names: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """``a, b``, or ``none``."""
     return ", ".join(names) or "none"
+
+
+def counted(many: int, noun: str) -> str:
+    """``1 change``, ``1,200 changes``."""
+    return f"{many:,} {noun}{'s' * (many != 1)}"
 
 
 def brief(value: object) -> str:

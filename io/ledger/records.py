@@ -24,6 +24,7 @@ __all__ = [
     "without_replaced",
 ]  # fmt: skip
 
+Upstream = tuple[()] | tuple[int, str]
 Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
 
 
@@ -59,6 +60,9 @@ class IngestRecord:
     table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
     of this ingest that later restatements removed, which are no longer in ``counts``, and the number of the last of
     these.
+
+    ``upstream``: of a record that was taken over from the ledger of another warehouse, whose inputs are read here: the
+    number and the digest of its entry there. So in undos and compactions.
     """
 
     number: int
@@ -81,6 +85,7 @@ class IngestRecord:
     before: TableState | None = None
     labels: Labels = ()
     left_out: tuple[str, ...] = ()
+    upstream: Upstream = ()
     replaced: Counts = field(default_factory=dict)
     replaced_by: int = 0
 
@@ -105,6 +110,7 @@ class UndoRecord:
     table: TableState
     at: datetime = field(default_factory=_now)
     restates: Frontier = ()
+    upstream: Upstream = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +255,7 @@ class CompactRecord:
     tables: Mapping[str, TableState]
     since: Frontier = ()
     at: datetime = field(default_factory=_now)
+    upstream: Upstream = ()
 
     @property
     def first(self) -> Time:
@@ -286,7 +293,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out", "instants", "part",
+    "broken", "left_out", "instants", "part", "upstream",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -354,6 +361,7 @@ def plain(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 def from_json(kind: str, body: dict[str, Any]) -> Record:
     """The record that :func:`to_json` wrote."""
     body["at"] = datetime.fromisoformat(body["at"])
+    body |= {name: tuple(body[name]) for name in ("upstream",) if name in body}
     for name in ("first", "last", "published_from", "replaces"):
         if name in body:
             body[name] = time_of(body[name])

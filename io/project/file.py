@@ -17,12 +17,13 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Upstream
 from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
-from ddcore.io.project.settings import branch_setting, overridable_settings
+from ddcore.io.project.settings import branch_setting, overridable_settings, path_of
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage import branches
+from ddcore.io.storage.address import Place
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
@@ -44,6 +45,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "retention": ("versions", "days", "history"),
 }
 _PROGRAM = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)|.+\.sql")
+_FROM = "from"
 _LEAST_OF_ENVIRONMENT = 8  # characters of a secret there: many other programs' switches are called TOKEN or KEY
 _LONGEST_RETENTION = 2**40
 
@@ -54,7 +56,8 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     sections = _sections(file, _parse(file, text))
     keep_secret((name, value) for name, value in env.items() if len(value) >= _LEAST_OF_ENVIRONMENT)
     keep_secret(sections["spark"].table)
-    dims = _dims(sections["time"])
+    upstream = _upstream(sections["inputs"])
+    dims = _dims(sections["time"]) if upstream is None else _dims_of(sections["time"], upstream)
     settings, origin = overridable_settings(file, sections, env, flags)
     branch, of_branch = branch_setting(env, flags)
     if branch:
@@ -74,26 +77,72 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
-    inputs = input_schemas(sections["inputs"], dims)
+    if upstream is not None:
+        _check_apart(sections["inputs"], upstream, settings["warehouse"])
+    inputs = input_schemas(sections["inputs"], dims) if upstream is None else upstream.inputs
+    own = sections["inputs"]
     return Project(
         root=file.parent,
         program=program,
         dialect=dialect,
         dims=dims,
         inputs=inputs,
-        stored=inputs_stored(sections["inputs"], inputs, dims),
-        keys=input_keys(sections["inputs"]),
-        ignored=input_ignored(sections["inputs"]),
-        sources=input_sources(sections["inputs"]),
+        stored=inputs_stored(own, inputs, dims) if upstream is None else upstream.stored,
+        keys=input_keys(own) if upstream is None else upstream.keys,
+        ignored=input_ignored(own) if upstream is None else upstream.ignored,
+        sources=input_sources(own) if upstream is None else {},
         outputs=_outputs(sections["outputs"], branch),
         tests=declared_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
         hook=_hook(sections["run"], branch),
         branch=branch,
+        upstream=None if upstream is None else Upstream(upstream.root, upstream.warehouse),
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
+
+
+def _upstream(section: Section) -> Project | None:
+    """The project whose inputs are read, as ``[inputs] from`` names it; its settings are those of its file alone."""
+    if not isinstance(section.table.get(_FROM), str):  # an input may have this name
+        return None
+    text = section.text(_FROM)
+    assert text is not None
+    place = section.file.parent / path_of(text, f"{shown(section.file)}: [inputs] {_FROM}")
+    file = (place if place.name == FILE_NAME else place / FILE_NAME).resolve()
+    if not file.is_file():
+        raise section.wrong(
+            _FROM, f"there is no {FILE_NAME} in {file.parent}", "name the folder of the project that ingests the inputs"
+        )
+    if file == section.file.resolve():
+        raise section.wrong(_FROM, "names this project itself", "name the folder of the one that ingests the inputs")
+    if isinstance(above := _parse(file, _text(file)).get("inputs", {}), dict) and isinstance(above.get(_FROM), str):
+        raise section.wrong(
+            _FROM, f"{file.parent} reads its inputs from {above[_FROM]}", "name the project that ingests them"
+        )
+    return read_project(file, {}, {})
+
+
+def _dims_of(section: Section, upstream: Project) -> tuple[str, ...]:
+    """The time dimensions of the inputs, which the file may repeat."""
+    if section.names("dims") is not None and _dims(section) != upstream.dims:
+        raise section.wrong(
+            "dims", f"the inputs are those of {upstream.root}, whose times are {list(upstream.dims)}", "leave dims out"
+        )
+    return upstream.dims
+
+
+def _check_apart(section: Section, upstream: Project, warehouse: Place) -> None:
+    """Raise UsageError for inputs of its own beside those of another project, and for one warehouse of both."""
+    for name in section.table.keys() - {_FROM}:
+        raise section.wrong(
+            name, f"the inputs are those of {upstream.root}", f"declare it there, or leave {_FROM} out to ingest here"
+        )
+    if warehouse == upstream.warehouse:
+        raise section.wrong(
+            _FROM, f"both projects have the warehouse {warehouse}", 'give this one its own: [project] warehouse = "..."'
+        )
 
 
 def _dialect(section: Section, program: str) -> str:

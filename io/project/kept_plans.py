@@ -133,7 +133,16 @@ def _parts(project: Project) -> Iterator[str]:
         yield f"{library} {_version(library)}"
     yield _own_sources()
     yield repr(([(str(file.resolve()), file.name) for file in project.program_files], project.program))
-    yield repr((project.dims, dict(project.inputs), dict(project.stored), sorted(project.outputs), project.tests))
+    yield repr(
+        (
+            project.upstream is None,
+            project.dims,
+            dict(project.inputs),
+            dict(project.stored),
+            sorted(project.outputs),
+            project.tests,
+        )
+    )
     yield repr(kept_statistics(project))
     yield repr(sorted((name, value) for name, value in os.environ.items() if _counts(name)))
 
@@ -183,13 +192,14 @@ def _read(project: Project, file: Path) -> KeptPlan | None:
     if not Sources(**fields["sources"]).are_current():
         return None
     note_use(file)
-    return KeptPlan(fields["fingerprint"], project.inputs, project.dims, fields["now"], pickled)
+    inputs = {name: project.inputs[name] for name in fields["inputs"]}
+    return KeptPlan(fields["fingerprint"], inputs, project.dims, fields["now"], pickled)
 
 
 def _write(file: Path, sources: Sources, program: PlannedProgram) -> None:
     """Write an entry, whole. Raises OSError."""
     plan = program.plan
-    head = {"fingerprint": plan.fingerprint, "now": plan.uses_now, "sources": vars(sources)}
+    head = {"fingerprint": plan.fingerprint, "inputs": [*plan.inputs], "now": plan.uses_now, "sources": vars(sources)}
     body = json.dumps(head).encode() + b"\n" + _pickled(program)
     make_private(file.parent)
     number, name = tempfile.mkstemp(dir=file.parent)

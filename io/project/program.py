@@ -179,7 +179,7 @@ def plan_of(program: Program, project: Project, only: Collection[str] | None = N
     try:
         plan = build(
             program.function,
-            project.inputs,
+            project.inputs if project.upstream is None else _read(program, project),
             project.dims,
             nonnegative=True,  # ingest checks every row
             origins={name: stored.origins for name, stored in project.stored.items()},
@@ -202,6 +202,21 @@ def plan_of(program: Program, project: Project, only: Collection[str] | None = N
         if is_test(name) and name not in tests:  # the program's own outputs are checked before
             raise ProgramError(f"inspect: {name}: names that begin with tests. are those of data tests", "rename it")
     return plan
+
+
+def _read(program: Program, project: Project) -> Mapping[str, Schema]:
+    """Those of another project's inputs that a program reads: the parameters of its function, or what its SQL names.
+    The others may change without a run of this one.
+    """
+    from ddcore.planning.planner import build
+
+    if project.is_sql or project.is_dbt:
+        plan = build(program.function, project.inputs, project.dims)
+        needed = plan.upstream(plan.ends.values())
+        names = {name for name, node in plan.sources.items() if node in needed}
+    else:
+        names = {*inspect.signature(program.function).parameters}
+    return {name: schema for name, schema in project.inputs.items() if name in names}
 
 
 def _became(project: Project, message: str) -> Iterator[str]:
@@ -299,7 +314,7 @@ def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
                 f"{where}: the parameter {parameter} is not an input", "name each input: def program(edges, roots)"
             )
     unknown = [name for name in parameters if name not in project.inputs]
-    unused = [name for name in project.inputs if name not in parameters]
+    unused = [name for name in project.inputs if name not in parameters and project.upstream is None]
     if not unknown and not unused:
         return
     sides = []
@@ -307,7 +322,7 @@ def _check_parameters(project: Project, function: Callable[..., Any]) -> None:
         sides.append(f"it has the parameters {listed(unknown)}, which [inputs] of {shown(project.file)} lacks")
     if unused:
         sides.append(f"[inputs] has {listed(unused)}, which it has no parameter for")
-    hint = meant(unknown[0], unused) if unknown else ""
+    hint = meant(unknown[0], unused or project.inputs) if unknown else ""
     raise ProgramError(
         f"{where} does not match the inputs: {'; '.join(sides)}", hint or "parameters are inputs, by name"
     )

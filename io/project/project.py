@@ -20,11 +20,12 @@ from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.sql_inputs import files_of
 from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Place
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project"]
+__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Upstream"]
 
 FILE_NAME = "dd.toml"
 MANIFEST = "target/manifest.json"  # of a dbt project
@@ -42,6 +43,14 @@ class OutputSettings:
 
 
 @record
+class Upstream:
+    """The project whose inputs another one reads: ``root`` is its folder, ``warehouse`` that of its tables."""
+
+    root: Path
+    warehouse: Place
+
+
+@record
 class Project:
     """One project, every setting resolved. Paths are absolute.
 
@@ -55,6 +64,9 @@ class Project:
     ``hook``: the words of the command that gets the JSON object of each run.
 
     ``branch``: the branch of the warehouse that commands work on, and ``warehouse`` is its folder then; empty for none.
+
+    ``upstream``: the project that ingests the inputs; None where this one does. Then ``inputs``, ``stored``, ``keys``,
+    ``ignored`` and ``dims`` are those of its ``dd.toml``.
 
     ``tuning``: what no setting changes; tests give others.
 
@@ -83,6 +95,7 @@ class Project:
     retention: RetentionSettings = RetentionSettings()
     hook: tuple[str, ...] = ()
     branch: str = ""
+    upstream: Upstream | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     tuning: Tuning = field(default=DEFAULT, repr=False)
 
@@ -90,6 +103,11 @@ class Project:
     def file(self) -> Path:
         """The project's ``dd.toml``."""
         return self.root / FILE_NAME
+
+    @property
+    def tables(self) -> Warehouse:
+        """The warehouse that commands work on, with the inputs of another one where they are read from there."""
+        return Warehouse(self.warehouse, None if self.upstream is None else self.upstream.warehouse)
 
     @property
     def home(self) -> Place:
@@ -120,6 +138,14 @@ class Project:
     def program_function(self) -> str:
         """The function part of ``program``."""
         return self.program.rpartition(":")[2]
+
+    def check_own_inputs(self, what: str) -> None:
+        """Raise UsageError for what only the project that ingests the inputs does, where that is another one."""
+        if self.upstream is not None:
+            raise UsageError(
+                f"{what}: the inputs of this project are those of {self.upstream.root}",
+                f"do it there: --project {self.upstream.root}",
+            )
 
     def input_schema(self, name: str) -> Schema:
         """The schema of input ``name``. UsageError, with the names of all inputs, for an unknown one."""

@@ -21,7 +21,6 @@ from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.times import Frontier, Time, Window, greatest, nothing_closed, up_to
 from ddcore.io.reading.published import check_output, finished_run
-from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
@@ -151,7 +150,7 @@ class FoldedLog:
 
 def ledger_of(project: Project) -> Ledger:
     """The ledger of the project's warehouse. StorageError where there is none."""
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     warehouse.check()
     ledger = Ledger.load(warehouse)
     ledger.check_dims(project.dims)

@@ -22,7 +22,7 @@ __all__ = ["FoldResult", "Stored"]
 @record
 class Stored:
     """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
-    groups.
+    groups. ``upstream``: as in :class:`~ddcore.io.storage.warehouse.Warehouse`.
 
     Can be sent between processes.
     """
@@ -31,11 +31,12 @@ class Stored:
     run: int
     files: Mapping[str, Sequence[LiveFile]]
     groups: LargeGroups = field(default_factory=LargeGroups)
+    upstream: Place | None = None
 
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse at ``root``."""
-        return Warehouse(self.root)
+        return Warehouse(self.root, self.upstream)
 
 
 @dataclass

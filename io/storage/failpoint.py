@@ -62,6 +62,8 @@ PLACES = {
     "after-drop": "a table of state that nothing needs was renamed, to be removed",
     "after-shared": "a table was shared with a branch that is being made",
     "after-branch": "a branch was made",
+    "after-reader": "a warehouse got its identity as a reader of another one's inputs",
+    "after-hold": "a reader's hold on the inputs of another warehouse was written there",
     "after-unbranch": "a branch was renamed, to be removed; in an object store, its note was deleted",
 }
 

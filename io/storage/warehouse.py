@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.storage import lock, store
+from ddcore.io.storage import lock, readers, store
 from ddcore.io.storage.address import Address, Place, address_of, is_url
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.holder import Holder
@@ -40,9 +40,13 @@ class Warehouse:
 
     The folder is one of the file system, also as a ``file://`` URL, or an ``s3://`` URL of an object store; other URLs
     are a UsageError. Creating the object touches nothing.
+
+    ``upstream``: the root of the warehouse whose inputs are read in place of own ones; no table there is written
+    (:mod:`ddcore.io.storage.readers`).
     """
 
-    def __init__(self, root: str | os.PathLike[str] | Address) -> None:
+    def __init__(self, root: str | os.PathLike[str] | Address, upstream: Place | None = None) -> None:
+        self.upstream = upstream
         self.root: Place
         if isinstance(root, Address):
             self.root = root
@@ -88,15 +92,18 @@ class Warehouse:
                 f"the name {name[:40]!r}... of {part} has {len(name)} characters, too many for the name of a folder",
                 f"use at most {_LONGEST_NAME}",
             )
-        return self.root / relative
+        root = self.root if part != "inputs" or self.upstream is None else self.upstream
+        return root / relative
 
     def relative(self, folder: Place) -> str:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
         return store.below(self.root, folder)
 
     def tables(self, parts: Sequence[str] = ("inputs", "outputs", "state")) -> Iterator[tuple[str, Place]]:
-        """All tables on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
+        """All tables of its own on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in parts:
+            if part == "inputs" and self.upstream is not None:
+                continue
             for name in store.names(above := self.root / part):
                 if name[0] not in "._" and store.is_folder((folder := above / name) / "_delta_log"):
                     yield f"{part}/{name}", folder
@@ -108,6 +115,7 @@ class Warehouse:
         read or fold call this and create nothing; only ``ingest`` creates a warehouse, with :meth:`begin`. Tables
         without a ledger pass: loading the ledger reports that it was lost.
         """
+        self._check_upstream()
         if not isinstance(self.root, Path):
             if not store.is_folder(self.ledger) and not any(self.tables()):
                 raise StorageError(f"there is no warehouse in {self.root}: nothing is stored there", _ABSENT_URL)
@@ -130,6 +138,7 @@ class Warehouse:
         Outside of the folder ``project`` a missing or empty folder may be a file system that is not mounted, and in an
         object store a misspelt URL. It is a StorageError there unless ``new``.
         """
+        self._check_upstream()
         if store.is_folder(self.ledger) or any(self.tables()):
             return
         if not isinstance(self.root, Path):
@@ -148,6 +157,14 @@ class Warehouse:
                 "ddcore ingest --new-warehouse",
             )
         self.create()
+
+    def _check_upstream(self) -> None:
+        """Raise StorageError for the warehouse of a reader whose ``dd.toml`` does not name the inputs any more."""
+        if self.upstream is None and (there := readers.upstream_of(self.root)) is not None:
+            raise StorageError(
+                f"the inputs of {self.root} are those of {there}, and dd.toml does not say so any more",
+                'put it back: [inputs] from = "..."; or ingest into a new warehouse: --warehouse DIR',
+            )
 
     def create(self) -> None:
         """Create the folder if it does not exist; of an object store, check that it can hold a warehouse."""

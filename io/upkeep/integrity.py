@@ -134,7 +134,8 @@ def unnamed_commits(ledger: Ledger) -> list[str]:
     readers see it. Looks for one file per table.
     """
     live = live_tables(ledger).items()
-    return [name for name, state in live if not tables.is_settled(ledger.warehouse.table(name), state)]
+    own = [(name, state) for name, state in live if not name.startswith("inputs/") or ledger.warehouse.upstream is None]
+    return [name for name, state in own if not tables.is_settled(ledger.warehouse.table(name), state)]
 
 
 # --- what no live table needs -----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from ddcore.io.delta.deltalog import (
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.retention_settings import RetentionSettings
-from ddcore.io.storage import store
+from ddcore.io.storage import readers, store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
@@ -83,15 +83,19 @@ def sweep(ledger: Ledger, retention: RetentionSettings, *, dry_run: bool = False
     """Delete the files that neither the live tables nor a kept point needs, and old entries of Delta logs.
 
     Files of inputs and outputs, and their logs, stay for ``retention.days`` after they were replaced, for readers that
-    do not ask the ledger. The caller holds the warehouse's lock, and no run is unfinished.
+    do not ask the ledger; those of inputs also while a project that reads them has not gone on to later ones
+    (:mod:`ddcore.io.storage.readers`). The caller holds the warehouse's lock, and no run is unfinished.
     """
     freed, warehouse, kept = Freed(), ledger.warehouse, kept_points(ledger, retention)
     writer = None if dry_run else ledger.owner
     live, ahead = ledger.states(), ledger.tables_ahead()
+    held = readers.holds(warehouse.root).values()
     waiting = {f"{name}/{file.path}" for run in kept for name, files in run.corrections.items() for file in files}
     for name, folder in warehouse.tables():
         named = [run.tables[name].version for run in kept if name in run.tables]
         named += [states[name].version for states in (live, ahead) if name in states]
+        if name.startswith("inputs/"):
+            named += [hold.version_of(folder.name) for hold in held]
         if name.startswith("state/") and not named:
             _drop(writer, warehouse, name, freed)
         elif named:

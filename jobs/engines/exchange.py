@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_with", "shared"]
 
 _ATTEMPTS = 4  # at a fold of which tasks are lost
+_FEW = 1 << 12  # rows that one worker reads as soon as several would
 _UNREACHABLE = re.compile(rf"\b{Unreachable.__name__}: (.+)")  # in what Spark says of a stage
 
 _logger = logging.getLogger("ddcore")
@@ -71,7 +72,7 @@ def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFo
     division = division_of(fold, routing, parallelism)
     secret = secrets.token_bytes(32)
     credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
-    return SharedFold(fold, routing, division, list(_splits(fold)), parallelism, credentials)
+    return SharedFold(fold, routing, division, list(_splits(fold, parallelism)), parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Report]:
@@ -109,12 +110,16 @@ def _work(work: bytes, threads: int) -> Report:
     return barrier_task.work(work, threads)
 
 
-def _splits(fold: Fold) -> Iterator[Split]:
-    """The files of the window in parts."""
-    most = fold.settings.tuning.fed_rows
-    for name, schema in fold.inputs_read.items():
-        log = input_log(fold.stored.warehouse, fold.settings, name, schema)
-        for file in log.files(fold.inputs[name]):
-            if fold.window.may_meet(file.lower, file.upper, fold.plan.dims):
-                for start in range(0, file.rows, most):
-                    yield Split(name, file, start, min(most, file.rows - start))
+def _splits(fold: Fold, parallelism: int) -> Iterator[Split]:
+    """The files of the window in parts, of which each worker gets about as many rows, if they are not few."""
+    files = [
+        (name, file)
+        for name, schema in fold.inputs_read.items()
+        for file in input_log(fold.stored.warehouse, fold.settings, name, schema).files(fold.inputs[name])
+        if fold.window.may_meet(file.lower, file.upper, fold.plan.dims)
+    ]
+    share = max(_FEW, -(-sum(file.rows for _, file in files) // parallelism))
+    most = -(-share // -(-share // fold.settings.tuning.fed_rows))
+    for name, file in files:
+        for start in range(0, file.rows, most):
+            yield Split(name, file, start, min(most, file.rows - start))

@@ -63,7 +63,9 @@ def _together(pieces: Sequence[Columns]) -> Columns:
 
 
 def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
-    """The updates of a message by owner, each worker with its own; in their order."""
+    """The updates of a message by owner, each worker with its own; in their order. Nothing of one without updates."""
+    if not len(message):
+        return
     boundaries = np.array(division.boundaries[message.arrangement.index], dtype=np.int64)
     owners = np.searchsorted(boundaries, _codes(message, division), side="right").astype(np.uint16)
     counts = np.bincount(owners, minlength=len(boundaries) + 1)

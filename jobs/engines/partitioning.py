@@ -31,6 +31,8 @@ __all__ = ["Division", "division_of"]
 
 _SAMPLE = 100_000  # rows of an input
 _SLICES = 32
+# A window that has fewer than a fourth of the rows of its files, and not more than so many, is read as a whole.
+_OUTSIDE, _WHOLE = 4, 20_000_000
 _POINTS = 4096  # codes that are looked at to cut ranges
 # The least share of new updates in the weight: they are the work, and of what is stored only what they meet is read.
 _NEW, _UNSURE = 0.9, 0.5  # where it is known which column the keys come from, and where not
@@ -170,7 +172,11 @@ class _Samples:
         return codes, np.full(len(codes), weight)
 
     def _read(self, name: str) -> tuple[pl.DataFrame | None, float]:
-        """Rows of an input's window, in slices with even distances, and for how many each stands."""
+        """Rows of an input's window, in slices with even distances, and for how many each stands.
+
+        Where most rows of the files are outside of the window, slices would miss it: then it is read as a whole, if it
+        is not too large for that.
+        """
         import polars as pl
 
         fold = self._fold
@@ -179,11 +185,21 @@ class _Samples:
             file for file in log.files(fold.inputs[name]) if fold.window.may_meet(file.lower, file.upper, log.dims)
         ]
         rows = sum(file.rows for file in files)
-        frames = [frame.drop(*log.dims) for frame in self._slices(log, files, rows)]
-        return (pl.concat(frames) if frames else None), max(1.0, rows / _SAMPLE)
+        if not rows:
+            return None, 1.0
+        sample = pl.concat(self._slices(log, files, rows))
+        if rows > _SAMPLE > _OUTSIDE * len(sample) and fold.rows <= _WHOLE:
+            inside = log.collect(self._columns(log, log.scan_files(files)))
+            every = max(1, len(inside) // _SAMPLE)
+            return inside.gather_every(every), float(every)
+        return sample, max(1.0, rows / _SAMPLE)
+
+    def _columns(self, log: ChangeLog, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Of these rows those in the window, with the columns that may be keys."""
+        columns = [name for name, kind in log.schema.items() if is_direct([kind])]
+        return rows.filter(self._fold.window.condition(log.dims)).select(*columns)
 
     def _slices(self, log: ChangeLog, files: Sequence[LiveFile], rows: int) -> Iterator[pl.DataFrame]:
-        columns = [name for name, kind in log.schema.items() if is_direct([kind])]
         distance = rows if rows <= _SAMPLE else -(-rows // _SLICES)
         ends = list(accumulate(file.rows for file in files))
         for at in range(0, rows, max(1, distance)):
@@ -194,5 +210,4 @@ class _Samples:
                 if start >= end:
                     break
                 scan = log.scan_files([file]).slice(max(0, at - start), min(end, last) - max(at, start))
-                rows_read = scan.filter(self._fold.window.condition(log.dims))
-                yield log.collect(rows_read.select(*columns, *log.dims))
+                yield log.collect(self._columns(log, scan))

@@ -18,6 +18,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
+from ddcore.jobs.engines.consolidating import Consolidating
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
@@ -43,6 +44,7 @@ class Member:
         self._peers, self.plan = peers, shared.fold.plan
         self.supersteps = 0
         self.at: Position = ()  # of the step that is done
+        self._consolidating = Consolidating(budget)
         self.worker: Worker
 
     @property
@@ -151,7 +153,7 @@ class Member:
     def _divided(self) -> dict[int, list[Message]]:
         """Some of the updates that may belong to others, by owner. Those of this worker are queued."""
         outgoing: dict[int, list[Message]] = {}
-        for message in grouped(self._some()):
+        for message in map(self._consolidating.of, grouped(self._some())):
             for owner, part in divided(message, self.shared.division):
                 if owner == self.number:
                     self.worker.agenda.queue(part.arrangement, part.rounds, part.updates)

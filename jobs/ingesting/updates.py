@@ -20,7 +20,6 @@ from ddcore.io.sources.layouts import Rules, check_complete
 from ddcore.io.sources.positions import last_positions
 from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source
-from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.ingesting.labels import source_dates
 from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, shown_part
 from ddcore.jobs.ingesting.snapshots import next_version
@@ -65,7 +64,7 @@ class UpdateReader(Reader):
         try:
             self.layouts = fitted(fresh, self.rules)
         except DataError:
-            log = input_log(Warehouse(self.project.warehouse), self.project, self.name)
+            log = input_log(self.project.tables, self.project, self.name)
             former = ledger().ingest_index(self.name).former_columns(tuple(log.names.values()), log.read_columns)
             if not former:
                 raise

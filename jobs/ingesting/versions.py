@@ -11,7 +11,6 @@ from ddcore.io.project.ingest_settings import FIRST, Version
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import LARGEST_TIME, Time, corners, is_open, parse
 from ddcore.io.storage.store import is_folder
-from ddcore.io.storage.warehouse import Warehouse
 
 __all__ = ["NEXT", "following", "found_ledger", "start_of", "version_of"]
 
@@ -46,13 +45,13 @@ def start_of(start: Time | str | None, project: Project) -> Time | str | None:
     """What ``--restate`` says, by numbers or names: a time, or ``first``. UsageError."""
     if not isinstance(start, str) or start == FIRST:
         return start
-    names = VersionNames(project.dims, lambda: Ledger.load(Warehouse(project.warehouse)).labels())
+    names = VersionNames(project.dims, lambda: Ledger.load(project.tables).labels())
     return names.time(start, "--restate", begins=True)
 
 
 def found_ledger(project: Project) -> Ledger:
     """The ledger as it is now, without its lock; an empty one where there is no warehouse yet."""
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     return Ledger.load(warehouse) if is_folder(warehouse.ledger) else Ledger(warehouse)
 
 

@@ -140,7 +140,7 @@ class Commits:
 
     def stored(self) -> Stored:
         """The state that the fold starts from."""
-        return Stored(self.warehouse.root, self.upcoming.number, self._state, self._groups())
+        return Stored(self.warehouse.root, self.upcoming.number, self._state, self._groups(), self.warehouse.upstream)
 
     @cached_property
     def _state(self) -> dict[str, list[LiveFile]]:

@@ -87,7 +87,8 @@ class Request:
     """What a command asks for: versions to fold, from where on to fold them again, or everything anew.
 
     ``memory``: the bytes in which a fold should find room; ``value_bytes``: those that each value of an update takes.
-    ``whole``: where only some outputs are folded, the fingerprint of the whole program.
+    ``whole``: where only some outputs are folded, the fingerprint of the whole program. ``through``: without a last
+    version it goes at least as far as this one.
     """
 
     first: Time | None = None
@@ -97,6 +98,7 @@ class Request:
     memory: int | None = None
     value_bytes: int = DEFAULT.value_bytes
     whole: str = ""
+    through: Time | None = None
 
 
 @record
@@ -157,8 +159,10 @@ class Runs:
 
     def last(self) -> Time | None:
         """The last time to fold. With one dimension, waiting corrections are at the version after the last one."""
+        if self.request.last is not None:
+            return self.request.last
         latest = self.ledger.latest_ingested(self.plan.inputs)
-        return latest if self.request.last is None else self.request.last
+        return max((time for time in (latest, self.request.through) if time is not None), default=None)
 
     # -- the kinds of runs --------------------------------------------------------------------------------------------
 

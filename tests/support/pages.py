@@ -83,4 +83,5 @@ def _stable(line: str) -> str:
     line = re.sub(r"(program|by program|is) [0-9a-f]{8,12}\b", r"\1 0", line)
     line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)", "then", line)
     line = re.sub(r"host \S+, pid \d+", "host here, pid 1", line)
-    return re.sub(r"\S*/?(trams|shop)/", r"\1/", line)  # the folder of the example
+    line = re.sub(r"\S*/(trams|stops)(?=[: ]|$)", r"\1", line)  # the folder of the example
+    return re.sub(r"\S*/?(trams|shop)/", r"\1/", line)

@@ -123,7 +123,7 @@ class Scenario:
 
 def contents(project: Project) -> dict[str, pl.DataFrame]:
     """The rows, unconsolidated and sorted, of every table that the ledger names: inputs, outputs and state."""
-    warehouse = Warehouse(project.warehouse)
+    warehouse = project.tables
     ledger = Ledger.load(warehouse)
     states = {f"inputs/{name}": ledger.input_table(name) for name in project.inputs}
     states |= ledger.tables()

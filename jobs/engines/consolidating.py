@@ -1,0 +1,51 @@
+"""Which updates a worker consolidates before it sends them: those of arrangements where that leaves few of them.
+
+To consolidate costs the sort that the receiver does in any case, so it pays where many updates go: those that add to
+the totals of few keys. A key with many of the rows then weighs no more than any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddcore.jobs.engines.messages import Message
+from ddcore.operators.arrangement import Arrangement
+from ddcore.traces.budget import ALONE, Budget
+from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.consolidation import arrange_all
+
+__all__ = ["Consolidating"]
+
+_FEW = 4096  # updates of which it does not matter how many go
+_SLICES, _SLICE = 64, 256  # of updates that are looked at where it is not known whether it pays
+_PAYS = 0.25  # the least share of the updates that go
+
+
+class Consolidating:
+    """What a worker knows of the arrangements that it sends updates for.
+
+    ``removed``: by arrangement index, the share of the updates that went the last time that some were consolidated.
+    """
+
+    def __init__(self, budget: Budget = ALONE) -> None:
+        self.removed: dict[int, float] = {}
+        self._budget = budget
+
+    def of(self, message: Message) -> Message:
+        """The message, consolidated where that pays; it may have no updates left. Costs a sort of all, or of a few."""
+        rows, arrangement = len(message), message.arrangement
+        if rows <= _FEW:
+            return message
+        if self.removed.get(arrangement.index, 0.0) < _PAYS and rows > _SLICES * _SLICE:
+            starts = [place * (rows - _SLICE) // (_SLICES - 1) for place in range(_SLICES)]
+            self._consolidated(arrangement, [message.updates.part(start, start + _SLICE) for start in starts])
+            if self.removed[arrangement.index] < _PAYS:
+                return message
+        return Message(arrangement, message.rounds, self._consolidated(arrangement, [message.updates]))
+
+    def _consolidated(self, arrangement: Arrangement, pieces: Sequence[Columns]) -> Columns:
+        """The updates as one piece; notes how many are gone. Raises DiffOverflow."""
+        run = arrange_all(pieces, arrangement.width, arrangement.hashed, budget=self._budget)
+        self.removed[arrangement.index] = 1 - len(run) / sum(map(len, pieces))
+        columns = [*run.columns()]
+        return Plain(columns[1:] if arrangement.hashed else columns, run.high)
