@@ -22,13 +22,13 @@ from bench.measure import Failed, Result, Skipped
 
 BENCHMARKS = (
     "bfs", "sessions", "graphs", "nothing_new", "ten_rows", "whole_history", "package_closure", "tpch", "bank",
-    "where", "published", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism",
+    "where", "published", "shop", "chain", "history_memory", "large_groups", "lookups", "moving_filter", "parallelism",
     "interning",
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
     "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "superstep", "balance", "scale_model",
-    "cluster", "explain", "refreshes", "shop", "windows", "branches",
+    "cluster", "explain", "refreshes", "windows", "branches",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.storage import store
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.sync import SyncReport, sync
+from ddcore.jobs.warm import Warm
 
 __all__ = ["Follower", "Told"]
 
@@ -87,8 +88,10 @@ class Follower:
         self.stop, self.done = threading.Event(), Told()
         self._code = dict(self._program())
         self._retry = 0.0
+        self._warm = Warm()
         self._known: dict[str, tuple[Any, ...]] = {}  # what sources are like
         self._commits: dict[str, dict[str, object]] = {}  # and by which commits, where they are Delta tables alone
+        self._found: dict[str, Sequence[Any]] = {}  # such tables, opened, for the next sync
 
     def follow(self) -> bool:
         """Look and sync until ``stop`` is set; True where the program or ``dd.toml`` has changed: start again then.
@@ -120,14 +123,19 @@ class Follower:
         return now
 
     def _sync(self, begin: float, inputs: Collection[str] | None) -> None:
+        found, self._found = {name: tables for name, tables in self._found.items() if tables}, {}
         try:
-            report = sync(self.project, self.options, engine=self.engine, parallelism=self.parallelism, inputs=inputs)
+            report = sync(
+                self.project, self.options, engine=self.engine, parallelism=self.parallelism, inputs=inputs,
+                warm=self._warm, found=found,
+            )  # fmt: skip
         except UsageError:
             raise
         except LockHeld as error:
             self._failed(error, begin)
         except DdError as error:
             self.done.errors += 1
+            self._warm.drop()
             self._failed(error, begin + _PATIENCE)
         else:
             self.done.add(report)
@@ -168,6 +176,7 @@ class Follower:
             parts = [part for one in found for part in (one.parts if isinstance(one, Snapshot) else (one,))]
             is_fixed = all(part.is_table for part in parts) and not any(GLOB & {*place} for place in source.places)
             self._commits[name] = {part.path: _newest_commit(part.path) for part in parts if is_fixed}
+            self._found[name] = found if is_fixed else ()
             self._known[name] = tuple((one.real, one.stamp()) for one in found)
         return self._known[name]
 

@@ -61,15 +61,17 @@ def ingest(
     labels: Labels = (),
     listener: Listener | None = None,
     held: predecessor.Held | None = None,
+    found: Sequence[Source | Snapshot] | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
     ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. ``labels`` are what the
     sources call their versions, which need not have rows, and when they were made. An unfinished run that committed
     nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock, and the
-    ledger. ``listener(stage, done, total, note)`` is called with the progress. Cost: one pass over the sources, two if
-    a part of them was ingested before; plus one over the log if rows are retracted, or if rows may now count more than
-    once and the log is not much larger than the source; plus one over what is replaced.
+    ledger; ``found``, what it found at these places, unless Spark reads them. ``listener(stage, done, total, note)`` is
+    called with the progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over
+    the log if rows are retracted, or if rows may now count more than once and the log is not much larger than the
+    source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -87,13 +89,14 @@ def ingest(
     tell("reading columns")
     warehouse = project.tables
     with session(project) if settings.format else nullcontext():  # Spark tells the columns
-        reader = _reader(project, input_name, sources, settings, rules)
+        finder = _finder(settings) if found is None or settings.format else lambda _: [*found]
+        reader = _reader(project, input_name, sources, settings, rules, find=finder)
         reader.holds_ledger = held is not None
-        found = cache(partial(found_ledger, project) if held is None else lambda: held[1])
+        known = cache(partial(found_ledger, project) if held is None else lambda: held[1])
         try:
-            reader.look(found)
+            reader.look(known)
         except DataError:
-            _check_columns(project, input_name, found)
+            _check_columns(project, input_name, known)
             raise
         if version == NEXT:
             reader.refuse_times()
@@ -107,8 +110,8 @@ def ingest(
             stale_lock = predecessor.tell(
                 lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
             )
-            is_looked_up = found.cache_info().currsize > 0
-            if is_looked_up and ledger.entries.last != found().entries.last:
+            is_looked_up = known.cache_info().currsize > 0
+            if is_looked_up and ledger.entries.last != known().entries.last:
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
@@ -138,11 +141,14 @@ def _silent(*_: object) -> None:
 # --- the sources ------------------------------------------------------------------------------------------------------
 
 
-def _reader(project: Project, name: str, places: Sequence[str], settings: IngestSettings, rules: Rules) -> Reader:
+def _reader(
+    project: Project, name: str, places: Sequence[str], settings: IngestSettings, rules: Rules, *,
+    find: Callable[[Sequence[str]], list[Any]],
+) -> Reader:  # fmt: skip
     """What reads the sources at these places. DataError, UsageError."""
     if not places:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
-    form, find = settings.form, _finder(settings)
+    form = settings.form
     reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "places": tuple(places)}
     if form in EVENT_FORMS:
         events = events_of(project, name, settings, rules)
@@ -152,12 +158,10 @@ def _reader(project: Project, name: str, places: Sequence[str], settings: Ingest
             has_key=has_key,
         )  # fmt: skip
     if form == "snapshot":
-        snapshots = (
-            find_snapshots(places)
-            if settings.format is None
-            else [Snapshot(source.name, source.path, (source,)) for source in find(places)]
-        )
-        return SnapshotReader(**reads, rules=replace(rules, rows_only=True), snapshots=snapshots)
+        wholes = find(places)
+        if settings.format is not None:
+            wholes = [Snapshot(source.name, source.path, (source,)) for source in wholes]
+        return SnapshotReader(**reads, rules=replace(rules, rows_only=True), snapshots=wholes)
     sources = find(places)
     one = len(rules.dims) == 1 and rules.time is None
     if form == "append":
@@ -171,10 +175,10 @@ def _reader(project: Project, name: str, places: Sequence[str], settings: Ingest
     return UpdateReader(**reads, rules=rules, sources=sources)
 
 
-def _finder(settings: IngestSettings) -> Callable[[Sequence[str]], list[Source]]:
-    """What finds the sources at places."""
+def _finder(settings: IngestSettings) -> Callable[[Sequence[str]], list[Any]]:
+    """What finds the sources at places; of snapshots those, unless Spark reads them."""
     if settings.format is None:
-        return find_sources
+        return find_snapshots if settings.form == "snapshot" else find_sources
     return partial(find_formats, format=settings.format, options=settings.option)
 
 

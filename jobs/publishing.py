@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import Mismatch, StorageError, UsageError
 from ddcore.base.record import record
 from ddcore.base.schema import Schema
+from ddcore.base.threads import available
 from ddcore.io.publishing.published import Published
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.project.project import Project
-    from ddcore.io.publishing.commits import Position
+    from ddcore.io.publishing.commits import Position, Snapshot
     from ddcore.io.storage.store import Place
 
 __all__ = ["TableVerdict", "check_tables", "mismatch", "publish", "tables_of", "verdicts"]
@@ -34,15 +35,20 @@ def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]
             raise UsageError(f"{place} is the table of output {there.output}", f"name another folder for {name}")
 
 
-def publish(project: Project, ledger: Ledger) -> list[Published]:
-    """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError."""
+def publish(project: Project, ledger: Ledger, known: dict[Place, Snapshot] | None = None) -> list[Published]:
+    """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError.
+
+    ``known``: what an earlier call of this process knew of the tables, and what is known of them then.
+    """
     tables = [(name, settings.table) for name, settings in project.outputs.items() if settings.table is not None]
     if not tables or ledger.current_run() is None:
         return []
     from ddcore.io.publishing.publication import Publication
+    from ddcore.io.publishing.together import publish_all
 
-    done = (Publication(project, ledger, name, settings).publish() for name, settings in tables)
-    return [table for table in done if table is not None]
+    publications = [Publication(project, ledger, name, settings, known) for name, settings in tables]
+    due = [publication for publication in publications if publication.is_due()]
+    return publish_all(due, 1 if project.memory else available()) if due else []
 
 
 def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:

@@ -42,6 +42,7 @@ from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
+    from ddcore.jobs.warm import Warm
     from ddcore.planning.plan import Plan
 
 __all__ = ["RunReport", "run"]
@@ -60,6 +61,7 @@ def run(
     parallelism: int | None = None,
     listener: Listener | None = None,
     held: predecessor.Held | None = None,
+    warm: Warm | None = None,
 ) -> RunReport:
     """Fold what is not folded yet, up to version ``last``; with several time dimensions, at every time at or before it.
 
@@ -69,7 +71,8 @@ def run(
     append after the program has changed, else to rewrite. ``select``: only the outputs that these
     texts name (:mod:`ddcore.planning.selecting`), ahead of the others; no state is stored then. ``parallelism`` forces
     the number of Spark workers. ``held``
-    is what the command holds already: the lock, and the ledger. Raises UsageError, LockHeld, ProgramError,
+    is what the command holds already: the lock, and the ledger; ``warm``, what an earlier one of this process left in
+    memory. Raises UsageError, LockHeld, ProgramError,
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
     """
@@ -86,7 +89,7 @@ def run(
     if corrections not in (None, *CORRECTIONS):
         raise UsageError(f"--corrections {corrections}: not known", f"one of: {', '.join(CORRECTIONS)}")
     request = Request(first, last, full_refresh, corrections, project.memory, project.tuning.value_bytes)
-    options = Options(project, request, engine or project.engine, parallelism, listener, tuple(select))
+    options = Options(project, request, engine or project.engine, parallelism, listener, tuple(select), warm)
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
@@ -98,7 +101,7 @@ def run(
         replay = _Replay(options, ledger, reader, taken)
         replay.note_predecessor(lock, predecessor.finished(finished))
         report = replay.fold_all(lock.note_run)
-        report.published = publish(project, ledger)
+        report.published = publish(project, ledger, None if warm is None else warm.tables)
         if not select:
             # Also if nothing is new: the command before may have been killed here.
             after_run(project, ledger, ran=not report.nothing_new)

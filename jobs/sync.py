@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.freshness import Freshness, freshness
@@ -19,6 +20,11 @@ from ddcore.jobs.engines import kept
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.ingest import IngestReport, ingest
 from ddcore.jobs.report import RunReport, result, spelled
+from ddcore.jobs.warm import Warm
+
+if TYPE_CHECKING:
+    from ddcore.io.sources.snapshots import Snapshot
+    from ddcore.io.sources.source import Source
 
 __all__ = ["SyncReport", "sync"]
 
@@ -60,13 +66,16 @@ def sync(
     inputs: Collection[str] | None = None,
     listener: Listener | None = None,
     tell: Callable[[IngestReport], None] = lambda report: None,
+    warm: Warm | None = None,
+    found: Mapping[str, Sequence[Source | Snapshot]] = MappingProxyType({}),
 ) -> SyncReport:
     """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet. Where another project
     ingests the inputs, take over what it has.
 
     ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
     sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:
-    nothing is folded, and what was taken in before stays.
+    nothing is folded, and what was taken in before stays. ``warm``: what an earlier sync left in memory;
+    ``found``: sources of inputs that were found before, so that they are not opened again.
 
     Raises what :func:`ddcore.jobs.ingest.ingest` and :func:`ddcore.jobs.replay.run` raise.
     """
@@ -86,9 +95,12 @@ def sync(
     with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
         reports = []
         for name, source in wanted.items():
-            report = ingest(project, name, source.places, settings[name], engine=engine, listener=listener, held=held)
+            report = ingest(
+                project, name, source.places, settings[name], engine=engine, listener=listener, held=held,
+                found=found.get(name),
+            )  # fmt: skip
             reports.append(report)
             tell(report)
-        run = replay.run(project, engine=engine, parallelism=parallelism, listener=listener, held=held)
+        run = replay.run(project, engine=engine, parallelism=parallelism, listener=listener, held=held, warm=warm)
         fresh = tuple(freshness(project, held[1]))
     return SyncReport(tuple(reports), run, fresh, time.monotonic() - start)

@@ -8,14 +8,15 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from trams import Command
 
 from ddcore.base.errors import UsageError
@@ -24,10 +25,12 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
 from ddcore.io.publishing import commits
+from ddcore.io.publishing.commits import snapshot
 from ddcore.io.publishing.publication import Publication
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import IngestSettings, ingest
+from ddcore.jobs.warm import Warm
 
 PROJECT = """
 [project]
@@ -79,10 +82,10 @@ def version_of(folder: Path, version: int, changes: Counter[Row]) -> str:
     return str(file)
 
 
-def step(project: Project, version: int, changes: Counter[Row]) -> replay.RunReport:
+def step(project: Project, version: int, changes: Counter[Row], warm: Warm | None = None) -> replay.RunReport:
     source = version_of(project.root, version, changes)
     ingest(project, "rows", [source], IngestSettings(), engine="inline")
-    return replay.run(project, engine="inline")
+    return replay.run(project, engine="inline", warm=warm)
 
 
 def plain(row: Row) -> Row:
@@ -129,6 +132,7 @@ def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path
     serial = iter(range(10**6))
     unique = 'key = ["id"]' in key
     rows: Counter[Row] = Counter()
+    warm = Warm()  # of most runs; others come in between, as of other processes
     for version in range(rng.randrange(4, 9)):
         changes: Counter[Row] = Counter()
         for row in rng.sample(sorted(rows.elements(), key=repr), min(len(rows), rng.randrange(4))):
@@ -141,9 +145,11 @@ def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path
         rows = Counter({row: number for row, number in rows.items() if number})
         if not changes:
             continue
-        report = step(project, version, changes)
+        is_new = not place.exists()
+        report = step(project, version, changes, warm if rng.random() < 0.7 else None)
         assert len(report.published) == 1, report
         assert held(place, count) == rows
+        assert is_new == bool(report.published[0].made), report
         log = DeltaTable(str(place))
         if log.version():
             check_feed(fed(place, log.version(), log.version(), count), before, rows, count)
@@ -246,6 +252,39 @@ def test_verify_finds_a_table_that_is_not_right(three: Project, dd: Command) -> 
     shutil.rmtree(table_of(three))
     assert dd("run", *place)[0] == 0
     assert dd("verify", "-q", *place)[:2] == (0, [])
+
+
+def test_what_is_known_of_a_table_is_what_a_look_at_it_finds(three: Project) -> None:
+    """Also after maintenance and another program's commit, and when the table was lost and made again."""
+    place, warm = table_of(three), Warm()
+    step(three, 1, Counter({(7, "Ayr", None, None, None): 1}), warm)
+
+    def optimize() -> None:
+        DeltaTable(str(place)).optimize.compact()
+
+    def lose() -> None:
+        shutil.rmtree(place)
+        replay.run(three, engine="inline")
+
+    others: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: DeltaTable(str(place)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
+        lambda: write_deltalake(str(place), pl.read_delta(str(place)).head(1).to_arrow(), mode="append"),
+        optimize,
+        lose,
+    ]
+    for version, change in enumerate(others, 2):
+        change()
+        step(three, version, Counter({(version, "Oban", None, None, None): 1}), warm)
+        assert (version, "Oban", None, None, None) in held(place)
+        (known,), found = warm.tables.values(), snapshot(place)
+        assert replace(known, written=None, files=()) == replace(found, files=())
+        ours, theirs = ({file.path: file for file in one.files or ()} for one in (known, found))
+        assert ours.keys() == theirs.keys() and all(ours[path].first.equals(theirs[path].first) for path in ours)
+    settings = three.outputs["rows"].table
+    assert settings is not None
+    ledger = Ledger.load(Warehouse(three.warehouse))
+    assert len(Publication(three, ledger, "rows", settings).differences()) == 0
 
 
 def test_rows_that_another_program_wrote_go(three: Project) -> None:

@@ -94,6 +94,13 @@ class Tuning:
     resting_share: float = _setting(
         0.5, "of the memory", "that is set: beyond, arrays that come to rest go to files", least=0
     )
+    hot_share: float = _setting(
+        0.25,
+        "of the memory",
+        "that is set: so much of stored state a follower keeps from one fold to the next",
+        least=0,
+    )
+    hot_bytes: int = _setting(1 << 30, "bytes", "of stored state that it keeps where no memory is set", least=0)
     row_bytes: int = _setting(1024, "bytes", "of the memory that is set, for each row that is worked on at once")
     least_rows: int = _setting(1 << 14, "rows", "that are worked on at once, however little memory is set")
     spilled_bytes: int = _setting(1 << 15, "bytes", "of arrays from which on they are worth a place in a file")

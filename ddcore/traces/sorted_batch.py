@@ -170,6 +170,10 @@ class SortedBatch(ABC):
         """The rows and bytes that were read from a file since the last call."""
         return 0, 0
 
+    def loaded(self) -> SortedBatch | None:
+        """The same updates as a batch that is not ``is_stored``, if all of them are in memory."""
+        return None if self.is_stored else self
+
 
 class ColumnBatch(SortedBatch):
     """A sorted batch of arrays: ``codes`` int64[n], ``words`` (W, n), ``times`` (D, n), ``diffs`` int64[n]."""

@@ -40,6 +40,14 @@ class Memory:
         """These arrays, which are not written to again."""
         return list(arrays)
 
+    def part(self, share: float, otherwise: int) -> int:
+        """A share of the bytes that are set; where none are, ``otherwise``."""
+        return otherwise
+
+    def is_short(self) -> bool:
+        """Whether what is set is nearly used up."""
+        return False
+
     def table(self, columns: int, rows: int) -> Table:
         """Room for so many rows of int64 columns."""
         return Table(columns, rows)
@@ -64,7 +72,7 @@ class Spilling(Memory):
     def rest(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """These arrays, in a file if they are large and memory is nearly used up. They are not written to again."""
         size = sum(_padded(array.nbytes) for array in arrays)
-        if size < self.tuning.spilled_bytes or all(map(_is_mapped, arrays)) or not self._is_short():
+        if size < self.tuning.spilled_bytes or all(map(_is_mapped, arrays)) or not self.is_short():
             return list(arrays)
         capacity = min(max(_LEAST_FILE, self.memory // _PER_FILE), _MOST_FILE)
         if 4 * size > capacity:
@@ -81,7 +89,11 @@ class Spilling(Memory):
         is_large = rows > self.rows or 8 * columns * rows >= self.tuning.table_bytes
         return _FileTable(self, columns, rows) if is_large else Table(columns, rows)
 
-    def _is_short(self) -> bool:
+    def part(self, share: float, otherwise: int) -> int:
+        """A share of the memory."""
+        return int(self.memory * share)
+
+    def is_short(self) -> bool:
         """Whether memory is nearly used up; always where the system does not say."""
         try:
             with open("/proc/self/statm", "rb", buffering=0) as file:

@@ -74,6 +74,7 @@ class Trace:
         self._opens = stored if callable(stored) else None
         self._opening = Lock()
         self._opened = [] if callable(stored) else list(stored)  # those in files are never merged here
+        self.was_read = False  # since it was made
         self._settled: list[SortedBatch] = []  # by this process, after those
         self.apart = apart
         self._index: list[SortedBatch] = []
@@ -87,9 +88,29 @@ class Trace:
         """The batches of earlier folds that were opened."""
         return self._opened
 
+    def recall(self, opened: Sequence[SortedBatch], settled: Sequence[SortedBatch]) -> None:
+        """Take what :meth:`known` gave in the fold before for what is stored. Nothing was looked up yet."""
+        self._opens, self._opened, self._settled = None, [*opened], [*settled]
+
+    def known(self) -> tuple[list[SortedBatch], list[SortedBatch]] | None:
+        """All batches of earlier folds: those of which rows lie in files, and those in memory. None where some were not
+        opened. To be called between two folds.
+        """
+        if self._opens is not None:
+            return None
+        opened, settled = list[SortedBatch](), list[SortedBatch]()
+        for batch in self._opened:
+            loaded = batch.loaded()
+            if loaded is None:
+                opened.append(batch)
+            else:
+                settled.append(loaded)
+        return opened, [*settled, *self._settled]
+
     @property
     def stored(self) -> list[SortedBatch]:
         """All batches of earlier folds, oldest first. Several threads may ask."""
+        self.was_read = True
         if self._opens is not None:
             with self._opening:
                 if self._opens is not None:
@@ -102,6 +123,7 @@ class Trace:
         """All batches, oldest first: those stored and the working index."""
         if self._opens is not None:
             return self.stored + self._index
+        self.was_read = True
         return [*self._opened, *self._settled, *self._index]
 
     @property

@@ -27,13 +27,14 @@ __all__ = ["Balance", "repeated_key", "repeated_key_error"]
 _GREATEST = 2**63 - 1
 # Up to so many inserted rows are checked for repeats, else a sample: by hash, the same in the log as in the source.
 _SAMPLE = 1 << 16
+_RARE = 0.5  # of the values that a column may have: where those to check are more, no condition on it pays
 
 
 class Balance:
     """The counts of rows of ``log`` if it holds the files ``live`` and ``fresh``."""
 
     def __init__(self, log: ChangeLog, live: Sequence[LiveFile], fresh: Sequence[AddedFile | LiveFile] = ()) -> None:
-        self._log, self._rows = log, list(log.schema)
+        self._log, self._rows, self._live = log, list(log.schema), live
         self._updates = pl.concat([log.scan_files(live), self._scan(fresh)])
         self._checks: list[pl.LazyFrame] = []
 
@@ -55,9 +56,26 @@ class Balance:
     def counts(self) -> pl.DataFrame:
         """The counts of all rows to check, in the form of :func:`ddcore.io.logs.updates.running_counts`."""
         with reporting(self._log.folder, "read", mend_hint(self._log.folder)):
-            checked = pl.concat(self._checks).unique().collect(engine="streaming").lazy()
-        history = self._updates.join(checked, on=self._rows, how="semi", nulls_equal=True)
+            checked = pl.concat(self._checks).unique().collect(engine="streaming")
+        # A semi-join decodes all columns of all rows; behind a condition on one, the others are decoded where it holds.
+        updates = self._updates if (rare := self._rare(checked)) is None else self._updates.filter(rare)
+        history = updates.join(checked.lazy(), on=self._rows, how="semi", nulls_equal=True)
         return running_counts(self._log.collect(history), self._log.dims)
+
+    def _rare(self, checked: pl.DataFrame) -> pl.Expr | None:
+        """A condition that all rows to check meet, and few others, by the bounds of the log's files; None without such.
+        It says which rows are read, and never which are found.
+        """
+        shares: dict[str, float] = {}
+        for name, kind in self._log.schema.items():
+            bounds = [(file.lower.get(name), file.upper.get(name)) for file in self._live]
+            numbers = [bound for pair in bounds for bound in pair if isinstance(bound, int)]
+            if kind.name == "int64" and len(numbers) == 2 * len(bounds) > 0:
+                shares[name] = checked[name].n_unique() / (max(numbers) - min(numbers) + 1)
+        name = min(shares, key=shares.__getitem__, default="")
+        if not name or shares[name] > _RARE:
+            return None
+        return pl.col(name).is_in(checked[name].unique().implode(), nulls_equal=True)
 
     def below_zero(self, counts: pl.DataFrame) -> RowCount | None:
         """The first version at which a row has a negative count, with the first such row."""

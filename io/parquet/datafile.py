@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,10 @@ _FEW = 32  # rows; with fewer, a dictionary only adds to the size
 _FEW_GROUPS = 4
 _PORTION = 1 << 24  # bytes of a file of state that are verified at once
 _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small files
+
+_MOST_VERIFIED = 1 << 16  # files
+_MOMENT = 2_000_000_000  # nanoseconds
+_verified: dict[Place, tuple[int, ...]] = {}  # a cache; what is in it is true whoever asks
 
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 # Whether rows can meet a condition whose columns of int64 are between some bounds, by name: the least, the greatest.
@@ -84,12 +89,34 @@ def has_digests(path: Place) -> bool:
 
 
 def verify(path: Place, hint: str) -> None:
-    """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s."""
+    """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s; none over a
+    file of this machine that this process has verified, and that nobody has touched since.
+    """
     expected = _digest_in_name(path)
     if expected is None:
         return
+    before = _stamp(path, hint)
+    if before is not None and _verified.get(path) == before:
+        return
     with reporting(path, "read", hint), store.opened(path, whole=True) as file:
         _check(file, path, expected, hint)
+    if before is not None and before == _stamp(path, hint):
+        if len(_verified) >= _MOST_VERIFIED:
+            _verified.clear()
+        _verified[path] = before
+
+
+def _stamp(path: Place, hint: str) -> tuple[int, ...] | None:
+    """What differs once a file of this machine was written to; None for one that was a moment ago, as the clock of a
+    file system may not tell another write from that.
+    """
+    if not isinstance(path, Path):
+        return None
+    with reporting(path, "read", hint):
+        status = path.stat()
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _MOMENT:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def rows_that_may_meet(path: Path, hint: str, may_meet: MayMeet) -> list[tuple[int, int]] | None:

@@ -13,12 +13,12 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.base.schema import Type
 from ddcore.base.version import __version__
 from ddcore.io.delta import deltalog
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
-    "CHANGES", "HINT", "Commit", "Position", "Snapshot", "commit", "escaped", "note_of", "position",
+    "CHANGES", "HINT", "Commit", "Next", "Position", "Snapshot", "commit", "escaped", "note_of", "position",
     "remove_temporary", "snapshot", "upkeep",
 ]  # fmt: skip
 
@@ -58,15 +58,18 @@ _OURS = re.compile(r"[A-Za-z0-9_]+-[0-9a-f]{8}(-[0-9a-f]{16}){1,2}\.parquet|\..*
 
 @dataclass(frozen=True)
 class Position:
-    """How far a table is: the ``run`` whose contents it has, at the time ``at``; by the commit ``version``.
-    ``is_newest``: no other program has written to it since.
+    """How far a table is: the ``run`` whose contents it has, at the time ``at``; by the commit ``version``, which was
+    ``written`` then (milliseconds). ``is_newest``: no other program has written to it since. ``last``: the newest
+    commit.
     """
 
     output: str
     run: int
     at: tuple[int, ...]
     version: int
+    written: int
     is_newest: bool
+    last: int
 
 
 def position(folder: Place) -> Position | None:
@@ -88,7 +91,8 @@ def position(folder: Place) -> Position | None:
             info = deltalog.commit_info(folder, version)
             if _OUTPUT in info:
                 at = tuple(json.loads(info[_TIME]))
-                return Position(info[_OUTPUT], int(info[_RUN]), at, version, is_newest)
+                written = int(info["timestamp"])
+                return Position(info[_OUTPUT], int(info[_RUN]), at, version, written, is_newest, versions[-1])
             is_newest &= deltalog.is_maintenance(folder, version)
     raise UsageError(
         f"{folder} is a Delta table that ddcore did not make", "name another folder for the output's table"
@@ -97,13 +101,28 @@ def position(folder: Place) -> Position | None:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as its newest version is. ``files``: None where some were not written by ddcore."""
+    """A table as its newest version is. ``files``: None where some were not written by ddcore. ``written``: when that
+    version was committed, where this is known.
+    """
 
     version: int
     columns: tuple[tuple[str, str], ...]
     partition_by: tuple[str, ...]
     paths: Mapping[str, tuple[int, Mapping[str, str | None]]]
     files: tuple[RangeFile, ...] | None
+    written: int | None = None
+
+    def is_of(self, there: Position) -> bool:
+        """Whether the table is still as this says."""
+        return self.written == there.written and self.version == there.version == there.last
+
+    def followed_by(self, version: int, change: Commit, added: Sequence[RangeFile]) -> Snapshot:
+        """The table after a commit, which adds these files."""
+        gone = {*change.removed}
+        paths = {path: of for path, of in self.paths.items() if path not in gone}
+        paths |= {file.path: (file.size, file.partition) for file in added}
+        files = None if self.files is None else (*(file for file in self.files if file.path not in gone), *added)
+        return Snapshot(version, change.columns, change.partition_by, paths, files, change.written)
 
 
 def snapshot(folder: Place) -> Snapshot:
@@ -163,17 +182,22 @@ class Commit:
     removed: Sequence[str]
     feed: Sequence[AddedFile]
     note: Mapping[str, str]
+    written: int = field(default_factory=lambda: int(time.time() * 1000))  # milliseconds since 1970
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns with their types, as the log has them."""
+        return tuple((name, delta_type(kind)) for name, kind in self.schema.items())
 
     def actions(self, before: Snapshot | None) -> Iterator[dict[str, Any]]:
         """The lines of the log, after the version ``before``."""
-        now = int(time.time() * 1000)
+        now = self.written
         parameters = {"mode": "Append" if before else "Overwrite", "partitionBy": json.dumps([*self.partition_by])}
         info = {"timestamp": now, "operation": "WRITE", "operationParameters": parameters}
         yield {"commitInfo": {**info, "engineInfo": f"ddcore:{__version__}", **self.note}}
-        wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
         if before is None:
             yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
-        if before is None or (before.columns, before.partition_by) != (wanted, self.partition_by):
+        if before is None or (before.columns, before.partition_by) != (self.columns, self.partition_by):
             yield {"metaData": _metadata(self.schema, self.partition_by, now)}
         paths = {} if before is None else before.paths
         for path in self.removed:
@@ -203,18 +227,89 @@ def _written(path: str) -> str:
     return path.replace("%", "%25")
 
 
-def commit(folder: Place, before: Snapshot | None, change: Commit) -> int:
-    """Commit the next version of a table, the first one where there is none ``before``, and sync it to the disk. Return
-    its number. StorageError where another program has just committed.
+@dataclass(frozen=True)
+class Next:
+    """The commit ``change`` to the table in ``folder``, as the next one after ``before``; None: the first."""
+
+    folder: Place
+    before: Snapshot | None
+    change: Commit
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+        return 0 if self.before is None else self.before.version + 1
+
+    @property
+    def file(self) -> Place:
+        """The entry of the log that it becomes."""
+        return deltalog.commit_file(self.folder, self.version)
+
+    @property
+    def temporary(self) -> Path | None:
+        """Where it is written first; None in an object store."""
+        file = self.file
+        return file.parent / f".{file.name}-{os.getpid()}.tmp" if isinstance(file, Path) else None
+
+    @property
+    def content(self) -> bytes:
+        """The lines of the log."""
+        return "".join(
+            json.dumps(one, separators=(",", ":")) + "\n" for one in self.change.actions(self.before)
+        ).encode()
+
+    def write(self) -> None:
+        """Write it under its temporary name."""
+        if (temporary := self.temporary) is not None:
+            store.create_folder(temporary.parent)
+            temporary.write_bytes(self.content)
+
+    def publish(self) -> bool:
+        """Give it its number; False where that is taken."""
+        if isinstance(self.file, Address):
+            from ddcore.io.storage import objects
+
+            content = self.content
+            return objects.create(self.file, content) or objects.read(self.file) == content
+        assert self.temporary is not None
+        try:
+            os.link(self.temporary, self.file)
+        except FileExistsError:
+            return False
+        return True
+
+
+def commit(nexts: Sequence[Next]) -> list[Next]:
+    """Make commits to tables, in their order; those that are made. In the place of any other another program has just
+    made one.
+
+    All are written under temporary names and synced to the disk side by side; then each gets its number; then the
+    names in the folders of the logs are synced. StorageError.
     """
-    version = 0 if before is None else before.version + 1
-    text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in change.actions(before))
-    with reporting(folder, "commit to", HINT):
-        is_done = _create(deltalog.commit_file(folder, version), text.encode())
-    if not is_done:
-        raise StorageError(f"another program has committed to {folder} just now", "run the same command again")
-    failpoint("after-published")
-    return version
+    done, temporary = list[Next](), [one.temporary for one in nexts if one.temporary is not None]
+    try:
+        for one in nexts:
+            with reporting(one.folder, "commit to", HINT):
+                one.write()
+        with reporting(_first(nexts), "commit to", HINT):
+            sync_all(temporary, [])
+        for one in nexts:
+            with reporting(one.folder, "commit to", HINT):
+                is_done = one.publish()
+            if is_done:
+                done.append(one)
+                failpoint("after-published")
+        with reporting(_first(nexts), "commit to", HINT):
+            logs = [one.file.parent for one in done if one.temporary is not None]
+            sync_all([], [folder for log in logs for folder in (log, log.parent)])
+    finally:
+        for file in temporary:
+            file.unlink(missing_ok=True)
+    return done
+
+
+def _first(nexts: Sequence[Next]) -> Place:
+    return nexts[0].folder if nexts else Path()
 
 
 def note_of(output: str, run: int, at: Sequence[int], label: str, versions: str) -> dict[str, str]:
@@ -235,26 +330,6 @@ def _metadata(schema: Mapping[str, Type], partition_by: Sequence[str], now: int)
             "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": str(_CHECKPOINT_EVERY),
         },
     }  # fmt: skip
-
-
-def _create(place: Place, content: bytes) -> bool:
-    """Write a file unless there is one, and sync it to the disk; whether this call did."""
-    if isinstance(place, Address):
-        from ddcore.io.storage import objects
-
-        return objects.create(place, content) or objects.read(place) == content
-    store.create_folder(place.parent)
-    temporary = place.parent / f".{place.name}-{os.getpid()}.tmp"
-    temporary.write_bytes(content)
-    try:
-        sync_all([temporary], [])
-        os.link(temporary, place)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_all([], [place.parent, place.parent.parent])
-    return True
 
 
 def remove_temporary(folder: Place) -> None:

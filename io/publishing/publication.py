@@ -29,9 +29,9 @@ from ddcore.io.publishing.commits import (
     CHANGES,
     HINT,
     Commit,
+    Next,
     Position,
     Snapshot,
-    commit,
     escaped,
     note_of,
     position,
@@ -47,7 +47,7 @@ from ddcore.io.storage.reporting import reporting
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
 
-__all__ = ["Publication", "place_of"]
+__all__ = ["Prepared", "Publication", "place_of"]
 
 _KIND = "_change_type"  # Delta's name for the column that says what a row of the change feed is
 _INT64 = Type("int64")
@@ -63,10 +63,11 @@ class _Differs(Exception):
 
 
 class _Due(NamedTuple):
-    """What a table should hold: the contents that a run of this number gave at a time."""
+    """What a table should hold: the contents that a run of this number gave at a time, which has this label."""
 
     run: int
     at: Time
+    label: str
 
 
 class _Files(NamedTuple):
@@ -77,13 +78,29 @@ class _Files(NamedTuple):
     feed: Sequence[AddedFile] = ()
 
 
-class Publication:
-    """The table of one output, and what it should hold."""
+class Prepared(NamedTuple):
+    """A commit to a table that is to be made next, and what will have been done then."""
 
-    def __init__(self, project: Project, ledger: Ledger, output: str, settings: TableSettings) -> None:
+    next: Next
+    done: Published
+
+
+class Publication:
+    """The table of one output, and what it should hold. ``known``: tables as commits of this process left them; this
+    one is noted there. ``unsynced``: those that its files are synced to the disk with.
+    """
+
+    def __init__(
+        self, project: Project, ledger: Ledger, output: str, settings: TableSettings,
+        known: dict[Place, Snapshot] | None = None,
+    ) -> None:  # fmt: skip
         self.project, self.ledger, self.output, self.settings = project, ledger, output, settings
         self.folder = place_of(project, ledger, output, settings)
-        self.unsynced = Unsynced()
+        self.known = {} if known is None else known
+        self._firsts: dict[str, pl.DataFrame] = {}  # of files that were written
+        self.there: Position | None = None
+        self.goes_on = False
+        self.unsynced: Unsynced | None = None
 
     @cached_property
     def log(self) -> FoldedLog:
@@ -101,33 +118,56 @@ class Publication:
         count = self.settings.count
         return {**self.log.schema, **({count: _INT64} if count else {})}
 
-    def publish(self) -> Published | None:
-        """Give the table the contents of the last finished run; None where it has them. UsageError, StorageError.
-
-        Cost: that of the files with a changed row; of all rows where the table is made again.
+    def is_due(self) -> bool:
+        """Whether the table lacks contents that the last finished run gave it. Reads the ledger. UsageError,
+        StorageError.
         """
         number = self.ledger.run_of(self.output)
         if number is None:
-            return None
-        there = position(self.folder)
+            return False
+        self.there = there = position(self.folder)
         if there is not None and there.is_newest and there.run == number:
-            return None
+            return False
         tops = self.log.readable.tops
         if len(tops) != 1:
-            return None  # no time is after all others: there are no present contents
-        due = _Due(number, tops[0])
+            return False  # no time is after all others: there are no present contents
+        label = self.log.names.fields(tops[0]).get("label")
+        self.due = _Due(number, tops[0], label if isinstance(label, str) else "")
+        self.goes_on = there is not None and self._goes_on(there, Time(there.at))
+        return True
+
+    def prepared(self) -> Prepared:
+        """The commit that gives a table that is due its contents, with its files, which are not synced. Several threads
+        may prepare tables side by side: none reads the ledger. UsageError, StorageError.
+
+        Cost: that of the files with a changed row; of all rows where the table is made again.
+        """
         remove_temporary(self.folder)
         try:
-            return self._brought_up(due, there)
+            return self._brought_up(self.due, self.there)
         except (_Differs, StorageError) as error:
-            if there is None:
+            if self.there is None:
                 raise
-            return self._made_again(due, str(error).splitlines()[0], None)
+            return self.again(str(error).splitlines()[0])
 
-    def _brought_up(self, due: _Due, there: Position | None) -> Published:
+    def again(self, why: str) -> Prepared:
+        """The same by writing all rows."""
+        return self._made_again(self.due, why, None)
+
+    def end(self, prepared: Prepared) -> None:
+        """The commit was made: note what the table holds, and tidy up."""
+        change, whole = prepared.next.change, Snapshot(prepared.next.version, (), (), {}, ())
+        before = whole if prepared.done.made or prepared.next.before is None else prepared.next.before
+        ranges = [RangeFile(f.path, f.size, f.rows, f.partition, self._firsts[f.path]) for f in change.added]
+        self.known[self.folder] = before.followed_by(prepared.next.version, change, ranges)
+        upkeep(self.folder, prepared.next.version, self.project.retention.days)
+
+    def _brought_up(self, due: _Due, there: Position | None) -> Prepared:
         if there is None:
             return self._made_again(due, "it is new", None)
-        before = snapshot(self.folder)
+        before = self.known.pop(self.folder, None)
+        if before is None or not before.is_of(there):
+            before = snapshot(self.folder)
         wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
         if before.columns != wanted or before.partition_by != self.settings.partition_by:
             return self._made_again(due, "its columns or partitions are others", before)
@@ -136,7 +176,7 @@ class Publication:
         if any(tuple(file.first.columns) != self.order.columns for file in before.files):
             return self._made_again(due, "its order is another", before)
         since = Time(there.at)
-        if not self._goes_on(there, since):
+        if not self.goes_on:
             held = self._rows(before.files)
             now = self.log.accumulate(due.at)
             changes = _sums([now, held.with_columns(diff=-pl.col("diff"))], list(self.log.schema))
@@ -159,31 +199,29 @@ class Publication:
 
     # --- files with changes -------------------------------------------------------------------------------------------
 
-    def _changed(self, due: _Due, since: Time, before: Snapshot, changes: pl.DataFrame) -> Published:
-        """Write the files with changed rows again, and commit."""
+    def _changed(self, due: _Due, since: Time, before: Snapshot, changes: pl.DataFrame) -> Prepared:
+        """Write the files with changed rows again."""
         files = before.files or ()
         added, removed = list[AddedFile](), list[str]()
         olds, news = list[pl.DataFrame](), list[pl.DataFrame]()
         names = list(self.log.schema)
-        with self.unsynced:
-            for place, part in self.order.divided(changes, files) if len(changes) else ():
-                old = self._rows([files[place]]) if place is not None else part.clear()
-                new = _sums([old, part.select(*names, "diff")], names)
-                if (new["diff"] < 0).any():
-                    raise _Differs(f"{self.folder} is not as it was left: rows that go are not there")
-                if place is not None:
-                    removed.append(files[place].path)
-                added += self._written(new)
-                touched = part.select(names)
-                olds.append(old.join(touched, on=names, how="semi", nulls_equal=True))
-                news.append(new.join(touched, on=names, how="semi", nulls_equal=True))
-            feed = self._feed(due.run, olds, news)
+        for place, part in self.order.divided(changes, files) if len(changes) else ():
+            old, rest = (part.clear(), None) if place is None else self._touched(files[place], part)
+            new = _sums([old, part.select(*names, "diff")], names)
+            if (new["diff"] < 0).any():
+                raise _Differs(f"{self.folder} is not as it was left: rows that go are not there")
+            if place is not None:
+                removed.append(files[place].path)
+            added += self._written(new if rest is None else pl.concat([rest, new]))
+            olds.append(old)
+            news.append(new)
+        feed = self._feed(due.run, olds, news)
         same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
         added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
-        self._commit(due, since, before, _Files(added, removed, feed))
         plus, minus = (int(changes.filter(pl.col("diff") * sign > 0)["diff"].sum()) * sign for sign in (1, -1))
         total = len(files) - len(removed) + len(added)
-        return Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
+        done = Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
+        return Prepared(self._next(due, since, before, _Files(added, removed, feed)), done)
 
     def _written(self, rows: pl.DataFrame) -> list[AddedFile]:
         """New files of some rows and their counts, each of one range."""
@@ -203,6 +241,7 @@ class Publication:
             self.folder, f"{self.output}-{_stem(first)}", table, bounded=bounded, notes={FIRST: first_of(first)},
             partition=steps, unsynced=self.unsynced,
         )  # fmt: skip
+        self._firsts[file.path] = first
         return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
 
     def _as_stored(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -213,8 +252,22 @@ class Publication:
             return rows.drop("diff")
         return rows.drop("diff")[np.repeat(np.arange(len(rows)), rows["diff"].to_numpy())]
 
+    def _touched(self, file: RangeFile, part: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Of the rows of a file those that are among the changed ones, with their counts; and the others, in order: in
+        few files many rows change.
+        """
+        names = list(self.log.schema)
+        rows, touched = self._stored([file]), part.select(names)
+        old = rows.join(touched, on=names, how="semi", nulls_equal=True)
+        rest = rows.join(touched, on=names, how="anti", nulls_equal=True, maintain_order="left") if len(old) else rows
+        return _sums([old], names), rest
+
     def _rows(self, files: Sequence[RangeFile]) -> pl.DataFrame:
-        """The rows of some files of the table, and their counts as ``diff``. Checks the digests."""
+        """The distinct rows of some files of the table, and their counts as ``diff``. Checks the digests."""
+        return _sums([self._stored(files)], list(self.log.schema))
+
+    def _stored(self, files: Sequence[RangeFile]) -> pl.DataFrame:
+        """The rows of some files as they are there, in their order, with ``diff``. Checks the digests."""
         frames = []
         for file in files:
             path = self.folder / file.path
@@ -226,13 +279,11 @@ class Publication:
                 frame = frame.with_columns(values)
                 stored = frame.lazy().select([pl.col(n).cast(kind.stored.polars) for n, kind in self.schema.items()])
                 frames.append(values_of(stored, self.schema).collect())
-        names = list(self.log.schema)
+        names, count = list(self.log.schema), self.settings.count
+        diff = pl.col(count).alias("diff") if count else pl.lit(1, pl.Int64).alias("diff")
         if not frames:
             return pl.DataFrame(schema={**{n: k.polars for n, k in self.log.schema.items()}, "diff": pl.Int64})
-        rows = pl.concat(frames)
-        if self.settings.count:
-            return rows.rename({self.settings.count: "diff"})
-        return rows.group_by(names).agg(diff=pl.len().cast(pl.Int64))
+        return pl.concat(frames).select(*names, diff)
 
     def _feed(self, run: int, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
         """The files of the change feed of a run: what became of changed rows, given as they were and as they are."""
@@ -273,18 +324,17 @@ class Publication:
 
     # --- the whole table ----------------------------------------------------------------------------------------------
 
-    def _made_again(self, due: _Due, why: str, before: Snapshot | None) -> Published:
+    def _made_again(self, due: _Due, why: str, before: Snapshot | None) -> Prepared:
         """Write all rows, in place of what the table holds."""
         if before is None and position(self.folder) is not None:
             before = snapshot(self.folder)
         added, rows = list[AddedFile](), 0
-        with self.unsynced:
-            for part in self._in_order(due.at):
-                rows += int(part["diff"].sum())
-                added.append(self._file(part))
+        for part in self._in_order(due.at):
+            rows += int(part["diff"].sum())
+            added.append(self._file(part))
         removed = [] if before is None else [path for path in before.paths if path not in {file.path for file in added}]
-        self._commit(due, None, before, _Files(added, removed))
-        return Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
+        done = Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
+        return Prepared(self._next(due, None, before, _Files(added, removed)), done)
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
@@ -299,13 +349,12 @@ class Publication:
         if rest is not None:
             yield from self.order.cut(rest, size)
 
-    def _commit(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> None:
-        dims, label = self.project.dims, self.log.names.fields(due.at).get("label")
+    def _next(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> Next:
+        dims = self.project.dims
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
-        note = note_of(self.output, due.run, due.at, label if isinstance(label, str) else "", versions)
+        note = note_of(self.output, due.run, due.at, due.label, versions)
         change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
-        number = commit(self.folder, before, change)
-        upkeep(self.folder, number, self.project.retention.days)
+        return Next(self.folder, before, change)
 
     # --- whether it is right ------------------------------------------------------------------------------------------
 

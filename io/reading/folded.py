@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.schema import Schema
-from ddcore.io.delta.column_types import row_type
-from ddcore.io.delta.open_tables import reading
+from ddcore.io.delta.column_types import row_type, type_of_text
+from ddcore.io.delta.open_tables import head_of, reading
 from ddcore.io.delta.tables import opened
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
@@ -24,6 +24,7 @@ from ddcore.io.reading.published import check_output, finished_run
 
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
+    from ddcore.io.delta.writer import Writer
     from ddcore.io.project.project import Project
     from ddcore.io.reading.sorted_rows import SortedRows
     from ddcore.io.storage.store import Place
@@ -164,7 +165,8 @@ def output_log(project: Project, name: str, ledger: Ledger | None = None) -> Fol
     table = ledger.output_table(name)
     assert table is not None  # of every output that the run has
     folder = ledger.warehouse.output(name)
-    log = ChangeLog(folder, row_schema(folder, table, project.dims), project.dims, tuning=project.tuning)
+    schema = row_schema(folder, table, project.dims, ledger.writer)
+    log = ChangeLog(folder, schema, project.dims, ledger.writer, tuning=project.tuning)
     return _folded(project, ledger, log, table, ledger.upper_of(name))
 
 
@@ -193,8 +195,10 @@ def _folded(
     return FoldedLog(log.folder.name, log, table, readable, ledger.first_ingested())
 
 
-def row_schema(folder: Place, state: TableState, dims: tuple[str, ...]) -> Schema:
+def row_schema(folder: Place, state: TableState, dims: tuple[str, ...], writer: Writer | None = None) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
+    if (head := head_of(folder, state, writer)) is not None and not any("<" in kind for _, kind in head.columns):
+        return {name: type_of_text(kind) for name, kind in head.columns if name not in (*dims, "diff")}
     with reading(folder, state=state):
         fields = opened(folder, state).schema().fields
     return {field.name: row_type(field) for field in fields if field.name not in (*dims, "diff")}

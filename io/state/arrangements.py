@@ -222,6 +222,10 @@ class _Gathered(ColumnBatch):
         super().__init__(batch.codes, batch.words, batch.times, batch.diffs, batch.high)
         self._reads = rows, size
 
+    def loaded(self) -> ColumnBatch:
+        """Without what was read for it."""
+        return ColumnBatch.of(self.table, self.width, self.high)
+
     def take_reads(self) -> tuple[int, int]:
         """The rows and the bytes that were read since the last call."""
         reads, self._reads = self._reads, (0, 0)
@@ -302,8 +306,12 @@ class FileBatch(SortedBatch):
         return rows, size
 
     def memory(self) -> int:
-        """The bytes of the rows that are in memory."""
-        return 0 if self._whole is None else self._whole.memory()
+        """The bytes of what is in memory: all rows, or texts that were read."""
+        return self.file.memory() + (0 if self._whole is None else self._whole.memory())
+
+    def loaded(self) -> ColumnBatch | None:
+        """All rows, once they were read."""
+        return self._whole
 
     def locate(self, probes: np.ndarray, budget: Budget = ALONE) -> Spans:
         """The rows of each code. Reads pages of codes."""

@@ -73,6 +73,10 @@ class RunFile:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
+    def memory(self) -> int:
+        """The bytes of what it remembers of the file: the words of texts that were decoded."""
+        return sum(words.nbytes for words in self._words.values())
+
     # --- looking up ---
 
     def locate(self, probes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

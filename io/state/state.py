@@ -21,6 +21,7 @@ from ddcore.io.project.times import Time
 from ddcore.io.state import arrangements
 from ddcore.io.state.arrangements import Span
 from ddcore.io.state.fold_result import FoldResult, Stored
+from ddcore.io.state.hot import Hot
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
@@ -34,8 +35,11 @@ __all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_result"]
 Spans = Mapping[int, Span]
 
 
-def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE) -> Worker:
-    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only.
+def open_worker(
+    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, hot: Hot | None = None
+) -> Worker:
+    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only. ``hot``: what
+    is in memory of them, with all codes.
 
     Files are opened, and rows read, when they are needed: steps raise StorageError for files that are missing or
     damaged.
@@ -48,7 +52,11 @@ def open_worker(plan: Plan, stored: Stored, spans: Spans | None = None, budget: 
         if not arrangement.transient and (table := f"state/{arrangement.fingerprint}") in stored.files
     }
     left = _waiting(plan, stored, spans, budget)
-    return Worker(plan, runs, *left, budget=budget, groups=stored.groups.copy())
+    worker = Worker(plan, runs, *left, budget=budget, groups=stored.groups.copy())
+    if hot is not None:
+        for index in runs:
+            hot.recall(stored, f"state/{plan.arrangements[index].fingerprint}", worker.state.traces[index])
+    return worker
 
 
 def open_rebuild(plan: Plan, stored: Stored, part: Rebuilding, budget: Budget = ALONE) -> Worker:
@@ -106,14 +114,23 @@ def _open(stored: Stored, table: str, layout: Layout, span: Span, budget: Budget
     return arrangements.open_runs(stored.warehouse.table(table), files, layout, span, budget) if files else []
 
 
-def write_result(plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False) -> FoldResult:
+def write_result(
+    plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None
+) -> FoldResult:
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
-    stored, so a table's small files are taken up into the new one where they have become several.
+    stored, so a table's small files are taken up into the new one where they have become several. ``hot`` keeps what is
+    in memory of state.
     """
     with Unsynced() as unsynced:
-        return _write_gains(plan, worker, stored, part, unsynced, merges=merges)
+        gained = _write_gains(plan, worker, stored, part, unsynced, merges=merges)
+    if hot is not None:
+        for arrangement in plan.arrangements:
+            if not arrangement.transient:
+                hot.keep(stored, f"state/{arrangement.fingerprint}", worker.state.traces[arrangement.index], gained)
+        hot.evict(worker.budget)
+    return gained
 
 
 def _write_gains(

@@ -7,6 +7,7 @@ several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
@@ -16,6 +17,7 @@ from ddcore.jobs.fold import Engine, Fold, Listener
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.state.fold_result import FoldResult
+    from ddcore.jobs.warm import Warm
 
 __all__ = ["hold", "kept", "load"]
 
@@ -29,9 +31,11 @@ def kept(name: str) -> AbstractContextManager[None]:
     return session.kept()
 
 
-def load(name: str, project: Project, parallelism: int | None = None) -> Engine:
-    """The engine ``name``. Raises StorageError if this machine lacks what it needs: Java, jars, kernels; UsageError for
-    libraries that are not installed, and for more workers than there can be.
+def load(name: str, project: Project, parallelism: int | None = None, warm: Warm | None = None) -> Engine:
+    """The engine ``name``; ``warm``: what folds in this process leave in memory for the next.
+
+    Raises StorageError if this machine lacks what it needs: Java, jars, kernels; UsageError for libraries that are not
+    installed, and for more workers than there can be.
     """
     if name != "inline":
         from ddcore.jobs.spark import connect, session
@@ -45,7 +49,7 @@ def load(name: str, project: Project, parallelism: int | None = None) -> Engine:
         from ddcore.jobs.engines.inline import fold
     except Exception as error:  # numba raises many kinds if it can neither load nor compile a kernel
         raise StorageError(f"the kernels of the engine do not load: {one_line(error)}", "see: ddcore doctor") from error
-    return fold
+    return fold if warm is None else partial(fold, hot=warm.arrangements())
 
 
 def hold(project: Project) -> AbstractContextManager[Any]:

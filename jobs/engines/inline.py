@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.threads import available
@@ -11,6 +12,7 @@ from ddcore.engine.worker import Worker
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.fold_result import FoldResult
+from ddcore.io.state.hot import Hot
 from ddcore.io.state.state import open_rebuild, open_worker, replay, write_result
 from ddcore.io.storage import scratch
 from ddcore.jobs.failures import fold_errors
@@ -27,15 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["fold", "updates"]
 
 
-def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
+def fold(fold: Fold, listener: Any = None, *, hot: Hot | None = None) -> tuple[FoldResult, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1.
 
-    It works in ``fold.parallelism`` threads, by default in as many as there are processors.
+    ``hot``: what earlier folds of this process left in memory; after an error that is nothing. It works in
+    ``fold.parallelism`` threads, by default in as many as there are processors.
     """
     settings = fold.settings
     budget = scratch.budget(settings.memory, fold.parallelism or available(), settings.tuning)
-    with fold_errors(), budget.held():
-        worker = _open(fold, budget)
+    if hot is not None and fold.rebuilding is not None:
+        hot.clear()
+        hot = None
+    with fold_errors(), budget.held(), _kept(hot, fold):
+        worker = _open(fold, budget, hot)
         if fold.begin is not None:
             worker.feed_constants(fold.begin)
         worker.feed_instants(fold.instants)
@@ -53,15 +59,28 @@ def fold(fold: Fold, listener: Any = None) -> tuple[FoldResult, int]:
                     reported_at = time.monotonic()
                     done, now = worker.handled, doing(fold.plan, worker.agenda.next_block, worker.state.rounds)
                     listener("fold", done, done + worker.agenda.waiting(), f"updates known so far; now {now}")
-            return write_result(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None), 1
+            return write_result(fold.plan, worker, fold.stored, "0", merges=fold.rebuilding is None, hot=hot), 1
 
 
-def _open(fold: Fold, budget: Budget) -> Worker:
+@contextmanager
+def _kept(hot: Hot | None, fold: Fold) -> Iterator[None]:
+    """Drop what is not of the fold's state, and everything if it fails."""
+    if hot is not None:
+        hot.drop_others(fold.stored)
+    try:
+        yield
+    except BaseException:
+        if hot is not None:
+            hot.clear()
+        raise
+
+
+def _open(fold: Fold, budget: Budget, hot: Hot | None) -> Worker:
     if fold.rebuilding is not None:
         worker = open_rebuild(fold.plan, fold.stored, fold.rebuilding, budget)
         replay(worker, fold.stored, fold.rebuilding)
     else:
-        worker = open_worker(fold.plan, fold.stored, budget=budget)
+        worker = open_worker(fold.plan, fold.stored, budget=budget, hot=hot)
         worker.begin(fold.upper)
     return worker
 

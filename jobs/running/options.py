@@ -6,6 +6,7 @@ from ddcore.base.record import record
 from ddcore.io.project.project import Project
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.running.next_run import Request
+from ddcore.jobs.warm import Warm
 
 __all__ = ["Options"]
 
@@ -13,7 +14,7 @@ __all__ = ["Options"]
 @record
 class Options:
     """What to fold, how, and who is told. ``select``: the words that name some outputs; ``parallelism`` forces the
-    number of Spark workers.
+    number of Spark workers; ``warm``: what earlier runs of this process left in memory.
     """
 
     project: Project
@@ -22,3 +23,4 @@ class Options:
     parallelism: int | None
     listener: Listener | None
     select: tuple[str, ...]
+    warm: Warm | None = None

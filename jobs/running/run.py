@@ -61,7 +61,7 @@ class Run:
         _check_names(self.ledger.warehouse, self.plan)
         instants.require(self.ledger, self.plan, ingests_of(self.ledger, self.plan, upcoming), upcoming.times)
         self._tell()
-        engine = engines.load(options.engine, options.project, options.parallelism)
+        engine = engines.load(options.engine, options.project, options.parallelism, options.warm)
         if not upcoming.is_resumed:
             self.ledger.append(self.records.intent(options.parallelism or 1))
         lineage = Lineage(options.project, self.plan, self.ledger.warehouse)

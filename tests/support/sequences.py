@@ -35,6 +35,7 @@ from ddcore.jobs import replay
 from ddcore.jobs.compact import compact
 from ddcore.jobs.ingest import IngestSettings, ingest
 from ddcore.jobs.undo import undo
+from ddcore.jobs.warm import Warm
 
 __all__ = ["KINDS", "Life"]
 
@@ -180,6 +181,7 @@ class Life:
         self._write(self.project, self.program)
         self.count = 0
         self.loaded: Ledger | None = None
+        self.warm = Warm()  # of runs in this process; all other commands know nothing of it
 
     def _write(self, place: Path, program: str, marks: bool | None = None) -> None:
         write(place, program, marks, auto=self.auto, versions=self.versions, days=self.days)
@@ -207,7 +209,7 @@ class Life:
         if words[0] == "ingest":
             self._write(self.project, self.program, marks=True)
         words = [*words, "--project", str(self.project), "--json"]
-        ended = self.processes.run(*words, DDCORE_FAILPOINT=failpoint) if failpoint else called(*words)
+        ended = self.processes.run(*words, DDCORE_FAILPOINT=failpoint) if failpoint else called(*words, warm=self.warm)
         self.loaded = None
         self._write(self.project, self.program)
         note = f"{failpoint}  dd {' '.join(words[:-3])}".strip()
@@ -610,7 +612,7 @@ class Life:
         assert not self.model.exempt
 
 
-def called(*words: str) -> Ended:
+def called(*words: str, warm: Warm | None = None) -> Ended:
     """A command in this process, which has its kernels loaded, without the command line."""
     values = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
     project = find_project(Path(values["--project"]), {})
@@ -635,6 +637,7 @@ def called(*words: str) -> Ended:
             replay.run(
                 project, first=time_of(number.get("--from-version")), last=time_of(number.get("--to-version")),
                 engine="inline", full_refresh="--full-refresh" in words, corrections=values.get("--corrections"),
+                warm=warm,
             )  # fmt: skip
     except DdError as error:
         return Ended(error.exit_code, [], [f"error: {error.message}", error.hint])
