@@ -290,13 +290,15 @@ class Workshop:
         left = self.temporary(folder)  # by the killed commands that made the scenario
         ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}={action}")
         is_finished = action.startswith("full") and (place, n) in scenario.later  # what fails is only its compaction
-        codes = {0 if is_finished else CODES[action]}
+        # A run of some outputs deletes the state that it wrote, as far as it can: retention removes the rest.
+        is_passed_over = action == "full-once" and "--select" in arguments and place == "after-delete"
+        codes = {0 if is_finished or is_passed_over else CODES[action]}
         if name in ON_SPARK and place in IN_TASKS:
             codes.add(1)  # it was a task that was killed
         assert ended.code in codes, (where, ended)
         if action != "kill":
             said = [line for line in ended.err if line.startswith(("error: ", "warning: "))]
-            assert len(said) == 1 and WORDS[action] in said[0], (where, ended)
+            assert len(said) == 1 - is_passed_over and all(WORDS[action] in line for line in said), (where, ended)
             assert not any("Traceback" in line for line in ended.err), (where, ended)
         between = contents(project)
         whole = (scenario.before, scenario.after, *scenario.between)
