@@ -40,7 +40,7 @@ def _shifted_left(values: Values, node: exp.BitwiseLeftShift) -> Value:
 
 def count_of_ones(number: pl.Expr) -> pl.Expr:
     """How many bits of a whole number are 1."""
-    return number.bitwise_count_ones().cast(pl.Int64)
+    return number.cast(pl.Int64).bitwise_count_ones().cast(pl.Int64)  # of 64 bits, however wide it is computed
 
 
 def _quotient(values: Values, node: exp.IntDiv) -> Value:
