@@ -26,7 +26,7 @@ WORDS = {
     "CDLL", "Popen",
 }  # fmt: skip
 # Methods of these names are harmless on some modules: re.compile, platform.system, pl's list.eval.
-HARMLESS = {("re", "compile")}
+HARMLESS = {("re", "compile"), ("list", "eval")}
 
 PLACES = {
     "ddcore/text/notebook.py system": "a word in a style sheet: the font and the theme of the reader's system",
@@ -53,7 +53,6 @@ PLACES = {
     "jobs/engines/one_task.py pickle": "the plan, which the driver sent to its own task by Spark",
     "jobs/engines/barrier_task.py pickle": "the same",
     "cli/hook.py Popen": "the project's hook: a command that dd.toml names",
-    "ddcore/sql/spark.py eval": "Polars' function over the elements of a list",
     "jobs/spark/gateway.py Popen": "Spark's Java process",
     "jobs/spark/stage.py pickle": "what the tasks of our own stage return, by Spark",
     "jobs/spark/shipping.py cloudpickle": "writes the plan for Spark's tasks; reads nothing",
@@ -67,7 +66,7 @@ def words_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Name) and node.id in WORDS:
             yield node.id
         elif isinstance(node, ast.Attribute) and node.attr in WORDS:
-            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            owner = getattr(node.value, "id", getattr(node.value, "attr", ""))
             if (owner, node.attr) not in HARMLESS:
                 yield node.attr
         elif isinstance(node, ast.keyword) and node.arg in WORDS:

@@ -99,6 +99,6 @@ def _word(value: Any, kind: pl.DataType) -> int:
         return bits if bits >= 0 else bits ^ (2**63 - 1)
     if isinstance(kind, pl.Decimal):
         return int(value.scaleb(kind.scale))
-    if isinstance(kind, pl.Date | pl.Datetime):
+    if isinstance(kind, pl.Date | pl.Datetime | pl.Time):
         return int(pl.Series([value], dtype=kind).to_physical().item())
     return int(value)

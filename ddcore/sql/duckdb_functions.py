@@ -59,7 +59,7 @@ def _by_sign(plain: Rule) -> Rule:
     """``||`` of lists is null where one is null."""
 
     def rule(values: Values, node: exp.DPipe) -> Value:
-        if list_functions.is_list(values.of(node.this)):
+        if list_functions.is_list(values.peek(node.this)):
             return list_functions.concatenated(values, node, [node.this, node.expression], skips_nulls=False)
         return plain(values, node)
 
@@ -157,7 +157,7 @@ def _series(values: Values, node: exp.GenerateSeries) -> Value:
 
 def _bracket(values: Values, node: exp.Bracket) -> Value:
     """An element or a slice of a list, or the value of a key of a map."""
-    if maps.is_map(values.of(node.this)):
+    if maps.is_map(values.peek(node.this)):
         return maps.element(values, node.this, node.expressions[0])
     return _BRACKETS(values, node)
 

@@ -117,7 +117,7 @@ def _from_text(values: Values, node: exp.Expr) -> pl.Expr | None:
     """The text whose bytes a node is: ``x::bytea`` and ``convert_to(x, 'UTF8')``; None for other bytes."""
     if isinstance(node, exp.Anonymous) and node.name.lower() == "convert_to":
         return values.require(values.of(node.expressions[0]), "string").expr
-    if isinstance(node, exp.Cast) and values.of(node.this).type == TEXT:
+    if isinstance(node, exp.Cast) and values.peek(node.this).type == TEXT:
         return values.of(node).expr.cast(pl.String)
     return None
 

@@ -211,7 +211,7 @@ def concatenation(plain: Rule) -> Rule:
     before, behind = (added(first=first, null_is_empty=True) for first in (True, False))
 
     def rule(values: Values, node: exp.DPipe) -> Value:
-        left, right = (is_list(values.of(side)) for side in (node.this, node.expression))
+        left, right = (is_list(values.peek(side)) for side in (node.this, node.expression))
         if left and right:
             return concatenated(values, node, [node.this, node.expression], skips_nulls=True)
         if left:

@@ -342,13 +342,13 @@ def _part_of_days(values: Values, node: exp.Anonymous) -> Value:
 
 def _element(values: Values, node: exp.Bracket) -> Value:
     """The element of a list by its number, or the value of a map by its key, null where there is none."""
-    if maps.is_map(values.of(node.this)):
+    if maps.is_map(values.peek(node.this)):
         return maps.element(values, node.this, node.expressions[0])
     return arrays.element_or_fail(values, node)
 
 
 def _size(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
-    return maps.size(values, some) if maps.is_map(values.of(some)) else arrays.count(values, node, some)
+    return maps.size(values, some) if maps.is_map(values.peek(some)) else arrays.count(values, node, some)
 
 
 SHARED: tuple[type[exp.Expr], ...] = (

@@ -142,7 +142,7 @@ def concat(plain: Rule) -> Rule:
     """Texts, or lists; null where one is."""
 
     def rule(values: Values, node: exp.Concat) -> Value:
-        if node.expressions and list_functions.is_list(values.of(node.expressions[0])):
+        if node.expressions and list_functions.is_list(values.peek(node.expressions[0])):
             return list_functions.concatenated(values, node, node.expressions, skips_nulls=False)
         return plain(values, node)
 
@@ -151,7 +151,7 @@ def concat(plain: Rule) -> Rule:
 
 def _reverse(plain: Rule) -> Rule:
     def rule(values: Values, node: exp.Reverse) -> Value:
-        value = values.of(node.this)
+        value = values.peek(node.this)
         return list_functions.reversed_list(value, node) if list_functions.is_list(value) else plain(values, node)
 
     return rule

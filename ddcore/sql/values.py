@@ -265,7 +265,7 @@ class Values:
     ) -> None:
         self.source, self.columns, self.schema, self._replace = source, columns, schema, replace
         self._ready: dict[int, Value] = {}
-        """The left side of the part whose rule comes next in a chain, by identity."""
+        """Parts that the rule which comes next asks for, by identity: the left side in a chain, what was looked at."""
 
     def of(self, node: exp.Expr) -> Value:
         """The value of a part. Raises ProgramError, with its place, for what is not supported or has no type.
@@ -283,6 +283,12 @@ class Values:
             self._ready[id(inner)] = value
             value = self._of(chain.pop())
             self._ready.pop(id(inner), None)
+        return value
+
+    def peek(self, node: exp.Expr) -> Value:
+        """The value of a part that the rule which follows asks for once more: it is not found a second time."""
+        value = self.of(node)
+        self._ready[id(node)] = value
         return value
 
     def _of(self, node: exp.Expr) -> Value:

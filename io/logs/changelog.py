@@ -46,6 +46,8 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 def _normalise(values: pl.Series, kind: Type) -> pl.Series:
+    if isinstance(values.dtype, pl.Extension):
+        values = values.ext.storage()  # UUIDs, which frames of programs have marked
     values = values.cast(kind.polars)
     return one_nan_one_zero(values) if kind.name == "float64" else values
 

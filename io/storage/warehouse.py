@@ -115,11 +115,12 @@ class Warehouse:
         read or fold call this and create nothing; only ``ingest`` creates a warehouse, with :meth:`begin`. Tables
         without a ledger pass: loading the ledger reports that it was lost.
         """
-        self._check_upstream()
         if not isinstance(self.root, Path):
             if not store.is_folder(self.ledger) and not any(self.tables()):
                 raise StorageError(f"there is no warehouse in {self.root}: nothing is stored there", _ABSENT_URL)
+            self._check_upstream()  # a store tells why it refuses a list, but not whether there is an object
             return
+        self._check_upstream()
         with reporting(self.root, "read"):
             missing = [folder for folder in (*reversed(self.root.parents), self.root) if not folder.is_dir()]
         if missing and os.path.lexists(missing[0]):
@@ -138,9 +139,10 @@ class Warehouse:
         Outside of the folder ``project`` a missing or empty folder may be a file system that is not mounted, and in an
         object store a misspelt URL. It is a StorageError there unless ``new``.
         """
-        self._check_upstream()
         if store.is_folder(self.ledger) or any(self.tables()):
+            self._check_upstream()
             return
+        self._check_upstream()
         if not isinstance(self.root, Path):
             if not new:
                 raise StorageError(

@@ -44,7 +44,7 @@ INPUTS = {
     "days": {"a": "int", "d": "date", "b": "int", "T": "clock"},
     "bills": {"m": "money", "n": "num", "t": "time"},
     "funds": {"a": "int", "W": "wide"},
-    "trips": {"A": "uuid", "D": "span", "a": "int", "O": "map"},
+    "trips": {"Y": "uuid", "Z": "span", "a": "int", "Q": "map"},
     "flags": {"o": "bool", "a": "int"},
     "limits": {"h": "huge", "b": "int"},
     "carts": {"a": "int", "l": "list"},
@@ -136,9 +136,9 @@ NAMES = {
     "tax": "iI",
     "wide": "WX",
     "bool": "oq",
-    "uuid": "AB",
-    "span": "DE",
-    "map": "OP",
+    "uuid": "YJ",
+    "span": "ZR",
+    "map": "QK",
     "huge": "hj",
     "list": "lr",
     "struct": "sz",
@@ -153,7 +153,7 @@ ODD = {  # what columns are called in a third of the programs: texts that join n
     "d": "d:e", "e": "{e}", "m": "m,p|", "p": "日", "t": "t\t", "u": "-", "o": "o=q", "q": "(q)", "h": "h,j", "j": "h",
     "x": "x y", "y": "y\\", "l": "l[]", "r": "r.i", "s": "s: struct", "z": 'z"',
     "i": "i*p", "I": "1-i", "W": "w.w", "X": "W\t", "T": "t;T", "U": "U'",
-    "A": "A:", "B": "b B", "D": "d,D", "E": "é", "O": "{O}", "P": "P|p",
+    "Y": "Y:", "J": "j J", "Z": "z,Z", "R": "é", "Q": "{Q}", "K": "K|k",
 }  # fmt: skip
 MAKERS = {
     "closure": """
