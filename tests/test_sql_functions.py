@@ -128,9 +128,10 @@ def test_every_function_of_a_dialect_is_compared_with_its_engine(engine: str) ->
     assert not NAMED[engine].keys() - called(engine)
 
 
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_all_functions_equal_the_reference_as_rows_come_and_go(engine: str) -> None:
-    views = program(view_of_all(engine), dialect=engine)
+def test_functions_equal_the_reference_as_rows_come_and_go(engine: str, every: int, seed: int) -> None:
+    views = program(view_of_all(engine, every, seed), dialect=engine)
     rows = frame()
     gone = rows.filter(pl.col("id") % 2 == 0).with_columns(version=1, diff=-1)
     log = pl.concat([rows, gone.cast(rows.schema)])

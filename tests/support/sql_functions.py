@@ -72,9 +72,10 @@ def ours(expression: str, dialect: str = "postgres") -> list[Any]:
     return dd.replay(views, t=frame())["o"].sort("id")["v"].to_list()
 
 
-def view_of_all(engine: str) -> str:
-    """One view with all expressions of an engine, as the columns c0, c1, ..."""
-    columns = ", ".join(f"{expression} AS c{number}" for number, (expression, _) in enumerate(answers(engine)))
+def view_of_all(engine: str, every: int = 1, start: int = 0) -> str:
+    """One view with all expressions of an engine, or one in ``every``, as the columns c0, c1, ..."""
+    chosen = list(enumerate(answers(engine)))[start % every :: every]
+    columns = ", ".join(f"{expression} AS c{number}" for number, (expression, _) in chosen)
     return f"CREATE VIEW o AS SELECT id, {columns} FROM t"
 
 
