@@ -24,7 +24,7 @@ from ddcore.program.collection import Collection
 from ddcore.reference import NaiveCollection, NaiveGroups
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "programs.md"
-SOURCES = 900
+SOURCES = 600
 """Enough programs for every operator and every choice of its options."""
 
 

@@ -43,7 +43,8 @@ def kinds() -> dict[str, type[Operator]]:
     def below(kind: type[Operator]) -> list[type[Operator]]:
         return [each for child in kind.__subclasses__() for each in (child, *below(child))]
 
-    return {kind.__name__: kind for kind in below(Operator) if not isabstract(kind) and hasattr(kind, "name")}
+    own = (kind for kind in below(Operator) if kind.__module__.startswith(operators.__name__))  # not a benchmark's
+    return {kind.__name__: kind for kind in own if not isabstract(kind) and hasattr(kind, "name")}
 
 
 def public() -> dict[str, Public]:
