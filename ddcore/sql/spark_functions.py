@@ -151,8 +151,9 @@ def concat(plain: Rule) -> Rule:
 
 def _reverse(plain: Rule) -> Rule:
     def rule(values: Values, node: exp.Reverse) -> Value:
-        value = values.peek(node.this)
-        return list_functions.reversed_list(value, node) if list_functions.is_list(value) else plain(values, node)
+        if list_functions.is_list(values.peek(node.this)):
+            return list_functions.reversed_list(values.of(node.this), node)
+        return plain(values, node)
 
     return rule
 
