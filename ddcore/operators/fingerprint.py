@@ -326,7 +326,7 @@ class _Reader:
     # -- data: schema and values in a form of our own -----------------------------------------------------------------
 
     def _expression(self, expr: pl.Expr) -> Iterator[Part]:
-        from ddcore.expressions.expressions import identity
+        from ddcore.expressions.canonical import identity
 
         try:
             parts = identity(expr)

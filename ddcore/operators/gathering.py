@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.arguments import checked, choice
 from ddcore.text.wording import brief

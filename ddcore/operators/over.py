@@ -20,7 +20,8 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.expressions import identity, types_of
+from ddcore.expressions.canonical import identity
+from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of

@@ -13,7 +13,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators.arguments import checked, flag
 from ddcore.operators.frame import Framed
 from ddcore.text.wording import brief

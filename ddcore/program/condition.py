@@ -17,8 +17,9 @@ import polars as pl
 from ddcore.base.errors import ExpressionError, ProgramError, UsageError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
-from ddcore.expressions import exactness, expressions, polars_json, syntax
-from ddcore.expressions.expressions import Predicate, RowTypes
+from ddcore.expressions import exactness, parsing, polars_json, syntax
+from ddcore.expressions.projections import Predicate
+from ddcore.expressions.row_types import RowTypes
 from ddcore.expressions.syntax import Tree
 from ddcore.operators import arguments
 from ddcore.text.wording import meant
@@ -108,7 +109,7 @@ class Condition:
 
 
 def _tree(value: Any, schema: Schema) -> Tree:
-    parsed = arguments.checked(expressions.parse, value, bare_string="sql")
+    parsed = arguments.checked(parsing.parse, value, bare_string="sql")
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     tree = syntax.bare(arguments.checked(polars_json.read, arguments.single(schema, parsed, "where", hint)))
     return syntax.rewrite(tree, lambda node: _in_utc(node, schema))
