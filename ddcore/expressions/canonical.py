@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import polars_json, syntax, texts
 
 __all__ = ["canonical", "identity"]
 
@@ -14,7 +14,7 @@ def canonical(expr: pl.Expr) -> str:
 
     Raises ProgramError for an expression that has none, because it calls a Python function.
     """
-    return syntax.text(syntax.bare(polars_json.read(expr)))
+    return texts.text(syntax.bare(polars_json.read(expr)))
 
 
 def identity(expr: pl.Expr) -> list[str]:
@@ -24,4 +24,4 @@ def identity(expr: pl.Expr) -> list[str]:
     0.1`` is another number than ``cast(pl.Float32) * pl.lit(0.1, dtype=pl.Float64)``.
     """
     tree = syntax.bare(polars_json.read(expr))
-    return [syntax.text(tree), *syntax.literals(tree)]
+    return [texts.text(tree), *texts.literals(tree)]

@@ -20,7 +20,7 @@ from typing import Protocol
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import decimals, polars_json, syntax, temporal
+from ddcore.expressions import decimals, polars_json, syntax, temporal, texts
 from ddcore.expressions.intervals import GREATEST, INTERVALS, LEAST, Bounds, Overflow
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.terms import Interval, Term
@@ -72,7 +72,7 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
     element = decimals.element(types(syntax.children(tree))[0])
     if element is None:
         raise ProgramError(
-            f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
+            f"the expression {texts.display(tree)} is not applied to a list", "split or concat_list first"
         )
     inside = types.inside(element)
     result = tree._replace(part=_element(tree, tree.part, inside))
@@ -206,7 +206,7 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
         return syntax.call(_SQL[op], *parts)
     if op in _ORDERED and any(dtype.is_nested() for dtype in inner):
         raise ProgramError(
-            f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
+            f"the expression {texts.display(tree)} compares lists or structs, which have no order",
             "compare a field or an element, or ask for equality",
         )
     special = _special(result, dtype, op, parts, inner)
@@ -263,7 +263,7 @@ def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> b
 
 def _out_of_sight(tree: Tree) -> ProgramError:
     return ProgramError(
-        f"the expression {syntax.display(tree)} computes where overflow cannot be detected",
+        f"the expression {texts.display(tree)} computes where overflow cannot be detected",
         "take lists apart with flat_map() first, round in float64, or compute with columns",
     )
 

@@ -19,7 +19,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
-from ddcore.expressions import stages, syntax, temporal
+from ddcore.expressions import stages, syntax, temporal, texts
 from ddcore.expressions.failures import FAILURES, failing_row, reason_of, row_text, select, value_text
 from ddcore.expressions.intervals import GREATEST, LEAST, Bounds, Overflow
 from ddcore.expressions.stages import Staged
@@ -89,7 +89,7 @@ def formula(name: str, tree: Tree, term: Term, dtype: pl.DataType, schema: Schem
     safe = _safe(bounds, bool(term.op), columns) if term.computes else GREATEST
     steps = steps_of(term.tree, schema) if safe > 0 and to is None and not direct_form.guards else None
     return Formula(
-        name, syntax.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype,
+        name, texts.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype,
         safe, steps,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MARK, Schema, Type
-from ddcore.expressions import exactness, polars_json, syntax, vocabulary
+from ddcore.expressions import exactness, polars_json, syntax, texts, vocabulary
 from ddcore.expressions.formulas import Formulas, formula
 from ddcore.expressions.row_types import RowTypes, instance, result_type, typing_of
 from ddcore.expressions.syntax import Tree
@@ -144,7 +144,7 @@ class ListProjection:
             term = exactness.analyse(tree, types)
             if not isinstance(term.dtype, pl.List):
                 raise ProgramError(
-                    f"flat_map({name}=...): {syntax.display(tree)} is {term.dtype}, not a list",
+                    f"flat_map({name}=...): {texts.display(tree)} is {term.dtype}, not a list",
                     'for example col("tags").str.split(",")',
                 )
             elements[name] = result_type(instance(term.dtype.inner), tree, types)
@@ -198,7 +198,7 @@ def _all_of(exprs: Iterable[pl.Expr], schema: Schema, types: RowTypes) -> Tree:
         dtype = types([tree])[0]
         if dtype != pl.Boolean():
             raise ProgramError(
-                f"the condition {syntax.display(tree)} is {dtype}, not bool",
+                f"the condition {texts.display(tree)} is {dtype}, not bool",
                 "compare with something, or cast to bool",
             )
         total = tree if total is None else syntax.call("And", total, tree)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import WORD_DIGITS, Schema, Type, type_of
-from ddcore.expressions import decimals, polars_json, syntax
+from ddcore.expressions import decimals, polars_json, syntax, texts
 from ddcore.expressions.exactness import DEEPEST_LITERAL
 from ddcore.expressions.failures import FAILURES, reason_of
 from ddcore.expressions.syntax import Tree
@@ -64,7 +64,7 @@ class RowTypes:
             dtype = _dtype_of(shallow, tuple(schema.items()))
         except FAILURES as failure:
             raise ProgramError(
-                f"{syntax.display(whole)}: {self._reason(whole, failure)}", "cast so that the types meet"
+                f"{texts.display(whole)}: {self._reason(whole, failure)}", "cast so that the types meet"
             ) from None
         if syntax.operation(node) in ("Boolean.IsIn", "Sql.IsIn"):
             self._require_list(node, inner[1:], dtypes[1:])
@@ -103,7 +103,7 @@ class RowTypes:
         for values, dtype in zip(members, dtypes, strict=True):
             if not dtype.is_nested() and id(values) not in self._constant:
                 raise ProgramError(
-                    f"{syntax.display(tree)} asks about a whole column", "give values or a list column, or use join"
+                    f"{texts.display(tree)} asks about a whole column", "give values or a list column, or use join"
                 )
 
     def inside(self, dtype: pl.DataType) -> RowTypes:
@@ -141,12 +141,12 @@ def result_type(dtype: pl.DataType, tree: Tree, types: RowTypes) -> Type:
     """
     if dtype == pl.Null():
         raise ProgramError(
-            f"{syntax.display(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
+            f"{texts.display(tree)} is null and has no type", "cast it, for example pl.lit(None, dtype=pl.Int64)"
         )
     try:
         return type_of(dtype if decimals.is_wide(tree, types) else _fewer_digits(dtype))
     except ProgramError as error:
-        raise ProgramError(f"{syntax.display(tree)}: {error.message}", error.hint) from None
+        raise ProgramError(f"{texts.display(tree)}: {error.message}", error.hint) from None
 
 
 def _fewer_digits(dtype: pl.DataType) -> pl.DataType:

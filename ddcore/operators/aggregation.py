@@ -27,7 +27,8 @@ from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.base import State
 from ddcore.operators.block import Rounds
-from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
+from ddcore.operators.evaluations import Changes, Evaluations, Portion, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep, decode_key
 from ddcore.text.wording import listed
 from ddcore.traces.trace import Rows, gather
 

@@ -18,7 +18,7 @@ from ddcore.expressions.projections import ListProjection
 from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
-from ddcore.operators.fingerprint import text_of
+from ddcore.operators.function_fingerprint import text_of
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 

@@ -26,9 +26,10 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
-from ddcore.program import joins, loops, sets, time_windows, wide_sums
+from ddcore.program import asof_join, joins, loops, sets, time_windows, wide_sums
+from ddcore.program.asof_join import Direction, Nearest, Outer
 from ddcore.program.gathered import gathered
-from ddcore.program.joins import Direction, How, Outer
+from ddcore.program.joins import How
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.program.numbering import MOST_TRIES, Numbering, identified
@@ -111,9 +112,9 @@ class Collection(LinearCollection):
         name is taken. Nulls match nothing. Cost: a row of ``other`` that comes or goes costs the rows between it and
         the next one, with a search for them.
         """
-        nearest = joins.Nearest.of(direction, exact)
+        nearest = Nearest.of(direction, exact)
         columns = column, other_column
-        return joins.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
+        return asof_join.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.

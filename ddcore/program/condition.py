@@ -17,7 +17,7 @@ import polars as pl
 from ddcore.base.errors import ExpressionError, ProgramError, UsageError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
-from ddcore.expressions import exactness, parsing, polars_json, syntax
+from ddcore.expressions import exactness, parsing, polars_json, syntax, texts
 from ddcore.expressions.projections import Predicate
 from ddcore.expressions.row_types import RowTypes
 from ddcore.expressions.syntax import Tree
@@ -141,7 +141,7 @@ def _is_total(tree: Tree, schema: Schema) -> bool:
     types = RowTypes(columns)
     if polars_json.depth(tree) > _DEEPEST or not all(_is_total_node(node, types) for node in syntax.walk(tree)):
         return False
-    if syntax.text(exactness.analyse(tree, types).tree) != syntax.text(tree):
+    if texts.text(exactness.analyse(tree, types).tree) != texts.text(tree):
         return False
     try:  # for what has no column in it, such as a cast of a literal, or a pattern
         pl.DataFrame(schema=columns).clear(1).select(polars_json.build(tree))
