@@ -15,8 +15,6 @@ from ddcore.cli.samples import Sample
 if TYPE_CHECKING:
     from ddcore.io.sources.guessing import Guess
 
-__all__ = ["sample_of"]
-
 _ENDING = re.compile(r"(\.(parquet|csv|jsonl|ndjson|gz|delta))+$")
 _HEAD = """\
 # What this project folds: https://toml.io. Everything here can be overridden by DDCORE_... and by flags.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ddcore.io.storage.branches import Note
     from ddcore.jobs.branch import Branch
 
-__all__ = ["branch"]
-
 
 @command("json quiet project")
 def branch(

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from ddcore.cli.page import Html, tag
 from ddcore.cli.text import count
 
-__all__ = ["bars", "curve", "heat_map", "share", "short"]
-
 _WIDTH, _HEIGHT = 440.0, 180.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 14.0, 12.0, 28.0
 _MOST = 400  # points of a curve

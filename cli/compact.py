@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.compact import CompactReport
 
-__all__ = ["compact"]
-
 
 @command("json quiet project")
 def compact(

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.comparison import Comparison, OutputChange
     from ddcore.jobs.forecast import OutputRows
 
-__all__ = ["tell_comparison", "tell_rows"]
-
 _WORDS = {
     "unchanged": "unchanged", "new": "new", "dropped": "dropped", "difference": "computed in another way",
     "columns": "other columns",

@@ -16,10 +16,6 @@ import typer
 
 from ddcore.program.data_tests import is_test
 
-__all__ = [
-    "branch_names", "input_names", "key_names", "one_of", "output_names", "run_numbers", "version_names",
-]  # fmt: skip
-
 _FILE_NAME = "dd.toml"
 _VERSIONS = ("latest", "today", "yesterday")
 _MOST = 100  # labels, or runs, that are offered

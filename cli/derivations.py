@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ddcore.explaining import Explanation
     from ddcore.explaining.derivation import Fact
 
-__all__ = ["MOST_STEPS", "json_derivation", "plain_row", "text_derivation"]
-
 MOST_STEPS = 40  # lines of a derivation that people are shown unless they ask for all
 _PASSED_ON = ("concat", "variable", "leave")  # operators whose rows are those of an input
 _ROUND_BITS = 32  # a priority is packed above the round: see ddcore.operators.priority

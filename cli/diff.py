@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.sorted_rows import SortedRows
     from ddcore.program.condition import Condition
 
-__all__ = ["diff"]
-
 LINES = 10_000  # changes of a table that are aligned together
 
 _COLORS = {"+": "green", "-": "red", "~": "yellow"}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.sorted_rows import SortedRows
     from ddcore.program.condition import Condition
 
-__all__ = ["diff_page"]
-
 MOST = 10_000  # rows of a page
 _STEPS = 40  # versions that are drawn
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.doctor import Check
 
-__all__ = ["doctor"]
-
 _COLORS = {"ok": "green", "note": "yellow", "fail": "red"}
 
 

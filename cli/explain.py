@@ -25,8 +25,6 @@ from ddcore.io.project.times import Time
 if TYPE_CHECKING:
     from ddcore.io.ledger.readable import Readable
 
-__all__ = ["explain"]
-
 _ROWS = 3  # that are explained unless --limit says otherwise
 
 

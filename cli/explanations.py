@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ddcore.explaining import Explanation
     from ddcore.jobs.explain import Explaining, Origin
 
-__all__ = ["MOST_INPUTS", "tell_causes", "tell_rows"]
-
 MOST_INPUTS = 20  # rows of an input that people are shown unless they ask for all
 _SOURCES = 3  # that are named of several
 

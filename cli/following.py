@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.follower import Told
     from ddcore.jobs.sync import SyncReport
 
-__all__ = ["follow_sources"]
-
 
 def follow_sources(
     call: Call, project: Project, options: Mapping[str, Any], *, every: float, metrics: str | None, health: Path | None

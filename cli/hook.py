@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ddcore.cli.output import Output
     from ddcore.io.project.project import Project
 
-__all__ = ["failure", "hooked", "tell_hook"]
-
 _STDERR = 2  # the number of the open file
 _PATIENCE = 60.0  # seconds that a hook may take
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.ingest import IngestReport
     from ddcore.jobs.undo import UndoReport
 
-__all__ = ["ingest", "tell_ingest"]
-
 _FOR_ALL = ("version", "late", "allow_gap", "label", "new_warehouse")  # options that fit several inputs
 
 

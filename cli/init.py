@@ -12,8 +12,6 @@ from ddcore.cli.options import Call, argument, command, option
 from ddcore.cli.samples import SAMPLES, Sample
 from ddcore.text.wording import meant
 
-__all__ = ["init"]
-
 # A folder that is a repository may have these two already: they are left as they are.
 _OPTIONAL = ("README.md", ".gitignore")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.version_names import VersionNames
 
-__all__ = ["log"]
-
 ON_TERMINAL = 20  # entries that a terminal shows unless --limit says otherwise
 _LINES = 1_000  # lines that are aligned with each other
 

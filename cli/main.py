@@ -27,8 +27,6 @@ from ddcore.cli.output import Output, open_streams
 from ddcore.text.redaction import masked
 from ddcore.text.wording import advice, one_line
 
-__all__ = ["COMMANDS", "app_of", "main", "run_command"]
-
 # Operands of the dd that copies files: if=FILE, of=FILE, bs=4M, ...
 _COREUTILS = re.compile(r"(if|of|bs|ibs|obs|cbs|count|skip|seek|iseek|oseek|conv|iflag|oflag|status)=")
 _AGAIN_AFTER = 0.05  # seconds until a signal that could not be raised is sent again

@@ -15,8 +15,6 @@ from ddcore.base.errors import UsageError
 from ddcore.cli.output import Output
 from ddcore.text.wording import one_line
 
-__all__ = ["check_limit", "limit_text", "ran_out"]
-
 _LEAST, _ENOUGH = 2 << 30, 4 << 30  # bytes of address space, mostly of mapped libraries and of stacks
 _OUT = re.compile(
     "failed to map segment|cannot allocate memory|memory allocation|out of memory|can't start new thread|bad_alloc",

@@ -12,8 +12,6 @@ from ddcore.base.cache import compiling, missing_kernels
 from ddcore.cli.output import Output, Progress
 from ddcore.compiling import compilation
 
-__all__ = ["listener", "notices"]
-
 
 class _Notices(logging.Handler):
     """Writes the engine's log records above the live bar; -q drops all but warnings."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.profiles import OperatorRecord, ProfileRecord
     from ddcore.io.ledger.records import RunRecord
 
-__all__ = ["entered", "listing", "loops_around", "numbers_of", "operators_json"]
-
 _NAMES = {"number": "operator", "taken": "updates_in", "sent": "updates_out"}
 _HEADERS = ["", "operator", "from", "in", "out", "time", "memory", "state read", "written"]
 

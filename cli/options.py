@@ -18,35 +18,6 @@ from ddcore.cli.output import Output
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project
 
-__all__ = [
-    "LABEL",
-    "LATE",
-    "MEMORY",
-    "ON_TERMINAL",
-    "SELECT",
-    "SKIP_CODE",
-    "VERIFY_EVERY",
-    "Call",
-    "Command",
-    "DebugOption",
-    "Group",
-    "JsonOption",
-    "LimitOption",
-    "OutputArgument",
-    "ProjectOption",
-    "VersionCommand",
-    "VerticalOption",
-    "WarehouseOption",
-    "WhereOption",
-    "argument",
-    "command",
-    "flag",
-    "open_project",
-    "option",
-    "positive",
-    "whole_number",
-]
-
 
 def filled(text: Any) -> str:
     """The text of a name or a path. An empty one is refused: it is mostly a shell variable that is not set."""

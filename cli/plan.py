@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
     from ddcore.sql.source import Decision
 
-__all__ = ["plan"]
-
 FORMATS = ("text", "mermaid", "svg", "json")
 _ENDINGS = {".svg": "svg", ".mmd": "mermaid", ".json": "json"}
 WIDTH = 100  # columns, where no terminal says otherwise

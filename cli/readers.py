@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.storage.readers import Hold
 
-__all__ = ["readers"]
-
 
 @command("json quiet project")
 def readers(

@@ -13,8 +13,6 @@ import typer
 
 from ddcore.cli.main import COMMANDS, app_of
 
-__all__ = ["FILE", "reference"]
-
 FILE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 _WIDTH = 100
 _HEAD = """\

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.records import RunRecord
 
-__all__ = ["report", "write_page"]
-
 
 @command("project")
 def report(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.records import IngestRecord, RunRecord
     from ddcore.io.project.project import Project
 
-__all__ = ["report_page"]
-
 _OPERATORS = 200  # in the table; a drawing has all
 _RUNS = 200
 _INGESTS = 200

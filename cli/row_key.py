@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ddcore.base.schema import Schema, Type
 
-__all__ = ["divided", "key_of", "key_text"]
-
 
 def divided(words: Sequence[str], schema: Schema, output: str) -> tuple[list[str], dict[str, str]]:
     """The versions and the columns with their values; UsageError for a word that is neither."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.jobs.report import RunReport
 
-__all__ = ["run", "tell_run", "verified"]
-
 _ROWS = 20  # that are shown of those that differ; verify shows all
 ON_TERMINAL = 20  # more versions than these are summed up in one line, after a progress bar
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from ddcore.base.record import record
 
-__all__ = ["SAMPLES", "Sample"]
-
 
 @record
 class Sample:

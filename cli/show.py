@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.folded import FoldedLog
     from ddcore.io.reading.sorted_rows import SortedRows
 
-__all__ = ["show"]
-
 LINES = 10_000  # rows of a table that are aligned together
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ddcore.io.storage.readers import Hold
     from ddcore.io.storage.store import Place
 
-__all__ = ["status"]
-
 
 @record
 class _Table:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ddcore.base.errors import DdError
     from ddcore.jobs.ingest import IngestReport
 
-__all__ = ["sync"]
-
 
 @command("engine master parallelism json quiet project")
 def sync(

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.publishing import TableVerdict
     from ddcore.jobs.verify import Selection, Verdict, Verification, Way
 
-__all__ = ["tell_verdicts", "verify"]
-
 
 @command("engine master parallelism json quiet project")
 def verify(

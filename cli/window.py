@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
 
-__all__ = ["window"]
-
 
 def window(
     project: Project, first: str | None, last: str | None, to: str | None = None, *, or_before: bool = False

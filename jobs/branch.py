@@ -21,8 +21,6 @@ from ddcore.io.upkeep import branching
 from ddcore.jobs import predecessor
 from ddcore.jobs.upstream import hold_for_branch
 
-__all__ = ["Branch", "BranchReport", "delete", "listed", "make", "result"]
-
 
 @dataclass(frozen=True)
 class Branch:

@@ -37,8 +37,6 @@ from ddcore.traces.spilling import rows_within
 if TYPE_CHECKING:
     from ddcore.io.upkeep.compaction import Merge
 
-__all__ = ["CompactReport", "after_run", "compact", "result"]
-
 
 @dataclass
 class CompactReport:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["LAST", "ArrangementChange", "Comparison", "Former", "OutputChange", "compared", "former_of", "of_run"]
-
 LAST = "last"
 _ENDINGS = (".py", ".sql", ".json")
 

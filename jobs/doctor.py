@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.ledger.records import IntentRecord
 
-__all__ = ["Check", "checks"]
-
 _SETUP = "run: make setup, or: python -m ddcore.jobs.setup"
 _CRON_PATH = "/usr/bin:/bin"
 _SHOWN = 3  # names of leftovers

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.records import IngestRecord
     from ddcore.io.project.project import Project
 
-__all__ = ["Explaining", "Origin"]
-
 _TOLD = 100  # ingests of shared times, whose files are read to tell them apart
 
 

@@ -11,8 +11,6 @@ from ddcore.base.errors import DdError, ExpressionError, FoldError
 from ddcore.text.redaction import masked
 from ddcore.text.wording import shown
 
-__all__ = ["LONGEST", "fold_errors", "one_line", "out_of_memory"]
-
 LONGEST = 300  # characters of a message that is not ours
 _PROGRAM = "_ddcore_program"  # the name of the module of every program's file begins so: see ddcore.io.project.program
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
     from ddcore.planning.rebuilding import Rebuilding
 
-__all__ = ["Engine", "Fold", "Listener", "doing"]
-
 Listener = Callable[..., None]
 
 

@@ -27,8 +27,6 @@ from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.sync import SyncReport, sync
 from ddcore.jobs.warm import Warm
 
-__all__ = ["Follower", "Told"]
-
 _NOTHING = object()  # no look yet
 _UPSTREAM = "/"  # in a look: the ledger of the warehouse whose inputs are read; no input has this name
 _PATIENCE = 60.0  # seconds until what failed is tried again, if nothing has changed

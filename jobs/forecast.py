@@ -20,8 +20,6 @@ from ddcore.io.reading.folded import row_schema
 from ddcore.jobs.verify import Verification
 from ddcore.program.data_tests import is_test
 
-__all__ = ["Forecast", "OutputRows"]
-
 
 @dataclass(frozen=True)
 class OutputRows:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ddcore.planning.column_lineage import Source
     from ddcore.planning.plan import Plan
 
-__all__ = ["Lineage", "is_configured"]
-
 PRODUCER = f"urn:ddcore:{__version__}"
 WAIT = 2.0  # seconds at the end of a run for events that are not sent yet
 _FILE = "openlineage.yml"

@@ -16,8 +16,6 @@ from ddcore.text.wording import shown
 if TYPE_CHECKING:
     from ddcore.jobs.follower import Told
 
-__all__ = ["Metrics", "metrics_text", "write_health"]
-
 
 def metrics_text(told: Told) -> str:
     """The metrics of a follower in Prometheus' text format."""

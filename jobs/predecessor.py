@@ -23,8 +23,6 @@ from ddcore.io.storage.warehouse import Warehouse
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
 
-__all__ = ["Held", "finished", "given_up", "note_unfinished", "tell", "writing"]
-
 Held = tuple["Lock | Lease", Ledger]  # the lock of a warehouse, and its ledger, whose writer has the lock
 
 _logger = logging.getLogger("ddcore")

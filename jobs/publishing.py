@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ddcore.io.publishing.commits import Position, Snapshot
     from ddcore.io.storage.store import Place
 
-__all__ = ["TableVerdict", "check_tables", "mismatch", "publish", "tables_of", "verdicts"]
-
 
 def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]) -> None:
     """Raise UsageError for columns that an output with a table lacks, and for a folder that holds something else."""

@@ -17,8 +17,6 @@ from ddcore.io.publishing.published import Published
 if TYPE_CHECKING:
     from ddcore.jobs.comparison import Comparison
 
-__all__ = ["SCHEMA_VERSION", "Changes", "RunReport", "changes_by_name", "json_line", "result", "spelled", "totals"]
-
 # The version of the shape of every JSON line. It is raised by changes that break readers.
 SCHEMA_VERSION = 1
 

@@ -30,8 +30,6 @@ from ddcore.jobs.spark.session import is_debugging, spark_session, stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["compile_kernels", "main", "make_archive"]
-
 _ARCHIVES = 3  # kept: those of other environments of this user
 
 

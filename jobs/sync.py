@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ddcore.io.sources.snapshots import Snapshot
     from ddcore.io.sources.source import Source
 
-__all__ = ["SyncReport", "sync"]
-
 
 @dataclass(frozen=True)
 class SyncReport:

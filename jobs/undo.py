@@ -31,8 +31,6 @@ from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.storage.store import is_file
 from ddcore.jobs import predecessor
 
-__all__ = ["UndoReport", "undo"]
-
 
 @dataclass(frozen=True)
 class UndoReport:

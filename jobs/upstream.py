@@ -34,8 +34,6 @@ from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 
-__all__ = ["Reader", "hold_for_branch", "take_over", "waiting"]
-
 _RECORDS = ("ingest", "undo")
 
 

@@ -47,20 +47,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.report import RunReport
     from ddcore.planning.plan import Plan
 
-__all__ = [
-    "ACTUAL",
-    "EXPECTED",
-    "SMALL",
-    "WAYS",
-    "Selection",
-    "Verdict",
-    "Verification",
-    "Way",
-    "after_run",
-    "fields_of",
-    "mismatch",
-]
-
 Way = Literal["reference", "scratch"]
 WAYS: tuple[Way, ...] = ("reference", "scratch")
 SMALL = 1_000  # rows of the inputs up to which the reference is the default: seconds, as docs/verification.md shows

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ddcore.io.state.hot import Hot
     from ddcore.io.storage.store import Place
 
-__all__ = ["Warm"]
-
 
 @dataclass
 class Warm:

@@ -48,6 +48,15 @@ def test_the_reference_shares_no_code_with_the_engine() -> None:
     }  # fmt: skip
 
 
+def test_a_name_with_an_underscore_is_its_modules_own(tmp_path: Path) -> None:
+    known = rooms.modules()
+    assert rooms.private(known) == []
+    file = tmp_path / "spilling.py"
+    file.write_text("def f():\n    from ddcore.traces.trace import _Source, Trace\n")
+    (line,) = rooms.private(known | {"ddcore.traces.spilling": file})
+    assert line.startswith("ddcore.traces.spilling imports ddcore.traces.trace._Source: ")
+
+
 def test_a_circle_is_named() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     assert rooms.circles(graph) == ["a imports b imports c imports a"]

@@ -1,4 +1,5 @@
-"""The contract of imports: a room imports only rooms below it, and no module imports itself through others.
+"""The contract of imports: a room imports only rooms below it, no module imports itself through others, and none a name
+that is another's own.
 
 ``python tools/rooms.py`` checks it, as ``make check`` does; ``--table`` prints the lines of each room. Imports for
 types and inside of functions count like any other: what a reader must know is below. Only ``ddcore/__init__.py``,
@@ -93,6 +94,16 @@ def circles(graph: Mapping[str, set[str]]) -> list[str]:
     return found
 
 
+def private(known: Mapping[str, Path]) -> list[str]:
+    """Imports of a name with an underscore from another module, a line each: such a name is that module's own."""
+    return [
+        f"{module} imports {name}: a name that others use has no underscore"
+        for module, file in sorted(known.items())
+        for name, *of in _named(file)
+        if of and of[0] in known and f"{of[0]}._" in name and not name.endswith("__")
+    ]
+
+
 def table(known: Mapping[str, Path]) -> list[tuple[str, int, int]]:
     """For each room its modules and its lines."""
     lines = {name: len(file.read_text("utf-8").splitlines()) for name, file in known.items()}
@@ -111,7 +122,7 @@ def main() -> int:
             print(f"{name:20} {count:4} modules {lines:6} lines")
         return 0
     graph = imports(known)
-    breaches = [*upward(graph), *circles(graph)]
+    breaches = [*upward(graph), *circles(graph), *private(known)]
     print(*breaches, sep="\n", end="\n" if breaches else "", file=sys.stderr)
     return 1 if breaches else 0
 

@@ -8,8 +8,6 @@ from ddcore.algorithms.edges import edges_of, rows_of
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["bfs"]
-
 
 def bfs(
     edges: Collection,

@@ -10,8 +10,6 @@ from ddcore.algorithms.edges import edges_of
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["bipartite"]
-
 
 def bipartite(
     edges: Collection,

@@ -9,8 +9,6 @@ from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 from ddcore.program.several import delta_join
 
-__all__ = ["clustering"]
-
 
 def clustering(
     edges: Collection,

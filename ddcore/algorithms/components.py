@@ -11,8 +11,6 @@ from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 from ddcore.program.several import iterate
 
-__all__ = ["components", "magnitude"]
-
 
 def components(
     edges: Collection,

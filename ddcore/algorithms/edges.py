@@ -11,8 +11,6 @@ from ddcore.base.source_line import caller
 from ddcore.program.collection import Collection
 from ddcore.text.wording import kind_of, meant
 
-__all__ = ["both_directions", "edges_of", "nodes_of", "positive", "rows_of"]
-
 
 def edges_of(algorithm: str, edges: Collection, src: str, dst: str, **values: str) -> Collection:
     """(src, dst, and a column for each of ``values``), without rows that have a null there.

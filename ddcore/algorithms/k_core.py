@@ -8,8 +8,6 @@ from ddcore.algorithms.edges import both_directions, edges_of, positive
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["k_core"]
-
 
 def k_core(edges: Collection, k: int, *, src: str = "src", dst: str = "dst", max_rounds: int = 10_000) -> Collection:
     """(node, degree: int64): the nodes of the largest subgraph in which each node has ``k`` neighbours or more.

@@ -6,8 +6,6 @@ from ddcore.algorithms.edges import edges_of, nodes_of, positive
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["label_propagation"]
-
 
 def label_propagation(
     edges: Collection,

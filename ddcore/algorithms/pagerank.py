@@ -14,8 +14,6 @@ from ddcore.base.source_line import caller
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["pagerank"]
-
 
 def pagerank(
     edges: Collection,

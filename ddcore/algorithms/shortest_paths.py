@@ -12,8 +12,6 @@ from ddcore.base.source_line import caller
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["shortest_paths"]
-
 
 def shortest_paths(
     edges: Collection,

@@ -6,8 +6,6 @@ from ddcore.algorithms.edges import edges_of, nodes_of
 from ddcore.operators import aggregates
 from ddcore.program.collection import Collection
 
-__all__ = ["strong_components"]
-
 
 def strong_components(
     edges: Collection,

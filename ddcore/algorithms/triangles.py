@@ -6,8 +6,6 @@ from ddcore.algorithms.edges import edges_of
 from ddcore.program.collection import Collection
 from ddcore.program.several import delta_join
 
-__all__ = ["triangles"]
-
 
 def triangles(edges: Collection, *, src: str = "src", dst: str = "dst") -> Collection:
     """(a, b, c) with a < b < c: three nodes that are connected with each other, each triangle once.

@@ -17,28 +17,6 @@ import tempfile
 import time
 from pathlib import Path
 
-__all__ = [
-    "LEVEL",
-    "OWN_FOLDER",
-    "cache_folder",
-    "compiling",
-    "described_processor",
-    "distrust",
-    "kernel_folder",
-    "kernel_names",
-    "level_digest",
-    "make_private",
-    "missing_kernels",
-    "note_use",
-    "processor_digest",
-    "remove_unused",
-    "remove_unused_daily",
-    "shipped_folder",
-    "shipped_kernels",
-    "unpacked",
-    "version_of",
-]
-
 OWN_FOLDER = "set DDCORE_CACHE to a folder that only you can write to"  # the hint where the cache cannot be used
 LEVEL = "x86-64-v3"  # the processors that a built package has compiled kernels for, in LLVM's words
 _LEVEL_FEATURES = frozenset({

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["call"]
-
 Result = TypeVar("Result")
 _STACK = 512 << 20  # bytes of address space; memory is used as far as a call descends
 

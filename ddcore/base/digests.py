@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterable
 from typing import Union
 
-__all__ = ["Digested", "Part", "digest"]
-
 
 class Digested(bytes):
     """A list of parts that many digests have, as what it adds to them."""

@@ -15,8 +15,6 @@ from typing import Any
 from ddcore.base.errors import ProgramError
 from ddcore.text.wording import brief, listed
 
-__all__ = ["NOW", "Instants", "Moved", "instant_of", "instants_of", "microseconds", "moved", "now_at"]
-
 NOW = "now"  # the one column of the collection
 Instants = tuple[Mapping[int, int], ...]
 """For each time dimension, by coordinate: microseconds since 1970."""

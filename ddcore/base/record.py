@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
-__all__ = ["record"]
-
 T = TypeVar("T")
 
 

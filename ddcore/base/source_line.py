@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["caller", "planning"]
-
 _PLANNED: ContextVar[str] = ContextVar("planned", default="")
 
 

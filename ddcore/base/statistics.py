@@ -7,8 +7,6 @@ from dataclasses import field
 
 from ddcore.base.record import record
 
-__all__ = ["Statistics"]
-
 
 @record
 class Statistics:

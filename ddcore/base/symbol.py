@@ -8,8 +8,6 @@ from typing import Any
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
 
-__all__ = ["Symbol"]
-
 
 class Symbol:
     """What stands for rows that come later. Python's own questions about a value have no answer yet, so each of them

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["available", "beside", "each", "free", "share"]
-
 _AHEAD = 2  # parts per thread that are begun before the first result is taken
 
 P = TypeVar("P")

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-__all__ = ["DEFAULT", "Setting", "Tuning"]
-
 
 class Setting(NamedTuple):
     """A row of the table in docs/tuning.md: what ``Tuning`` has of one name."""

@@ -12,8 +12,6 @@ from threading import Lock, local
 from time import perf_counter_ns
 from typing import Protocol
 
-__all__ = ["Listener", "add", "begin", "clock", "end", "expect", "take", "telling"]
-
 
 class Listener(Protocol):
     """Is told how many kernels are compiled, of how many; and whether one is being compiled."""

@@ -33,8 +33,6 @@ from ddcore.base.cache import (
 from ddcore.compiling import compilation
 from ddcore.compiling.native import Code
 
-__all__ = ["announce", "current_kernels", "load", "processor", "store", "target"]
-
 _DIGEST = 32  # bytes at the head of a file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
 _WITHOUT_AVX = {"corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona"}  # as numba compiles for them

@@ -30,8 +30,6 @@ from ddcore.base.cache import (
 from ddcore.compiling import kernel_cache, native
 from ddcore.compiling.linking import Image, UnlinkableError, link
 
-__all__ = ["function", "image_file"]
-
 _DIGEST = 32  # bytes at the head of the file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
 _placing = Lock()

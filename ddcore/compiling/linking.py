@@ -19,8 +19,6 @@ from typing import NamedTuple
 from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
 
-__all__ = ["Entry", "Image", "UnlinkableError", "link"]
-
 _HEADER, _SECTION, _SYMBOL = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _ELF, _RELOCATABLE, _X86_64 = b"\x7fELF\x02\x01\x01", 1, 62

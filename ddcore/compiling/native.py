@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ddcore.compiling.linking import Entry
 
-__all__ = ["Array", "Code", "function_at", "function_of", "linked", "symbols", "symbols_in"]
-
 _READ, _WRITTEN = 0x0001 | 0x0100, 0x0400  # numpy's flags: rows one after another and aligned; writeable
 _linking = threading.Lock()
 

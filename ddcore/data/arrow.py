@@ -10,8 +10,6 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["series_of"]
-
 
 class _Exported:
     """An array that shows its C interface only."""

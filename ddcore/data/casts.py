@@ -14,8 +14,6 @@ import polars as pl
 from ddcore.base.schema import INTERVAL_PARTS, Type, uuid_mark
 from ddcore.data import forms, nested
 
-__all__ = ["InexactCast", "exact_cast"]
-
 _RESERVED = -(2**63)
 _GREATEST = 2**63 - 1
 _WIDEST = 2**127

@@ -13,8 +13,6 @@ from ddcore.base.errors import DataError, DdError
 from ddcore.base.schema import polars_type, type_of
 from ddcore.text.wording import kind_of, one_line
 
-__all__ = ["as_frame"]
-
 _HINT = "give a Polars, pandas or Arrow frame, or a dict of columns, with the row's columns, the version and diff"
 _READERS = {
     ".csv": "read_csv", ".jsonl": "read_ndjson", ".ndjson": "read_ndjson", ".json": "read_json", ".avro": "read_avro",

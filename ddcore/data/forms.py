@@ -13,20 +13,6 @@ import polars as pl
 from ddcore.base.schema import INTERVAL_PARTS, Type, mark
 from ddcore.data import nested
 
-__all__ = [
-    "canonical_uuids",
-    "from_base",
-    "from_stored",
-    "interval_of",
-    "interval_text",
-    "intervals_of",
-    "marked",
-    "ordered",
-    "to_base",
-    "to_stored",
-    "uuid_of",
-]  # fmt: skip
-
 _Change = Callable[[pl.Series, Type], pl.Series]
 _DAY = pl.lit(86_400_000_000, dtype=pl.Int128)
 _MICROSECOND = 1000  # nanoseconds

@@ -13,8 +13,6 @@ import polars as pl
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 
-__all__ = ["entries", "lengths", "lists", "map_inside", "parts", "structs", "together"]
-
 
 def lengths(series: pl.Series) -> np.ndarray:
     """The number of elements of each list, or of entries of each map, 0 for null: int64[n]."""

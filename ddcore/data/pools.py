@@ -17,8 +17,6 @@ import polars_hash as plh
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["Halves", "Pool", "Sequences", "Strings", "Words"]
-
 _FIRST_CAPACITY = 1024
 _GOLDEN = 0x9E3779B97F4A7C15
 

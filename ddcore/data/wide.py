@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ddcore.base.schema import Type
 
-__all__ = ["big_endian", "decimals", "from_big_endian", "halves", "halves_of_words", "width"]
-
 _BYTES = 16
 
 

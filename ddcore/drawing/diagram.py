@@ -24,8 +24,6 @@ from ddcore.planning.plan import Plan
 from ddcore.program.graph import Node
 from ddcore.text.cells import printable
 
-__all__ = ["Box", "Diagram", "Edge", "Frame", "Index", "diagram"]
-
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Hashable)
 _CHAINED = 4  # operators of a chain that its name lists

@@ -15,8 +15,6 @@ from itertools import pairwise
 
 from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
 
-__all__ = ["Layout", "Point", "Rectangle", "Size", "layout"]
-
 Point = tuple[float, float]
 Size = tuple[float, float]
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ddcore.drawing.diagram import Box, Diagram, Frame
 
-__all__ = ["mermaid"]
-
 _SAFE = set(string.ascii_letters + string.digits + " .,:=_-+/")
 _SHAPES = {"input": ("[(", ")]"), "output": ("([", "])"), "variable": ("((", "))")}
 

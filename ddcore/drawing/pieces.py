@@ -10,8 +10,6 @@ from ddcore.program.graph import Graph, Node
 from ddcore.text.markup import scrolling, svg_inline, table
 from ddcore.text.notebook import fragment, heading, note, themed
 
-__all__ = ["collection_piece", "plan_piece"]
-
 _MOST = 400  # nodes of a plan that are drawn: a larger drawing helps nobody
 
 

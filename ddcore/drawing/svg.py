@@ -12,8 +12,6 @@ from ddcore.drawing.diagram import Box, Diagram, Edge, Frame
 from ddcore.drawing.layout import Layout, Point, layout
 from ddcore.text.cells import printable
 
-__all__ = ["DARK", "LIGHT", "NAMESPACE", "Note", "curve", "svg"]
-
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 _LINE = 15.0  # the height of a line of text

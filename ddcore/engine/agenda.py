@@ -14,8 +14,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["NO_BOUND", "Agenda", "Work"]
-
 NO_BOUND = -(2**63)
 
 

@@ -22,8 +22,6 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.consolidation import arrange
 
-__all__ = ["Forwarding"]
-
 
 class Forwarding:
     """Says what arrives where. It changes nothing, so several threads may use one.

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["LargeGroups"]
-
 Codes = dict[str, set[int]]
 """Key codes by the fingerprint of the arrangement of an operator's results."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 
-__all__ = ["Meter"]
-
 _SAMPLES = 64  # keys of a batch that are looked at
 _MANY = 4096  # updates of a batch in which a heavy key is looked for
 _LONGEST = 60  # characters of a key

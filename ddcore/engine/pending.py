@@ -12,8 +12,6 @@ from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["joined", "once_each"]
-
 
 def joined(batches: Sequence[SortedBatch], budget: Budget = ALONE) -> SortedBatch:
     """Several batches of pending times as one, each (key, time) once; in ranges of keys where memory is limited."""

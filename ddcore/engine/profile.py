@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["OUTSIDE", "Cost", "Heat", "Name", "Profile"]
-
 OUTSIDE = -1  # the round of differences outside of loops
 _VERSIONS, _ROUNDS = 64, 32  # ranges of versions and of rounds that a heat map tells apart
 _CANDIDATES = 8  # heavy keys of an operator

@@ -18,8 +18,6 @@ from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all, gathered
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["Queue", "sorted_by_key", "waiting"]
-
 
 def waiting(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> Columns:
     """Updates that wait for their position, in few bytes where there are many."""

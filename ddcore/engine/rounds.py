@@ -8,8 +8,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.operators.block import Rounds
 from ddcore.traces.batch import Batch
 
-__all__ = ["by_rounds", "groups"]
-
 
 def by_rounds(batch: Batch, inputs: int) -> Iterator[tuple[Rounds, Batch]]:
     """The batch cut by loop coordinates."""

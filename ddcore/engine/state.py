@@ -28,8 +28,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Stored, Trace
 
-__all__ = ["FoldState", "Frontier"]
-
 Frontier = Sequence[tuple[int, ...]]
 
 

@@ -32,8 +32,6 @@ from ddcore.traces.columns import Plain
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Stored
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """Folds updates through a plan. Not thread-safe; it works in ``threads`` threads of its own.

@@ -25,8 +25,6 @@ from ddcore.planning.planner import Program, build
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.frames import batch_of
 
-__all__ = ["Causes", "Explanation", "Inputs", "Question", "held", "rows_with"]
-
 
 @dataclass
 class Causes:

@@ -27,8 +27,6 @@ from ddcore.operators.multiset import Multiset
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.top_k import TopK
 
-__all__ = ["Derivation", "Fact"]
-
 Fact = tuple[int, Rounds, int]
 """A row at some rounds: the node, the rounds, the number of the row in the node's table."""
 _Support = tuple[int, int, Rounds, int, bool]  # the number of the row that rests on it, a fact, and see ``_Step.whole``

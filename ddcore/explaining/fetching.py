@@ -26,8 +26,6 @@ from ddcore.operators.join import Join
 from ddcore.operators.join_between import JoinBetween
 from ddcore.traces.batch import Batch
 
-__all__ = ["Fetch", "Reader"]
-
 Reader = Callable[[str, Restriction], Batch]
 """The rows of an input that a restriction leaves, with their counts."""
 

@@ -29,8 +29,6 @@ from ddcore.operators.select import Select
 from ddcore.operators.top_k import TopK
 from ddcore.program.graph import Graph
 
-__all__ = ["Edge", "LookUp", "Needs", "carried", "no_look_ups", "origins"]
-
 Edge = tuple[int, int]
 """A node and the number of one of its inputs."""
 

@@ -13,8 +13,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.data.encoding import NULL, decode, encode
 
-__all__ = ["EVERYTHING", "NOTHING", "Alternative", "Restriction", "Values"]
-
 _MOST = 16  # alternatives of a restriction
 
 

@@ -19,8 +19,6 @@ from ddcore.planning.plan import Plan
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import Budget
 
-__all__ = ["Counts", "Elements", "Goal", "Trials", "minimal"]
-
 Counts = dict[tuple[int, ...], int]
 """The count of rows of the output, by their words."""
 

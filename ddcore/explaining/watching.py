@@ -28,8 +28,6 @@ from ddcore.text.wording import listed
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import Budget
 
-__all__ = ["TRIAL", "Layout", "Rounds", "Table", "Watch", "narrowed_to", "packed_rounds", "run"]
-
 TRIAL = "_trial"  # the one time dimension: no column of an input has such a name
 _LOG = "node {}"
 _ROUND_BITS = 32

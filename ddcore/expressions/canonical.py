@@ -6,8 +6,6 @@ import polars as pl
 
 from ddcore.expressions import polars_json, syntax, texts
 
-__all__ = ["canonical", "identity"]
-
 
 def canonical(expr: pl.Expr) -> str:
     """The text of an expression, equal for equal expressions in every process; the name of the result is no part of it.

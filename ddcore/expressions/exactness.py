@@ -25,8 +25,6 @@ from ddcore.expressions.intervals import GREATEST, INTERVALS, LEAST, Bounds, Ove
 from ddcore.expressions.syntax import Tree
 from ddcore.expressions.terms import Interval, Term
 
-__all__ = ["DEEPEST_LITERAL", "Types", "analyse"]
-
 DEEPEST_LITERAL = 40
 """How many brackets of JSON an expression of literals may have to be typed as a whole, by its neighbours."""
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}

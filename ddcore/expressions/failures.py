@@ -13,8 +13,6 @@ from ddcore.data import nested
 from ddcore.expressions import temporal
 from ddcore.expressions.stages import Staged
 
-__all__ = ["FAILURES", "failing_row", "reason_of", "row_text", "select", "value_text"]
-
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
 """What Polars raises where it cannot compute, or type, an expression."""
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")

@@ -29,8 +29,6 @@ from ddcore.expressions.terms import Term
 from ddcore.expressions.wide_form import widen
 from ddcore.expressions.words import Steps, steps_of
 
-__all__ = ["Formula", "Formulas", "failing", "formula"]
-
 Failure = Callable[[Mapping[str, str]], ExpressionError]
 """The error of an expression that no user wrote, made of the values of its columns in the row where it fails."""
 _FAILURE: ContextVar[Failure | None] = ContextVar("failure", default=None)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import polars as pl
 
-__all__ = ["SYMBOLS", "of"]
-
 SYMBOLS = ("md5", "sha1", "sha2_224", "sha2_256", "sha2_384", "sha2_512")
 
 

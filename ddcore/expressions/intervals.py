@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from ddcore.expressions import syntax
 from ddcore.expressions.terms import Interval, Term
 
-__all__ = ["GREATEST", "INTERVALS", "LEAST", "Bounds", "Overflow", "terms"]
-
 LEAST, GREATEST = -(2**63), 2**63 - 1
 _VAST = 2**256  # where intervals end: beyond the guards, one is as good as another
 _MOST_POWER = 128

@@ -17,8 +17,6 @@ from ddcore.expressions.failures import FAILURES, reason_of
 from ddcore.expressions.intervals import GREATEST, LEAST
 from ddcore.text.wording import brief
 
-__all__ = ["parse"]
-
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CLOCK = re.compile(r"\b(?:now\s*\(|current_(?:timestamp|date|time)\b|localtime(?:stamp)?\b)", re.IGNORECASE)
 

@@ -23,11 +23,6 @@ from ddcore.base.errors import ProgramError
 from ddcore.expressions import hashes, syntax, texts
 from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
 
-__all__ = [
-    "DEEPEST", "applied", "build", "called", "depth", "expression", "lowered", "own_depth", "read", "result_type",
-    "share", "time_format", "time_unit", "too_deep",
-]  # fmt: skip
-
 DEEPEST = 110
 """How many brackets deep the JSON of an expression may be: Polars reads 127, and options of functions need some."""
 _NUMBERS = count()  # of shared parts: those of two expressions that become one must differ

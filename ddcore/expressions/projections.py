@@ -21,8 +21,6 @@ from ddcore.expressions.row_types import RowTypes, instance, result_type, typing
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import meant
 
-__all__ = ["ListProjection", "Predicate", "Projection", "check_condition", "types_of"]
-
 _MARK = "Extension.To"
 
 

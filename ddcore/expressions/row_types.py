@@ -15,8 +15,6 @@ from ddcore.expressions.exactness import DEEPEST_LITERAL
 from ddcore.expressions.failures import FAILURES, reason_of
 from ddcore.expressions.syntax import Tree
 
-__all__ = ["RowTypes", "instance", "result_type", "typing_of"]
-
 _SCALARS: dict[str, pl.DataType] = {kind.__name__: kind() for kind in (pl.Int64, pl.Float64, pl.Boolean, pl.String)}
 """The types of literals that have one, by the names that Polars writes."""
 

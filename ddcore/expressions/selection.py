@@ -16,8 +16,6 @@ from ddcore.expressions import polars_json, syntax, texts, vocabulary
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import one_line
 
-__all__ = ["column_names", "expand", "selects"]
-
 
 def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
     """The expressions that ``expr`` stands for over rows of ``schema``, each of one value, by the names of results.

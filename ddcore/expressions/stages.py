@@ -18,8 +18,6 @@ from ddcore.base.record import record
 from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Tree
 
-__all__ = ["Scope", "Staged", "scopes", "staged", "together"]
-
 _NULL = syntax.Literal("Null", "Null")
 _CUT = 60  # brackets: expressions deeper than polars_json.DEEPEST are cut into pieces of this depth
 _SMALL = 4  # nodes: what has fewer is computed again where it is named again

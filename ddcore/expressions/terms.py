@@ -8,8 +8,6 @@ import polars as pl
 
 from ddcore.expressions.syntax import Tree
 
-__all__ = ["Interval", "Term"]
-
 Interval = tuple[int, int]
 """The least and the greatest value of an integer."""
 

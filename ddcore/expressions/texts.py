@@ -30,8 +30,6 @@ from ddcore.expressions.syntax import (
     values,
 )
 
-__all__ = ["FAMILIES", "display", "literals", "method", "snake", "text"]
-
 FAMILIES = {
     "StringExpr": "str.", "TemporalExpr": "dt.", "ListExpr": "list.", "BinaryExpr": "bin.", "ArrayExpr": "arr.",
     "StructExpr": "struct.", "Sql": "sql.", "Bitwise": "bitwise.", "Business": "business.", "Pow": "pow.",

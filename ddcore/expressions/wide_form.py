@@ -12,8 +12,6 @@ from ddcore.expressions.syntax import Tree
 from ddcore.expressions.temporal import Guard
 from ddcore.expressions.terms import Term
 
-__all__ = ["Wide", "widen"]
-
 _GUARDED = 2**126
 _COMPARISONS = {
     "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",

@@ -16,8 +16,6 @@ from ddcore.base.schema import Schema
 from ddcore.expressions import syntax
 from ddcore.expressions.syntax import Tree
 
-__all__ = ["Steps", "steps_of"]
-
 _NULL = -(2**63)
 _VALUED = ("int64", "bool", "date", "timestamp")
 _NUMBERS = {"Plus": "add", "Minus": "subtract", "Multiply": "multiply", "Negate": "negative"}

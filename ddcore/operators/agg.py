@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Agg"]
-
 
 @dataclass(frozen=True, eq=False)
 class Agg(TreeAggregation):

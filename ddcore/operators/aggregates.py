@@ -20,8 +20,6 @@ from ddcore.expressions.parsing import parse
 from ddcore.operators.arguments import checked
 from ddcore.operators.frame import Framed
 
-__all__ = ["AGGREGATES", "Aggregate", "Rule", "all", "any", "count", "count_distinct", "max", "mean", "min", "sum"]
-
 
 @record
 class Rule:

@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.traces.sorted_batch import ColumnBatch
 
-__all__ = [
-    "Aggregation", "AggregationStep", "Distinct", "Named", "Needed", "ResultStep", "argument_name", "argument_of",
-    "check_names", "checked_at",
-]  # fmt: skip
-
 Named = tuple[str, str, str | None]
 """The name of a result, its aggregate, and the column of the argument."""
 

@@ -21,11 +21,6 @@ from ddcore.text.wording import brief, listed, meant, one_line
 if TYPE_CHECKING:
     pass
 
-__all__ = [
-    "checked", "choice", "column_names", "flag", "flat", "kept", "named_expressions", "names_of",
-    "require", "require_function", "set_once", "shown", "single", "texts",
-]  # fmt: skip
-
 _T = TypeVar("_T")
 
 

@@ -12,8 +12,6 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["Arrangement"]
-
 _SHARED = 1 << 14  # zeros
 
 

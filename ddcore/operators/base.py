@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 
-__all__ = ["Dataflow", "Keyed", "Linear", "Needs", "Operator", "Port", "State", "Step"]
-
 Port = tuple[int, tuple[str, ...]]
 Needs = tuple[str, Sequence[frozenset[str]]]
 """A text that identifies the settings, and columns: of each input, or one entry for all of them. An empty text: they
@@ -110,7 +108,7 @@ class Keyed(Operator, ABC):
         """The work of this operator in one block of a plan."""
 
 
-class Node(Protocol):
+class _Node(Protocol):
     """A node of the dataflow, as far as a step looks at it: see :class:`ddcore.program.graph.Node`."""
 
     @property
@@ -127,7 +125,7 @@ class Dataflow(Protocol):
     @property
     def dims(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
-    def nodes(self) -> Sequence[Node]: ...  # noqa: D102
+    def nodes(self) -> Sequence[_Node]: ...  # noqa: D102
     @property
     def arrangements(self) -> Sequence[Arrangement]: ...  # noqa: D102
 

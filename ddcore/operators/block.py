@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ddcore.base.record import record
 
-__all__ = ["Block", "Position", "Rounds"]
-
 Position = tuple[int, ...]
 Rounds = tuple[int, ...]  # of the loops around, outermost first
 

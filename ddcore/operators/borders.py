@@ -14,8 +14,6 @@ from ddcore.traces.batch import Batch
 if TYPE_CHECKING:
     from ddcore.operators.priority import Priority
 
-__all__ = ["Input", "Inspect", "Leave", "Variable"]
-
 
 @dataclass(frozen=True, eq=False)
 class Input(Operator):

@@ -16,8 +16,6 @@ from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.operators.function_fingerprint import name_of
 from ddcore.text.wording import described, line_of
 
-__all__ = ["Frames", "call", "call_twice", "checks_functions"]
-
 Frames = Callable[[pl.DataFrame], pl.DataFrame]
 
 _WHOLE = Type("int64")

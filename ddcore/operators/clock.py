@@ -11,8 +11,6 @@ from ddcore.base.schema import Type
 from ddcore.operators.base import Operator
 from ddcore.traces.batch import Batch
 
-__all__ = ["Clock"]
-
 
 @dataclass(frozen=True, eq=False)
 class Clock(Operator):

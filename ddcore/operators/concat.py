@@ -10,8 +10,6 @@ from ddcore.base.schema import Schema
 from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
 
-__all__ = ["Concat", "Negate"]
-
 
 class _Whole(Linear):
     """Rows keep their columns, and all inputs need those that the result needs."""

@@ -18,8 +18,6 @@ from ddcore.operators.base import Operator
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import check_column
 
-__all__ = ["Constant"]
-
 
 @dataclass(frozen=True, eq=False)
 class Constant(Operator):

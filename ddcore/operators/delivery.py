@@ -8,8 +8,6 @@ from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Rounds
 from ddcore.traces.columns import Columns
 
-__all__ = ["Delivery"]
-
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

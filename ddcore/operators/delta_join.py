@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["DeltaJoin"]
-
 _NONE = -1
 
 

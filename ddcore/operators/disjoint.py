@@ -16,8 +16,6 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys
 
-__all__ = ["Probes", "holding"]
-
 _FIRST = 8  # intervals before a value that are read first
 _LARGE = 512  # intervals of a key from which on a search pays
 

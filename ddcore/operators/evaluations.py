@@ -8,8 +8,6 @@ from typing import Any
 from ddcore.base.lazy import numpy as np
 from ddcore.traces.trace import Keys, Rows, chosen
 
-__all__ = ["Changes", "Evaluations", "Portion", "Targets"]
-
 
 @dataclass(slots=True)
 class Targets:

@@ -22,8 +22,6 @@ from ddcore.operators.function_fingerprint import text_of
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 
-__all__ = ["Explode", "FlatMap", "flat_map"]
-
 
 @dataclass(frozen=True, eq=False)
 class Explode(Linear):

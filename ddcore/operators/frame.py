@@ -15,8 +15,6 @@ from ddcore.base.source_line import caller
 from ddcore.operators import arguments
 from ddcore.text.wording import brief
 
-__all__ = ["Exclude", "Frame", "Framed"]
-
 Exclude = Literal["nothing", "row", "peers", "ties"]
 _FARTHEST = 2**40  # rows or peer groups: more than there are
 _MICROSECOND, _DAY = timedelta(microseconds=1), timedelta(days=1)

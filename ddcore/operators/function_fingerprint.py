@@ -42,8 +42,6 @@ from ddcore.operators.introspection import (
 )
 from ddcore.text.wording import described
 
-__all__ = ["name_of", "text_of"]
-
 _PLAIN = (int, float, complex, bool, type(None), type(...), type(NotImplemented), range, Decimal, timedelta)
 _PLAIN_VALUES = "give it plain values (numbers, texts, lists, frames), and make the rest inside of the function"
 _STATELESS = ("_thread.lock", "_thread.RLock")  # locks change no result

@@ -20,11 +20,6 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.arguments import checked, choice
 from ddcore.text.wording import brief
 
-__all__ = [
-    "GATHERED", "Gathered", "array_agg", "bit_and", "bit_or", "bit_xor", "corr", "covariance", "max_by", "median",
-    "min_by", "mode", "quantile", "regression", "stddev", "string_agg", "variance",
-]  # fmt: skip
-
 Of = Literal["slope", "intercept", "r2", "sxx", "syy", "sxy"]
 _NUMBERS = ("int64", "float64", "decimal")
 _VALUES = (*_NUMBERS, "bool", "string", "binary", "date", "timestamp", "time")

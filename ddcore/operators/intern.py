@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Contest", "ContestStep"]
-
 _COPIES = -1  # the round of copies of a row beyond the first
 
 

@@ -12,11 +12,6 @@ from pathlib import PurePath
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = [
-    "allow_no_source", "attributes_of", "attributes_read", "globals_read", "has_source", "holds_more", "is_of_enum",
-    "module_of", "reach_of",
-]  # fmt: skip
-
 # Functions of these libraries count by name; those of other installed libraries by source, without what that uses.
 _KNOWN = {"ddcore", "numba", "numpy", "pandas", "polars", "pyarrow"}
 _STANDARD = str(PurePath(inspect.__file__).parent)

@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.operators.delivery import Delivery
 
-__all__ = [
-    "Heads",
-    "Join",
-    "Pairs",
-    "chunks",
-    "key_pairs",
-    "matches",
-    "right_names",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Join(Keyed):

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.operators.delivery import Delivery
 
-__all__ = ["Closed", "Ends", "JoinBetween"]
-
 Closed = Literal["both", "left", "right", "none"]
 
 _MOST = 2**63 - 1

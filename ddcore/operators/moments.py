@@ -21,8 +21,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
 from ddcore.data import wide
 
-__all__ = ["Moment", "digits", "statistics"]
-
 _ROWS, _NUMBER, _UNDEFINED, _X, _Y, _XX, _YY, _XY = range(8)
 _LOW = (1 << 32) - 1
 _HALF = 32

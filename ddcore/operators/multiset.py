@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Multiset"]
-
 SIDE = "_side"
 """The column that distinguishes the inputs: 0 and 1."""
 

@@ -15,18 +15,6 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-__all__ = [
-    "MOST",
-    "Near",
-    "Reach",
-    "found_near",
-    "gathered_between",
-    "rows_between",
-    "rows_of_keys",
-    "searchable",
-    "spans_of",
-]
-
 _LARGE = 512  # rows of a group from which on a search pays
 _FIRST = 64  # rows on either side of the changes that are read first
 MOST = 2**63 - 1

@@ -18,8 +18,6 @@ from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-__all__ = ["Onwards", "Sources", "found_onwards"]
-
 _FIRST = 64  # rows before the changes that are read first
 
 

@@ -14,8 +14,6 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["Part", "ordered"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block, Rounds
     from ddcore.traces.sorted_batch import ColumnBatch
 
-__all__ = ["Needed", "Order", "Over"]
-
 NOTHING_BEFORE: Mapping[int, np.ndarray] = {}
 _MOST_COPIES = 2**24
 """How often one row may occur: each copy is numbered."""

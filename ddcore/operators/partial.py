@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["PartialAggregation", "TreeAggregation", "tree"]
-
 _DISTINCT = "count_distinct"
 
 

@@ -11,8 +11,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
 from ddcore.operators.frame import Frame
 
-__all__ = ["Partitions", "Spans", "extremes"]
-
 Spans = tuple[np.ndarray, np.ndarray]
 """The frame of each row as spans of rows ``low:high``, ascending: int64[spans, n] each. No end moves back."""
 

@@ -21,8 +21,6 @@ from ddcore.expressions.projections import Projection
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 
-__all__ = ["Priority", "priority_of", "round_of"]
-
 _ROUND_BITS = 32
 _HALF = 2**29  # priorities are from -_HALF up to, but not including, _HALF
 

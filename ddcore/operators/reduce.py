@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Reduce"]
-
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Reduction):

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ddcore.operators.delivery import Delivery
     from ddcore.operators.tree import Tree
 
-__all__ = ["Reduction", "ReductionStep", "decode_key"]
-
 _Some = tuple[SortedBatch | None, SortedBatch | None]
 """New updates and pending times of some keys."""
 

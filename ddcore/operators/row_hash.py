@@ -21,8 +21,6 @@ from ddcore.data.pools import Strings
 from ddcore.operators.base import Linear
 from ddcore.traces.batch import Batch
 
-__all__ = ["MOST_BITS", "RowHash", "row_hashes"]
-
 MOST_BITS = 63  # so that ids are not negative
 
 

@@ -20,8 +20,6 @@ from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 
-__all__ = ["Select"]
-
 
 @dataclass(frozen=True, eq=False)
 class Select(Linear):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Ties", "TopK"]
-
 Ties = Literal["cut", "rank"]
 
 

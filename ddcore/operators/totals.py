@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ddcore.operators.base import Dataflow
     from ddcore.operators.block import Block
 
-__all__ = ["Totals", "TotalsStep", "totals_of"]
-
 _FLOATS = ("FLOATS", "INFINITE", "BELOW_ALL", "UNDEFINED")
 _QUANTITIES: Mapping[str, tuple[str, ...]] = {
     "count": ("ROWS",),

@@ -28,8 +28,6 @@ from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Keyed, Linear, Operator
 from ddcore.traces.batch import Batch
 
-__all__ = ["Bucket", "Level", "Spread", "Tree", "bucket_name"]
-
 _BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
 
 

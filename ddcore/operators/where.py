@@ -16,8 +16,6 @@ from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 
-__all__ = ["Where"]
-
 
 @dataclass(frozen=True, eq=False)
 class Where(Linear):

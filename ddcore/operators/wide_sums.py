@@ -19,8 +19,6 @@ from ddcore.data import encoding
 from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
 
-__all__ = ["FromLimbs", "Limbs", "Sum", "is_summed"]
-
 _LIMBS, _BITS = 4, 32
 _LOW = (1 << _BITS) - 1
 _MOST_LIMB = 2**62  # of a sum of limbs, so that what is carried from the limb below can be added

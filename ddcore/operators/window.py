@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from ddcore.base.digests import Part
 from ddcore.operators.frame import Frame
 
-__all__ = ["Window"]
-
 _MIRRORED = {"first_value": "last_value", "last_value": "first_value"}
 
 

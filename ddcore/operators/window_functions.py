@@ -18,11 +18,6 @@ from ddcore.operators.arguments import checked, flag
 from ddcore.operators.frame import Framed
 from ddcore.text.wording import brief
 
-__all__ = [
-    "WINDOW_FUNCTIONS", "WindowFunction", "cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead",
-    "nth_value", "ntile", "percent_rank", "rank", "row_number",
-]  # fmt: skip
-
 
 def _same(argument: Type) -> Type:
     return argument

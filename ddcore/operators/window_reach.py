@@ -9,8 +9,6 @@ from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.nearby import Reach
 from ddcore.operators.window import Window
 
-__all__ = ["goes_on", "reach_of", "together"]
-
 _FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
 
 

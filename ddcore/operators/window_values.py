@@ -10,8 +10,6 @@ from ddcore.data import encoding
 from ddcore.operators.partitions import Partitions, Spans, extremes
 from ddcore.operators.window import Window
 
-__all__ = ["extreme", "neighbour", "number", "value"]
-
 
 def number(window: Window, rows: Partitions) -> np.ndarray:
     """What depends on the place of a row alone."""

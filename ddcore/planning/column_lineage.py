@@ -28,8 +28,6 @@ from ddcore.operators.where import Where
 from ddcore.operators.wide_sums import FromLimbs, Limbs
 from ddcore.planning.plan import Plan
 
-__all__ = ["DIRECT", "ColumnLineage", "Source", "collection_lineage", "column_lineage"]
-
 Source = tuple[str, str]
 """An input and a column of it."""
 

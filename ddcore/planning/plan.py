@@ -26,8 +26,6 @@ from ddcore.operators.constant import Constant
 from ddcore.program.graph import Node
 from ddcore.text.notebook import drawn
 
-__all__ = ["Loop", "Plan", "Target"]
-
 
 @record
 class Loop:

@@ -38,8 +38,6 @@ from ddcore.program.constants import making
 from ddcore.program.graph import Graph, Node
 from ddcore.text.wording import kind_of
 
-__all__ = ["Program", "build"]
-
 Program = Callable[..., Mapping[str, Collection]]
 
 _NOT_IN_FOLDERS = set('/\\%:?*"<>|')  # characters with a special meaning in some file systems or in table addresses

@@ -27,8 +27,6 @@ from ddcore.operators.select import Select
 from ddcore.operators.where import Where
 from ddcore.program.graph import Graph, Inspection, Node, Scope
 
-__all__ = ["Pruned", "pruned"]
-
 _Narrow = Where | Concat | Negate | Select | Join
 _Port = tuple[int, tuple[str, ...]]  # a node and the key by which it is arranged
 

@@ -16,8 +16,6 @@ from ddcore.operators.base import Keyed
 from ddcore.operators.block import Block
 from ddcore.planning.plan import Plan
 
-__all__ = ["Rebuilding", "definitions", "rebuilding"]
-
 
 @record
 class Rebuilding:

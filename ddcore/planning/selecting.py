@@ -16,8 +16,6 @@ from ddcore.planning.plan import Plan
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
 
-__all__ = ["selected", "sources_of"]
-
 _TAG = "tag:"
 _TERM = re.compile(r"(\+?)([^+]+)(\+?)")
 

@@ -18,8 +18,6 @@ from ddcore.operators.select import Select
 from ddcore.operators.where import Where
 from ddcore.program.graph import Graph, Node
 
-__all__ = ["nonnegative"]
-
 
 def nonnegative(graph: Graph, nodes: Iterable[int], *, inputs: bool) -> frozenset[int]:
     """The nodes whose counts are never negative; with ``inputs`` those of the inputs are not. O(nodes x nested loops).

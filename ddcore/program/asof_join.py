@@ -17,8 +17,6 @@ from ddcore.operators.join_between import Closed, Ends
 from ddcore.program.joins import join_between, padded
 from ddcore.program.linear import C, beside
 
-__all__ = ["Direction", "Nearest", "Outer", "join_asof"]
-
 Direction = Literal["backward", "forward"]
 Outer = Literal["inner", "left"]
 

@@ -24,8 +24,6 @@ from ddcore.expressions.syntax import Tree
 from ddcore.operators import arguments
 from ddcore.text.wording import meant
 
-__all__ = ["Condition"]
-
 _TOTAL = {  # operations that give a value, or null, for all values
     "And", "Or", "LogicalAnd", "LogicalOr", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
     "Boolean.Not", "Boolean.IsNull", "Boolean.IsNotNull", "Boolean.IsBetween", "Boolean.IsIn", "Boolean.AllHorizontal",

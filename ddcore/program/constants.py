@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ddcore.program.collection import Collection
 
-__all__ = ["Maker", "constant", "making", "now", "told"]
-
 
 @dataclass(frozen=True)
 class Maker:

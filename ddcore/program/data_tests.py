@@ -22,11 +22,6 @@ from ddcore.text.wording import listed, meant
 if TYPE_CHECKING:
     from ddcore.program.collection import Collection
 
-__all__ = [
-    "ERROR", "PREFIX", "SEVERITIES", "Agree", "Check", "DataTest", "Empty", "Planned", "Side", "Unique", "in_module",
-    "is_test", "test", "with_tests",
-]  # fmt: skip
-
 PREFIX = "tests."  # of the names of hidden outputs; names in dd.toml have no dot
 ERROR, WARN = "error", "warn"
 SEVERITIES = (ERROR, WARN)

@@ -25,8 +25,6 @@ from ddcore.operators.where import Where
 from ddcore.program.graph import Graph, Node
 from ddcore.program.linear import LinearCollection
 
-__all__ = ["FILTERED", "Estimate", "estimate_of"]
-
 FILTERED = 1 / 3
 """The part of the rows that meets a condition of which nothing is known."""
 

@@ -26,8 +26,6 @@ from ddcore.operators.ordered import Part, ordered
 
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 
-__all__ = ["gathered"]
-
 _ENDS = ("min_by", "max_by")
 
 

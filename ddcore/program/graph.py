@@ -21,8 +21,6 @@ from ddcore.operators.base import Keyed, Needs, Operator
 from ddcore.operators.borders import Input, Inspect, Leave, Variable
 from ddcore.operators.priority import Priority
 
-__all__ = ["Graph", "Inspection", "Node", "Scope"]
-
 _Part = tuple[int, frozenset[str] | None]  # some columns of a node's collection; None: the collection
 
 

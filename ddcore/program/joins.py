@@ -20,8 +20,6 @@ from ddcore.operators.join import Join, key_pairs
 from ddcore.operators.join_between import Ends, JoinBetween
 from ddcore.program.linear import C, beside
 
-__all__ = ["How", "delta_joined", "inner", "join", "join_between", "padded"]
-
 How = Literal["inner", "semi", "anti", "left", "right", "full"]
 
 

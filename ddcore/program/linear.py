@@ -20,8 +20,6 @@ from ddcore.program.graph import Graph
 from ddcore.text.notebook import drawn
 from ddcore.text.wording import kind_of
 
-__all__ = ["C", "LinearCollection", "aligned", "beside"]
-
 
 class LinearCollection(Symbol):
     """A collection as far as no rows are looked up by key: the operators that work on one row at a time, concat, negate

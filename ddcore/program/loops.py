@@ -21,8 +21,6 @@ from ddcore.operators.priority import Priority
 from ddcore.program.linear import C, aligned, beside
 from ddcore.text.wording import brief, meant
 
-__all__ = ["DEFAULT_MAX_ROUNDS", "AtLimit", "fixed_point", "fixed_points"]
-
 AtLimit = Literal["fail", "return"]
 DEFAULT_MAX_ROUNDS = 10_000
 

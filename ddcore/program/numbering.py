@@ -17,8 +17,6 @@ from ddcore.program.linear import C
 from ddcore.program.loops import fixed_point
 from ddcore.text.wording import brief
 
-__all__ = ["MOST_TRIES", "Numbering", "identified"]
-
 MOST_TRIES = 1_000
 
 

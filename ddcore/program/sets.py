@@ -8,8 +8,6 @@ from ddcore.operators import arguments
 from ddcore.operators.multiset import SIDE, Multiset
 from ddcore.program.linear import C, aligned
 
-__all__ = ["combine"]
-
 
 def combine(operation: str, rows: C, other: Any, allow_negative: bool) -> C:
     """Two collections with the same columns by ``operation``: union, intersect or except_. Raises ProgramError."""

@@ -15,8 +15,6 @@ from ddcore.program.collection import Collection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.text.wording import brief
 
-__all__ = ["delta_join", "iterate", "rows"]
-
 
 def iterate(
     collections: Mapping[str, Collection],

@@ -27,8 +27,6 @@ from ddcore.text.wording import brief
 
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 
-__all__ = ["hopping", "sessions"]
-
 _MOST_WINDOWS = 1000  # that a row is in
 _UNITS = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
 _FILLINGS: Mapping[str, Any] = {

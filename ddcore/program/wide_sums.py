@@ -11,8 +11,6 @@ from ddcore.operators.wide_sums import FromLimbs, Limbs, Sum, is_summed
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 W = TypeVar("W")
 
-__all__ = ["aggregated"]
-
 
 def aggregated(
     prepared: Collection,

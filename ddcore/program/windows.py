@@ -11,8 +11,6 @@ from ddcore.operators.window import Window
 from ddcore.operators.window_reach import together
 from ddcore.program.linear import C
 
-__all__ = ["Windows"]
-
 
 @dataclass(frozen=True)
 class Windows:

@@ -17,8 +17,6 @@ import polars as pl
 
 from ddcore.reference.rows import order_of, require_value
 
-__all__ = ["DEFINITIONS", "Definition"]
-
 Arguments = list[tuple[tuple[Any, ...], int]]
 """Tuples of fields, with counts."""
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from typing import Any
 
-__all__ = ["sessions_of", "windows_around"]
-
 
 def windows_around(moment: Any, every: Any, length: Any, offset: Any) -> list[tuple[Any, Any]]:
     """The start and the end of each window that a moment is in."""

@@ -16,8 +16,6 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import kind_of, listed, meant
 
-__all__ = ["load", "program"]
-
 
 def load(*files: str | PathLike[str], dialect: str = "postgres") -> Callable[..., dict[str, Any]]:
     """The program in files of SQL, whose views may name each other across files. ``dialect``: as in :func:`program`.

@@ -22,11 +22,6 @@ from ddcore.sql.values import Value, Values, is_plain, null
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = [
-    "AGGREGATES", "PLAIN", "Aggregates", "Computed", "aggregates_of", "computed", "is_aggregate", "is_grouping",
-    "is_nested",
-]  # fmt: skip
-
 _GROUPING = exp.Grouping, exp.GroupingId
 PLAIN = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
 """The aggregates that may have an order and a frame."""

@@ -9,11 +9,6 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = [
-    "NAMED", "RULES", "any_of", "contains", "count", "distinct", "element_or_fail", "element_or_null", "extreme",
-    "list_and_element", "list_of", "size",
-]  # fmt: skip
-
 
 def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
     """A list, and the type of its elements."""

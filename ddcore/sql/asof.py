@@ -21,8 +21,6 @@ from ddcore.sql.values import Value, Values, aligned
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["asof_joined"]
-
 _FORM = "write ASOF JOIN t ON s.key = t.key AND s.time >= t.time: equalities and one comparison"
 
 

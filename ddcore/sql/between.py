@@ -20,8 +20,6 @@ from ddcore.sql.pairs import Pair, key_of
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, aligned, is_plain, selected
 
-__all__ = ["Between", "Comparison", "Range", "comparisons", "ranges"]
-
 Evaluate = Callable[[exp.Expr], Value]
 
 _ENDS: dict[type[exp.Expr], tuple[bool, bool]] = {

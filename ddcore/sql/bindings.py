@@ -10,8 +10,6 @@ from ddcore.sql.brackets import closing
 from ddcore.sql.source import Declared, Loop, Source
 from ddcore.sql.tokens import is_kind
 
-__all__ = ["without_recursion"]
-
 
 def without_recursion(tokens: list[Token], source: Source) -> list[Token]:
     """The tokens with WITH RECURSIVE in place of WITH MUTUALLY RECURSIVE, which sqlglot does not know.

@@ -8,8 +8,6 @@ from sqlglot import Token, TokenType
 
 from ddcore.sql.source import Source
 
-__all__ = ["check_brackets", "closing"]
-
 _CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _NAMES = {TokenType.L_PAREN: "parenthesis", TokenType.L_BRACKET: "bracket"}
 

@@ -14,8 +14,6 @@ from ddcore.sql.source import DIALECT
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import INT, Value, Values, as_type, null, shared
 
-__all__ = ["RULES", "cast"]
-
 
 def _cast(values: Values, node: exp.Cast) -> Value:
     kind = node.to

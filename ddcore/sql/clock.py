@@ -12,8 +12,6 @@ from ddcore.program.constants import now
 from ddcore.sql.names import Column, Relation
 from ddcore.sql.source import DIALECT, called
 
-__all__ = ["CLOCK", "clock", "reads_clock", "with_instants"]
-
 CLOCK = "now()"  # the table, which no program can name
 _TIMES = exp.CurrentTimestamp, exp.Localtimestamp
 _NAMES = {

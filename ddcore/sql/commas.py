@@ -9,8 +9,6 @@ from sqlglot import Token, TokenType
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, word, written
 
-__all__ = ["check_commas"]
-
 _NO_ITEM = CLAUSES | INSIDE | {
     ")", "]", "PARTITION BY", "WINDOW", "SELECT", "THEN", "WHEN", "ELSE", "END", "ASC", "DESC", "INTO", "FULL",
 }  # fmt: skip

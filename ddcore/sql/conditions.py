@@ -30,8 +30,6 @@ from ddcore.sql.values import (
     shared,
 )
 
-__all__ = ["RULES", "compared", "matching"]
-
 
 def _literal(values: Values, node: exp.Literal) -> Value:
     if node.is_string:

@@ -16,12 +16,10 @@ from sqlglot import exp
 
 from ddcore.sql import grouping
 from ddcore.sql.env import Env, Outer, Queries
-from ddcore.sql.names import Column, Known, Relation, _names, free, resolve, unwrapped
+from ddcore.sql.names import Column, Known, Relation, free, names_used, resolve, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import Value, Values, aligned
-
-__all__ = ["Body", "Correlation", "body_of", "correlated", "direct", "keyed", "names_in", "plain", "subqueries_in"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Correlation:
 
 def names_in(node: exp.Expr, known: Known) -> list[exp.Column]:
     """The columns that a condition names, of its subqueries only those of the query around."""
-    return list(_names(node, known))
+    return list(names_used(node, known))
 
 
 def subqueries_in(nodes: Iterable[exp.Expr]) -> list[exp.Expr]:

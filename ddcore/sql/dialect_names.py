@@ -1,6 +1,4 @@
 """The dialects of programs of SQL: this module loads nothing."""
 
-__all__ = ["DIALECTS"]
-
 DIALECTS = ("postgres", "spark", "databricks", "duckdb")
 """The first is that of programs that name none."""

@@ -9,8 +9,6 @@ from sqlglot import exp
 
 from ddcore.sql.source import DIALECT, Source, called
 
-__all__ = ["SPARKS", "read"]
-
 SPARKS = ("spark", "databricks")
 _AGGREGATES = (
     exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.Stddev, exp.StddevPop,

@@ -26,8 +26,6 @@ from ddcore.sql.values import (
     shared,
 )  # fmt: skip
 
-__all__ = ["NAMED", "RULES", "SHARED"]
-
 
 def _substring(values: Values, node: exp.Substring) -> Value:
     """From 1; a start before that uses up the length, a negative one counts from the end."""

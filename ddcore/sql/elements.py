@@ -18,8 +18,6 @@ from ddcore.sql.values import INT, TIMESTAMP, Value, Values, as_type
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["with_elements"]
-
 
 def with_elements(
     queries: Queries, around: Relation, table: exp.Expr, key_of: Callable[[str], str], *, keep_empty: bool

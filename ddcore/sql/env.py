@@ -15,8 +15,6 @@ from ddcore.program.constants import constant
 from ddcore.sql.names import Column, Relation
 from ddcore.sql.source import Source
 
-__all__ = ["Env", "Outer", "Queries"]
-
 
 @dataclass(frozen=True)
 class Outer:

@@ -14,8 +14,6 @@ from ddcore.sql.source import Source, parts, shown
 from ddcore.sql.values import Values
 from ddcore.text.wording import listed, meant
 
-__all__ = ["frame_of", "resolved", "windows_in"]
-
 _EXCLUDED = {"CURRENT ROW": "row", "GROUP": "peers", "TIES": "ties", "NO OTHERS": "nothing"}
 _FARTHEST = 2**40  # rows: more than there are
 

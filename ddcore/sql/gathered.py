@@ -17,8 +17,6 @@ from ddcore.operators.gathering import GATHERED
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import Value, Values
 
-__all__ = ["KINDS", "Found", "found", "of_one"]
-
 _SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
     exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
     exp.StddevPop: (gathering.stddev, True), exp.Variance: (gathering.variance, False),

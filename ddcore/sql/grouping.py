@@ -23,10 +23,6 @@ from ddcore.sql.values import CHAINED, INT, Value, Values, is_plain, null
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = [
-    "aggregates_in", "grouped", "has_aggregate", "has_row_of_nothing", "is_global", "is_grouped", "unwrapped",
-]  # fmt: skip
-
 
 def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
     """The aggregates of a SELECT itself, with their FILTER, not those of its subqueries and windows."""

@@ -15,8 +15,6 @@ from ddcore.sql.ordering import numbered
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["Grouping", "grouping_of"]
-
 _MOST = 4096  # sets, as in PostgreSQL
 Set = tuple[int, ...]
 

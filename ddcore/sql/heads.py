@@ -13,8 +13,6 @@ from ddcore.sql.pivot_statements import with_select
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
-__all__ = ["Head", "head_of"]
-
 _FORM = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons between them"
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "PIVOT", "UNPIVOT")
 _OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType, exp
 
-__all__ = ["NOTHING", "with_whole_intervals"]
-
 NOTHING = "0 days "
 """With a second unit in a text sqlglot leaves it as it is."""
 

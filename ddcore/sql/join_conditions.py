@@ -23,9 +23,6 @@ from ddcore.sql.values import Value, Values, aligned
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["Compared", "Condition", "keys_in", "part_of", "range_of", "sides_of", "truth"]
-
-
 _SIDES = ("this", "expression")  # of an equality, as sqlglot names them
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from ddcore.program.estimates import Estimate
 
-__all__ = ["GAIN", "Equality", "Order", "ordered"]
-
 GAIN = 2
 """How many times fewer rows another order than that of the text must have."""
 _MOST_STARTS = 12

@@ -38,8 +38,6 @@ from ddcore.sql.values import Value, aligned, selected
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["from_where"]
-
 _PIVOTED = "the table of a pivot"
 Shared = tuple[Column, Column]
 """The left and the right column that USING or NATURAL makes one."""

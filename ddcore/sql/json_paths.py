@@ -17,8 +17,6 @@ from sqlglot import exp
 from ddcore.sql.casts import cast
 from ddcore.sql.values import BOOL, DATE, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, shared
 
-__all__ = ["NAMED", "RULES", "scalar"]
-
 _STEPS = exp.JSONExtract, exp.JSONBExtract
 _JSON = (exp.DType.JSON, exp.DType.JSONB)
 _HINT = "paths are literals: x -> 'a' ->> 'b', x #>> '{a,0}'"

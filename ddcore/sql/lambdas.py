@@ -10,8 +10,6 @@ from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, Named, Rule, Value, Values, column_value, shared
 
-__all__ = ["NAMED", "RULES"]
-
 
 def _parts(values: Values, node: exp.Expr) -> tuple[Value, Type, exp.Expr]:
     """A list, the type of its elements, and the function."""

@@ -12,8 +12,6 @@ from ddcore.expressions import hashes
 from ddcore.sql import zeros
 from ddcore.sql.values import INT, TEXT, Named, Rule, Value, Values, shared
 
-__all__ = ["BINARY", "NAMED", "RULES", "binary_digits", "code", "digits_of_bytes", "hexadecimal", "letter", "of_one"]
-
 BINARY = Type("binary")
 _MOST_CODE = 0x10FFFF
 

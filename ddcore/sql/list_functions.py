@@ -13,11 +13,6 @@ from ddcore.sql.arrays import list_and_element
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = [
-    "NAMED", "RULES", "added", "concatenated", "concatenation", "contains_all", "element_or_slice", "ends", "in_order",
-    "is_list", "of_sets", "overlaps", "place", "reversed_list", "sliced", "without", "without_nulls",
-]  # fmt: skip
-
 
 def is_list(value: Value) -> bool:
     """Whether it is a list."""

@@ -13,8 +13,6 @@ from ddcore.sql.arrays import list_of
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
-__all__ = ["NAMED", "RULES", "element", "is_map", "of_parts", "size"]
-
 
 def is_map(value: Value) -> bool:
     """Whether it is a map."""

@@ -17,8 +17,6 @@ from ddcore.sql.pairs import Pair, paired
 from ddcore.sql.source import shown
 from ddcore.sql.values import Values, aligned
 
-__all__ = ["membership", "split"]
-
 
 def membership(node: exp.Expr) -> tuple[list[exp.Expr], exp.Expr, bool] | None:
     """What is looked for in which subquery, and whether it must not be there."""

@@ -12,8 +12,6 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql.source import Source
 from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
-__all__ = ["check_ends", "check_joins", "mistake"]
-
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "UNION", "INTERSECT", "EXCEPT",
     "JOIN", "LEFT", "RIGHT", "INNER", "CROSS", "NATURAL", "OUTER", "USING", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",

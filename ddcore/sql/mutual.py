@@ -20,8 +20,6 @@ from ddcore.sql.values import TEXT, Value, aligned, as_type
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["Binding", "Unknown", "fitting", "fixed_points", "inferred", "names_of"]
-
 Plan = Callable[[exp.Expr, "Env"], Relation]
 """Plans a query where these names are known."""
 

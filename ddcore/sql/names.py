@@ -13,13 +13,6 @@ from ddcore.sql.pivots import columns_of_pivot
 from ddcore.sql.source import Source, parts, shown
 from ddcore.text.wording import listed, meant
 
-__all__ = [
-    "WINDOW_ENDS",
-    "Column", "Mentions", "Relation", "candidates", "columns_of_function", "free", "function_of", "is_bracket",
-    "is_comma", "is_named", "own", "pivoted_name", "require_names", "resolve", "result_name", "tables_in", "tables_of",
-    "types", "unwrapped",
-]  # fmt: skip
-
 WINDOW_ENDS = ("window_start", "window_end")
 """The columns that TUMBLE, HOP and SESSION of a table add."""
 _SLANTED = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
@@ -328,12 +321,12 @@ def _free_of_select(query: exp.Expr, known: Known) -> Iterator[exp.Column]:
         for node in nodes:
             if isinstance(node, exp.Expr):
                 inside = results if key in ("order", "group", "qualify", "distinct") else ()
-                for name in _names(node, known):
+                for name in names_used(node, known):
                     if not is_own(name, results=inside):
                         yield name
 
 
-def _names(node: exp.Expr, known: Known) -> Iterator[exp.Column]:
+def names_used(node: exp.Expr, known: Known) -> Iterator[exp.Column]:
     """All names in a part of a query, of subqueries only those that are free."""
 
     def inside(part: exp.Expr) -> Iterable[exp.Expr]:

@@ -17,8 +17,6 @@ from ddcore.sql import dates, intervals
 from ddcore.sql.source import DIALECT
 from ddcore.sql.values import FLOAT, INT, INTERVAL, TIMESTAMP, Rule, Value, Values, as_type, constant, function, shared
 
-__all__ = ["RULES", "log"]
-
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:

@@ -18,8 +18,6 @@ from ddcore.sql.values import Value, Values, column_value, selected
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["limited", "numbered", "projected", "sortable"]
-
 Replace = Callable[[Values, exp.Expr], Value | None]
 
 

@@ -20,8 +20,6 @@ from ddcore.sql.values import Values, null
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["OuterJoin"]
-
 
 @dataclass
 class OuterJoin:

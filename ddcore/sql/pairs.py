@@ -12,8 +12,6 @@ from ddcore.sql.names import types
 from ddcore.sql.source import parts
 from ddcore.sql.values import is_plain
 
-__all__ = ["Pair", "conjuncts", "key_of", "paired", "placed"]
-
 Pair = tuple[pl.Expr, pl.Expr, bool]
 """The left and the right value of a key, and whether null equals null."""
 

@@ -26,8 +26,6 @@ from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
 from ddcore.sql.tokens import statements
 
-__all__ = ["Table", "View", "parse"]
-
 _FORM = "write CREATE VIEW name AS SELECT ..."
 
 

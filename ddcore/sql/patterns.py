@@ -17,8 +17,6 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, shared
 
-__all__ = ["NAMED", "RULES", "substring"]
-
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""
 _CLASSES = {

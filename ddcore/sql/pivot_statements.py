@@ -9,8 +9,6 @@ from sqlglot import Token, TokenType, exp
 from ddcore.sql.source import Source, shown
 from ddcore.sql.tokens import word
 
-__all__ = ["with_pivots", "with_select"]
-
 _WORDS = ("PIVOT", "UNPIVOT")
 
 

@@ -9,8 +9,6 @@ from sqlglot import exp
 
 from ddcore.sql.source import Source
 
-__all__ = ["columns_of_pivot", "query_of_pivot"]
-
 _FORM = "write PIVOT (sum(x) FOR y IN (1, 2)) or UNPIVOT (value FOR name IN (x, y))"
 
 

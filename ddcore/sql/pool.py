@@ -23,8 +23,6 @@ from ddcore.sql.values import Value, Values
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["Pool"]
-
 
 @dataclass
 class Pool:

@@ -11,8 +11,6 @@ from ddcore.sql.arrays import any_of, list_and_element
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, Value, Values, aligned, null, shared
 
-__all__ = ["HOLDS", "any_element", "items_of", "quantified"]
-
 Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
 HOLDS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {
     exp.LT: (lambda value, least, most: value < most, exp.GTE),

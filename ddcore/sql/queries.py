@@ -20,8 +20,6 @@ from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, merged, selected
 from ddcore.text.wording import listed, meant
 
-__all__ = ["QueryPlanner"]
-
 _PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
     "qualify", "windows", "kind", "hint", "laterals",

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ddcore.base.errors import ProgramError
 from ddcore.sql.source import DIALECT, Source, cut
 
-__all__ = ["Quoted", "quoted", "unclosed"]
-
 _BEGINS = re.compile(r"--|/\*|\{#|(?:(?<!\w)(?:[ebxEBX]|[uU]&))?'|\"|(?<![\w$])\$\w*\$")
 _BEGINS_OF_SPARK = re.compile(r"--|/\*|\{#|(?:(?<!\w)[rR])?['\"]|`")
 _BLOCK = re.compile(r"/\*|\*/")

@@ -11,8 +11,6 @@ from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.sql import zeros
 from ddcore.sql.values import FLOAT, INT, Value, Values, shared
 
-__all__ = ["cast", "divided", "mean", "mean_type"]
-
 _FEWEST_PLACES = 6  # that a quotient has at least
 _WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10}
 _LONG = 20  # digits of a bigint beside a decimal

@@ -31,8 +31,6 @@ from ddcore.sql.types import declared_type
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
-__all__ = ["bound", "renamed"]
-
 _MUTUAL = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
 
 

@@ -13,8 +13,6 @@ from sqlglot import exp
 
 from ddcore.sql.values import TEXT, Rule, Value, Values, shared
 
-__all__ = ["JAVA", "RE2", "extraction", "matched", "replaced", "translated"]
-
 JAVA, RE2 = "Java", "RE2"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
 _CLASS_PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[:\w+:\]|.", re.DOTALL)

@@ -11,8 +11,6 @@ from typing import Any
 
 from sqlglot import exp
 
-__all__ = ["BY_DIALECT", "NAMES", "READ", "RULES", "nearest"]
-
 RULES: dict[type[exp.Expr], Callable[..., Any]] = {}
 """By the kind of a node, a function of the values around and the node: those of the default dialect."""
 BY_DIALECT: dict[str, dict[type[exp.Expr], Callable[..., Any]]] = {}

@@ -21,8 +21,6 @@ from ddcore.sql.pairs import paired, placed
 from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values
 
-__all__ = ["scalar"]
-
 
 def scalar(queries: Queries, around: Relation, query: exp.Expr, env: Env, name: str) -> tuple[Any, Value]:
     """The rows with the one value of a subquery for each; null where it has none."""

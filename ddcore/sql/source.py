@@ -13,8 +13,6 @@ from sqlglot import exp
 from ddcore.base.errors import ProgramError
 from ddcore.sql.dialect_names import DIALECTS
 
-__all__ = ["DIALECT", "Decision", "Declared", "File", "Loop", "Source", "called", "cut", "dialect_of", "parts", "shown"]
-
 DIALECT = DIALECTS[0]
 _LOG = logging.getLogger("ddcore.sql")
 _LONGEST_SHOWN = 60

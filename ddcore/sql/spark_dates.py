@@ -9,8 +9,6 @@ from sqlglot import exp
 
 from ddcore.sql.values import INT, TEXT, TIMESTAMP, Rule, Value, Values, as_type, shared
 
-__all__ = ["RULES", "from_zone", "in_zone", "whole_months", "zone_of"]
-
 _MICROSECONDS = {
     "WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000,
     "MILLISECOND": 1_000, "MICROSECOND": 1,

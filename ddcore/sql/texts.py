@@ -13,8 +13,6 @@ from ddcore.sql.casts import cast
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
-__all__ = ["NAMED", "RULES", "repeated", "text_of"]
-
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
     parts = [values.of(side) for side in (node.this, node.expression)]

@@ -19,8 +19,6 @@ from ddcore.sql.values import DATE, INT, TIMESTAMP, Value, Values
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["grouped", "in_windows", "readable", "with_tables"]
-
 _KINDS = {"tumble": "tumble", "hop": "hop", "session": "sessions", "window": "tumble", "session_window": "sessions"}
 """The functions of GROUP BY, and what collections call them."""
 _FORMS = {

@@ -12,8 +12,6 @@ from sqlglot import exp
 from ddcore.sql import number_patterns
 from ddcore.sql.values import TEXT, Rule, Value, Values
 
-__all__ = ["RULES"]
-
 _PADDED = 9
 """``Day`` and ``Month`` are as wide as the longest name."""
 _WORDS: dict[str, Callable[[Any], pl.Expr]] = {

@@ -13,8 +13,6 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql.quotes import quoted, unclosed
 from ddcore.sql.source import File, Source, cut
 
-__all__ = ["CLAUSES", "INSIDE", "is_kind", "nearly", "statements", "word", "written"]
-
 CLAUSES = {
     "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "UNION", "INTERSECT",
     "EXCEPT",

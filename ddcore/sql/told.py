@@ -12,8 +12,6 @@ from ddcore.sql.join_conditions import Condition
 from ddcore.sql.names import Column, types
 from ddcore.sql.source import Source, shown
 
-__all__ = ["Joins"]
-
 
 @dataclass
 class Joins:

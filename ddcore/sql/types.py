@@ -8,8 +8,6 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import Source
 
-__all__ = ["declared_type"]
-
 _TYPES = {
     "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
     "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",

@@ -23,20 +23,6 @@ from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown
 
-__all__ = [
-    "BOOL",
-    "CHAINED",
-    "Named",
-    "Rule",
-    "Value",
-    "Values",
-    "aligned",
-    "function",
-    "merged",
-    "null",
-    "shared",
-]
-
 BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
 DATE, TIMESTAMP, INTERVAL = Type("date"), Type("timestamp"), Type("interval")
 _NUMBERS = ("int64", "decimal", "float64")

@@ -25,8 +25,6 @@ from ddcore.sql.types import declared_type
 from ddcore.sql.values import selected
 from ddcore.text.wording import described, listed, meant
 
-__all__ = ["Outputs", "outputs"]
-
 
 class Outputs(dict[str, Any]):
     """The collections of a program's views by name; those that are no outputs are in ``temporary``."""

@@ -10,8 +10,6 @@ from sqlglot import exp
 from ddcore.sql import zeros
 from ddcore.sql.values import INT, Rule, Value, Values, shared
 
-__all__ = ["RULES", "count_of_ones", "factorial"]
-
 _MOST_FACTORIAL = 20
 
 

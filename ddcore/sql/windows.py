@@ -27,8 +27,6 @@ from ddcore.text.wording import listed
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
-__all__ = ["bounds", "windowed"]
-
 _PLACES = exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist
 _FUNCTIONS = (*_PLACES, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 _AGGREGATES = [kind.sql_name().lower() for kind in aggregation.PLAIN]

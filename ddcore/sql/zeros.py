@@ -10,9 +10,6 @@ from sqlglot import exp
 from ddcore.expressions import polars_json
 from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, shared
 
-__all__ = ["failing", "failing_where", "floats", "remainder", "whole"]
-
-
 Decimals = Callable[[Values, exp.Div, Value, Value], Value]
 
 

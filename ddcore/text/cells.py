@@ -12,8 +12,6 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["cell", "count", "plain", "printable"]
-
 CELL = 1_000  # characters of a value that people are shown, wherever the text goes
 
 

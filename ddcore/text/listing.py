@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ddcore.text.cells import printable
 
-__all__ = ["aligned", "cut", "fits", "laid_out"]
-
 _NARROW = 8  # terminal columns below which the values of a table column are not cut
 _NARROWEST = 4
 

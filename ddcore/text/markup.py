@@ -10,8 +10,6 @@ from html import escape
 
 from ddcore.text.cells import printable
 
-__all__ = ["Cell", "Html", "joined", "scrolling", "svg_inline", "table", "tag"]
-
 Cell = str  # text, or Html
 
 _VOID = {"meta", "rect", "line", "path", "polyline", "circle", "use"}

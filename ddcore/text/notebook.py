@@ -10,8 +10,6 @@ from typing import Any
 
 from ddcore.text.markup import Html, joined, tag
 
-__all__ = ["drawn", "fragment", "heading", "note", "themed"]
-
 # What draws an object of a program: by name, so that programs do not depend on drawings.
 _DRAWINGS = {"collection": "collection_piece", "plan": "plan_piece"}
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-__all__ = ["MASK", "PATTERN", "is_secret", "keep_secret", "masked"]
-
 MASK = "*****"
 # As in Java's regular expressions: Spark gets it as spark.redaction.regex.
 PATTERN = r"(?i)secret|passw|passphrase|token|credential|(access|account|api|private|shared|sas)[._-]?key|[._-]key$"

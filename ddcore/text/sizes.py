@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["LEAST", "memory_size", "shown_size"]
-
 LEAST = 1 << 20
 _UNITS = {"B": 1}
 _UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}

@@ -8,20 +8,6 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
-__all__ = [
-    "advice",
-    "brief",
-    "counted",
-    "described",
-    "kind_of",
-    "line_of",
-    "listed",
-    "meant",
-    "one_line",
-    "shown",
-    "shown_value",
-]
-
 
 def meant(name: object, names: Iterable[str]) -> str:
     """``did you mean 'x'?``, or the empty text where nothing is close."""

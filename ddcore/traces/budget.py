@@ -12,8 +12,6 @@ from ddcore.base.memory import returned_memory
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.traces.spilling import UNLIMITED, Memory
 
-__all__ = ["ALONE", "Budget"]
-
 P = TypeVar("P")
 R = TypeVar("R")
 

@@ -16,8 +16,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import HALF_BITS, Field, lower_half
 
-__all__ = ["Columns", "Compressed", "CompressedColumn", "Plain"]
-
 _KINDS = ("uint8", "uint16", "uint32")
 
 

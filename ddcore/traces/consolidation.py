@@ -22,8 +22,6 @@ from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.packing import Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["arrange", "arrange_all", "concatenated", "gathered", "merge", "union"]
-
 _PAIR = 2
 _SEVERAL = 4  # pieces of few rows that are copied together before they are packed
 _COMPARED = 256  # updates of hashed keys that are sorted by comparing rows: more are packed and sorted as integers

@@ -8,8 +8,6 @@ from itertools import accumulate
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["HALF_BITS", "Field", "lower_half", "places"]
-
 HALF_BITS = 32
 _LOWER = 2**HALF_BITS - 1
 

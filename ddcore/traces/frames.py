@@ -14,8 +14,6 @@ from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.consolidation import arrange
 
-__all__ = ["batch_of", "check_column", "output_frame", "values_of"]
-
 _INT64 = pl.Int64
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 

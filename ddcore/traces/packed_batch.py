@@ -10,8 +10,6 @@ from ddcore.traces.fields import Field
 from ddcore.traces.packing import Packed, Summed
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans, bucket_starts
 
-__all__ = ["PackedBatch"]
-
 
 class PackedBatch(SortedBatch):
     """A sorted batch whose updates are integers, with ``width`` words. Columns are computed each time they are read."""

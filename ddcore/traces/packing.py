@@ -18,8 +18,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.fields import HALF_BITS, Field, places
 
-__all__ = ["NO_FLOOR", "Packed", "Summed", "concatenated", "consolidated", "layout", "unpacked"]
-
 _PACKED_BITS = 63
 NO_FLOOR = -(2**63)  # of columns that are no times
 _SAMPLE = 256  # integers per range, from which the bounds of the ranges are taken

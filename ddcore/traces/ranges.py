@@ -13,8 +13,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["combined", "one_after_another", "portions", "spilled"]
-
 _PICKS = 4  # keys for each range, among which its ends are chosen
 
 Combine = Callable[[Sequence[Columns], int], SortedBatch]

@@ -15,8 +15,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 
-__all__ = ["ColumnBatch", "Searched", "SortedBatch", "Spans", "bucket_starts"]
-
 _INDEXED = 16  # a batch with fewer rows for each code that was looked up in it gets an index
 _HALF = 2**63  # of all codes
 _FEWER = 4  # bits of a bucket's number that are left out where memory is limited

@@ -23,8 +23,6 @@ from ddcore.base.cache import cache_folder, described_processor, distrust, make_
 from ddcore.base.lazy import numpy as np
 from ddcore.compiling.kernel_cache import processor
 
-__all__ = ["Speeds", "choice", "kept", "speeds", "stable"]
-
 FEW = 1024  # updates: numpy sorts so few as fast, whatever the processor
 _MEASURED = 1 << 16  # updates: more than the first cache holds, so few that it takes milliseconds
 _BITS = 40  # of them, as the rows of an everyday arrangement have

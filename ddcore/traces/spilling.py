@@ -21,8 +21,6 @@ from ddcore.base.errors import FoldError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.tuning import DEFAULT, Tuning
 
-__all__ = ["UNLIMITED", "Memory", "Spilling", "Table", "rows_within"]
-
 _PER_FILE = 64  # files of many small arrays are this part of the memory
 _LEAST_FILE, _MOST_FILE = 1 << 22, 1 << 28
 

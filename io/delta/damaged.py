@@ -27,8 +27,6 @@ from ddcore.io.storage.store import Place, sync
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["set_aside", "set_aside_file"]
-
 _logger = logging.getLogger("ddcore")
 
 

@@ -15,12 +15,6 @@ from ddcore.base.errors import StorageError
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
 
-__all__ = [
-    "AFTER", "COMPACTED", "FENCE", "LOG", "added_files", "checkpoint_file", "commit_file", "commit_info",
-    "compaction_of", "feed_files", "gap_text", "has_commits", "is_maintenance", "last_transaction", "lost_versions",
-    "named_files", "newest_checkpoint", "removed_files", "transaction_of", "versions_of",
-]  # fmt: skip
-
 LOG = "_delta_log"
 AFTER = "ddcore.after"  # in our commits in an object store: the ledger's newest entry when they were made
 FENCE = "ddcore.lock"  # the application whose number is the token of the lock; in the ledger of an object store

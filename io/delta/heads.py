@@ -34,20 +34,6 @@ from ddcore.io.storage.store import Place
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = [
-    "NOTE",
-    "Change",
-    "Head",
-    "Prepared",
-    "at",
-    "following",
-    "newest",
-    "note",
-    "prepare",
-    "publish",
-    "remove_left",
-]
-
 NOTE = "ddcore.head"  # in commitInfo: the digest of the rest, then the head as JSON
 _TEMPORARY = ".commit.tmp"  # in the folder of the log; one name, so that killed processes leave one file at most
 _MOST_FILES = 256  # a note is written with every commit

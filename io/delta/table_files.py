@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AddedFile", "LiveFile", "TableState", "state_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:

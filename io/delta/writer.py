@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
     from ddcore.io.storage.store import Place
 
-__all__ = ["Group", "Writer"]
-
 
 @dataclass(slots=True)
 class Group:

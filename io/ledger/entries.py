@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["FORMAT", "Entries"]
-
 FORMAT = 2  # of the whole warehouse: docs/storage.md says when it rises
 
 _ROW_GROUP = 64  # rows that are decoded together

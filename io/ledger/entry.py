@@ -12,8 +12,6 @@ from ddcore.io.ledger.records import Record, from_json, without_replaced
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier
 
-__all__ = ["COLUMNS", "NUMBERS", "Entry", "standing"]
-
 COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 NUMBERS = ("entry", "number", "first", "last")
 

@@ -17,8 +17,6 @@ from ddcore.io.ledger.run_index import runs_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NOTES", "file_column", "file_notes", "file_span", "file_width", "replaced_at"]
-
 _LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
 NOTES = (FOOTER, LABELS, RUNS)

@@ -15,8 +15,6 @@ from ddcore.io.project.project import Project
 from ddcore.program import data_tests
 from ddcore.text.wording import listed
 
-__all__ = ["Freshness", "freshness", "late_source", "shown_age"]
-
 _UNITS = (("week", 7 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 

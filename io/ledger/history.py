@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.program.condition import Condition
 
-__all__ = ["changed", "entries", "folded_versions", "history_table", "moment", "run_entry", "selected", "spelled"]
-
 _TIMES = ("first", "last", "version", "replaces")
 _ENDS = {False: ("first", "last"), True: ("version",)}  # which times a record has, by whether it is one of a version
 _FIELDS = {

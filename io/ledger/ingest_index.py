@@ -14,8 +14,6 @@ from typing import Any
 
 from ddcore.io.ledger.entry import Entry
 
-__all__ = ["FOOTER", "IngestIndex", "index_of", "mark"]
-
 FOOTER = "ddcore.ingests"  # the name of the index in a file's footer
 _BITS = 64  # of a mark: the records that it selects are compared by their whole digests
 

@@ -10,8 +10,6 @@ from ddcore.io.project.times import Frontier
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["check_restated", "give_up", "is_committed"]
-
 
 def is_committed(ledger: Ledger, run: int) -> bool:
     """Whether a table of state or outputs holds a commit of run ``run``.

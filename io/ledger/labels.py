@@ -18,11 +18,6 @@ from typing import Any, Protocol
 
 from ddcore.io.project.times import time_of
 
-__all__ = [
-    "FOOTER", "Label", "Labels", "Name", "Names", "instant_text", "json_instant", "label_text", "labels_from_json",
-    "labels_of", "labels_to_json", "merged", "moment_of", "unusable",
-]  # fmt: skip
-
 FOOTER = "ddcore.labels"  # the name of the labels in a file's footer
 WORDS = ("first", "latest", "now", "today", "yesterday")  # that name a version by themselves
 _LONGEST = 100  # characters

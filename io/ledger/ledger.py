@@ -53,8 +53,6 @@ from ddcore.io.storage.warehouse import Warehouse
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["Ledger"]
-
 R = TypeVar("R", bound=Record)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 
-__all__ = ["left_out"]
-
 
 def left_out(ledger: Ledger, project: Project) -> dict[str, list[str]]:
     """The columns by input, for inputs that have some. Reads the newest ingest of each input."""

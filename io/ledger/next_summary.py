@@ -22,8 +22,6 @@ from ddcore.io.ledger.summary import Input, Summary
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time
 
-__all__ = ["rows_before", "summary_with"]
-
 _FEW = 64  # rows of open ingests that the summary names
 
 

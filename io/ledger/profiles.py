@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-__all__ = ["NO_PROFILE", "HeatRecord", "LoopRecord", "OperatorRecord", "ProfileRecord", "profile_from_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorRecord:

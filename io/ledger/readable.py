@@ -18,8 +18,6 @@ from ddcore.base.record import record
 from ddcore.io.ledger.version_names import OR_BEFORE, VersionNames
 from ddcore.io.project.times import Frontier, Time, corners, example, is_open, named, shown_frontier
 
-__all__ = ["Readable", "one_version", "version_number"]
-
 _OFFSET = re.compile(r"(?:latest)?-([0-9]+)")
 _GREATEST = 2**63 - 1
 _VERSIONS = "the folded versions: ddcore log --versions"

@@ -21,8 +21,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["UNKNOWN", "carried", "finish", "note"]
-
 UNKNOWN = TableState(0, 0, 0, "")  # of a record whose commit is still to come
 _KEY = "ddcore"
 

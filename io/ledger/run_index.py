@@ -11,8 +11,6 @@ from collections.abc import Iterable
 
 from ddcore.io.ledger.entry import Entry
 
-__all__ = ["FOOTER", "numbers", "runs_of"]
-
 FOOTER = "ddcore.runs"  # the name of the numbers in a file's footer
 
 

@@ -11,8 +11,6 @@ from ddcore.io.ledger.records import frontier_from_json, plain
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time, time_of
 
-__all__ = ["Input", "Summary"]
-
 
 @dataclass(frozen=True, slots=True)
 class Input:

@@ -32,8 +32,6 @@ from ddcore.io.ledger.labels import (
 )
 from ddcore.io.project.times import Time, named, parse, shown
 
-__all__ = ["OR_BEFORE", "VersionNames"]
-
 _ANY = "say a number, a label, or a date such as 2026-11-19"
 _ALL = "the labels: ddcore log"
 _NEW = "a new one is a number, or next, and gets its label with: --label TEXT"

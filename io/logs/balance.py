@@ -22,8 +22,6 @@ from ddcore.io.project.times import named
 from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import shown_value
 
-__all__ = ["Balance", "repeated_key", "repeated_key_error"]
-
 _GREATEST = 2**63 - 1
 # Up to so many inserted rows are checked for repeats, else a sample: by hash, the same in the log as in the source.
 _SAMPLE = 1 << 16

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.stored_columns import StoredColumns
     from ddcore.io.storage.store import Place
 
-__all__ = ["check_columns", "check_returned"]
-
 _ANEW = "or ingest the sources into a new warehouse"
 
 

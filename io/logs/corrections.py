@@ -14,8 +14,6 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts, accumulate_counts, consolidate, merge_counts
 from ddcore.io.project.times import Time, Window, nothing_closed, up_to
 
-__all__ = ["Pool", "correction", "is_outdated", "retraction"]
-
 
 def correction(
     log: ChangeLog, fresh: Sequence[AddedFile], held: TableState | None, after: Time | None, last: Time

@@ -22,8 +22,6 @@ from ddcore.data.nested import entries
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 
-__all__ = ["Digest", "digests", "row_hashes"]
-
 # A limb (in bits) times half of a hash's word, summed over so many rows, fits into int64.
 _LIMB, _MOST_SUMMED = 10, 1 << 20
 _BLOCK = 1 << 14  # messages that are hashed side by side: their states fit into a core's cache

@@ -6,8 +6,6 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["one_nan_one_zero"]
-
 _MINUS_ZERO = -(2**63)  # its bits
 
 

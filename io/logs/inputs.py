@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
     from ddcore.io.ledger.ledger import Ledger
 
-__all__ = ["check_input", "input_log"]
-
 
 def input_log(
     warehouse: Warehouse, project: Project, name: str, schema: Schema | None = None, writer: Writer | None = None

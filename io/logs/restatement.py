@@ -18,8 +18,6 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import LARGEST_TIME, Frontier
 
-__all__ = ["Changes", "Replacement", "closed_changes", "replace_from"]
-
 
 @dataclass(frozen=True)
 class Changes:

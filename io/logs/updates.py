@@ -19,21 +19,6 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
 from ddcore.io.project.times import Time
 
-__all__ = [
-    "DIFF",
-    "Counts",
-    "RowCount",
-    "accumulate_counts",
-    "ascend",
-    "consolidate",
-    "consolidate_hashed",
-    "first_count",
-    "is_at_one_time",
-    "merge_counts",
-    "repeats",
-    "running_counts",
-]  # fmt: skip
-
 DIFF = "diff"  # the column of the diffs
 
 _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time

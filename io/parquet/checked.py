@@ -18,8 +18,6 @@ from ddcore.io.storage.store import Place
 if TYPE_CHECKING:
     from ddcore.io.parquet.pages import Output
 
-__all__ = ["BLOCK", "Checked", "damaged", "write_digests"]
-
 BLOCK = 2048  # bytes
 _UNIT = 128  # digests of blocks of which one digest is in the footer
 _BITS = BLOCK.bit_length() - 1

@@ -18,8 +18,6 @@ from ddcore.base.schema import WORD_DIGITS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["bounds", "json_object"]
-
 _LONGEST = 32
 _FEW = 1024  # values that are compared one by one
 _LAST_CHARACTER = "\U0010ffff"

@@ -30,11 +30,6 @@ from ddcore.io.storage.store import Contents, Mapped, Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "RUN", "MayMeet", "content", "digest_of", "glance", "has_digests", "note_of", "notes", "rows_of",
-    "rows_that_may_meet", "verify", "write",
-]  # fmt: skip
-
 RUN = "ddcore.run"  # the note of a file of state: see ddcore.io.state.run_writer
 
 _GROUPS = "ddcore.groups"  # the note of a file of several row groups: see _Bounds

@@ -24,8 +24,6 @@ from ddcore.io.parquet.thrift import I32, I64, Encoded, Octets, Struct, encoded,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["INT32", "Chunk", "Output", "bits_of", "copied", "footer", "numbers", "physical", "shared", "texts"]
-
 _BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 5, 6, 7
 _TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6,
           "FIXED_LEN_BYTE_ARRAY": 7}  # fmt: skip

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["I32", "I64", "Encoded", "Octets", "Struct", "encoded", "varint"]
-
 _TRUE, _I8, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 3, 4, 5, 6, 8, 9, 12
 
 

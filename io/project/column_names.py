@@ -5,8 +5,6 @@ from __future__ import annotations
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type
 
-__all__ = ["NOT_IN_COLUMNS", "check_fields"]
-
 # Delta on protocol (1,2) takes none of these in a column name.
 NOT_IN_COLUMNS = set(" ,;{}()\n\t=`.\0")
 

@@ -20,8 +20,6 @@ from ddcore.program.data_tests import ERROR, WARN, DataTest, Empty
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["DbtProject", "read_dbt", "sources_of"]
-
 _COMPILE = "compile the dbt project: dbt compile"
 _VIEWS = {"table": False, "incremental": False, "materialized_view": False, "view": True}
 """The materialisations that are kept exactly, and whether such a view is temporary."""

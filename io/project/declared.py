@@ -17,8 +17,6 @@ from ddcore.io.storage.address import is_url
 from ddcore.program import data_tests
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["DeclaredSource", "declared_source"]
-
 _OWN = ("path", "expect", "severity")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *(second|minute|hour|day|week)s?")
 

@@ -11,8 +11,6 @@ from ddcore.program import data_tests
 from ddcore.program.data_tests import DataTest
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["declared_tests"]
-
 _OF_TESTS = ("severity", "from_version")
 _KINDS_OF_TESTS = {"empty": ("empty", "where"), "unique": ("unique", "of", "where"), "agree": ("agree", "by")}
 

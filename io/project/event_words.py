@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from ddcore.base.errors import UsageError
 from ddcore.text.wording import listed
 
-__all__ = ["AFTER", "BEFORE", "DELETE", "INSERT", "KINDS", "NOTHING", "TRUNCATE", "UPDATE", "words_of"]
-
 INSERT, UPDATE, AFTER, DELETE, BEFORE, TRUNCATE, NOTHING = 1, 2, 3, -1, -2, -3, 0
 KINDS: Mapping[str, int] = {
     "insert": INSERT, "update": UPDATE, "after": AFTER, "delete": DELETE, "before": BEFORE,

@@ -29,8 +29,6 @@ from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
 from ddcore.text.wording import listed, meant, one_line, shown
 
-__all__ = ["read_project"]
-
 # The keys of each section. [inputs], [outputs] and [tests] have one table per name.
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "project": ("program", "warehouse", "dialect"),

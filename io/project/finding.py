@@ -15,8 +15,6 @@ from ddcore.io.project.settings import path_of
 from ddcore.io.storage.foreign_files import kind_of
 from ddcore.text.wording import shown
 
-__all__ = ["IN_PYTHON", "find_project"]
-
 IN_PYTHON = "dd.open"  # what names a project in Python; elsewhere an option or a variable does
 
 

@@ -13,8 +13,6 @@ from ddcore.io.project.section import quoted
 from ddcore.io.project.times import Time
 from ddcore.text.wording import listed, meant
 
-__all__ = ["EVENT_FORMS", "FIRST", "FORMS", "LATE", "IngestSettings", "Version"]
-
 EVENT_FORMS = ("upsert", "op", "debezium")
 FORMS = ("log", "append", "snapshot", "feed", *EVENT_FORMS)  # how the rows of sources become updates
 LATE = ("refuse", "move", "restate")

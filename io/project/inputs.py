@@ -14,8 +14,6 @@ from ddcore.io.project.section import Section, quoted
 from ddcore.io.project.stored_columns import KEYS, StoredColumns, stored_columns
 from ddcore.text.wording import meant
 
-__all__ = ["input_ignored", "input_keys", "input_schemas", "input_sources", "inputs_stored"]
-
 
 def input_schemas(section: Section, dims: tuple[str, ...]) -> dict[str, Schema]:
     """The schemas of the inputs. Raises UsageError for a section that is no input's."""

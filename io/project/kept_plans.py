@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["KeptPlan", "PlannedProgram", "kept_plan", "planned"]
-
 _FORMAT = 1
 _DIGEST = 32  # bytes at the head of a file
 _LIBRARIES = ("polars", "numpy", "pyarrow", "sqlglot")

@@ -13,8 +13,6 @@ from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import Place, address_of, is_url
 from ddcore.text.wording import listed, meant
 
-__all__ = ["TableSettings", "output_table"]
-
 _KEYS = ("path", "partition_by", "cluster_by", "count")
 _PARTITIONS = ("int64", "string", "date", "bool")  # types whose values every reader reads alike from Delta's log
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["Program", "load", "load_plan", "load_program", "outputs_named", "plan_of"]
-
 
 @record
 class Program:

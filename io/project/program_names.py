@@ -18,8 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["is_harmless"]
-
 Locate = Callable[[str], Path | None]
 """Gives the file of a module in the program's folder; None where there is none."""
 

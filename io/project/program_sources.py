@@ -18,8 +18,6 @@ from pathlib import Path
 from ddcore.base.errors import ProgramError
 from ddcore.base.record import record
 
-__all__ = ["Sources", "self_contained"]
-
 
 @record
 class Sources:

@@ -25,8 +25,6 @@ from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["FILE_NAME", "MANIFEST", "OutputSettings", "Project", "Upstream"]
-
 FILE_NAME = "dd.toml"
 MANIFEST = "target/manifest.json"  # of a dbt project
 

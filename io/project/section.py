@@ -10,8 +10,6 @@ from typing import Any
 from ddcore.base.errors import UsageError
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["IDENTIFIER", "Section", "quoted"]
-
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_SHOWN = 100
 

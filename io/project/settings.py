@@ -17,8 +17,6 @@ from ddcore.io.storage.address import address_of, is_url
 from ddcore.text.sizes import memory_size
 from ddcore.text.wording import listed, meant, shown
 
-__all__ = ["ENGINES", "branch_setting", "overridable_settings", "path_of"]
-
 ENGINES = ("spark", "inline")
 
 _VARIABLES = {

@@ -8,8 +8,6 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-__all__ = ["add_declared_inputs", "files_of"]
-
 _TABLE = re.compile(r"\bCREATE\s+TABLE\b", re.IGNORECASE)
 
 

@@ -19,8 +19,6 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["FILE", "are_used", "keep_statistics", "kept_statistics"]
-
 FILE = "_statistics.json"
 """In the ledger's folder: readers of Delta tables pass over such names, and branches have a copy."""
 

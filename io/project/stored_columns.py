@@ -22,8 +22,6 @@ from ddcore.text.wording import meant
 if TYPE_CHECKING:
     from polars import Expr
 
-__all__ = ["EXACT_FLOAT", "KEYS", "StoredColumns", "common", "stored_columns", "widened", "widens"]
-
 KEYS = ("renamed", "widened", "dropped")
 EXACT_FLOAT = 2**53
 """Whole numbers up to this one, and down to its negative, are exact as float64."""

@@ -38,11 +38,6 @@ from ddcore.io.storage.store import Place
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = [
-    "CHANGES", "HINT", "Commit", "Next", "Position", "Snapshot", "commit", "escaped", "note_of", "position",
-    "remove_temporary", "snapshot", "upkeep",
-]  # fmt: skip
-
 CHANGES = "_change_data"  # Delta's folder for the files of the change feed
 HINT = "remove the folder: the next ddcore run makes the table again"
 _OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (

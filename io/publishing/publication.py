@@ -47,8 +47,6 @@ from ddcore.io.storage.reporting import reporting
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
 
-__all__ = ["Prepared", "Publication", "place_of"]
-
 _KIND = "_change_type"  # Delta's name for the column that says what a row of the change feed is
 _INT64 = Type("int64")
 

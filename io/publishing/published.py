@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ddcore.base.record import record
 
-__all__ = ["Published"]
-
 
 @record
 class Published:

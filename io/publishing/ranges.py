@@ -20,8 +20,6 @@ import polars as pl
 from ddcore.base.schema import Schema
 from ddcore.io.project.output_tables import TableSettings
 
-__all__ = ["FIRST", "Order", "RangeFile", "first_from", "first_of"]
-
 FIRST = "ddcore.first"  # the note with the first row of a file, in the columns of the order: Arrow IPC in base64
 _FILE, _KIND = "_ddcore_file", "_ddcore_kind"  # no column of an output begins with _
 

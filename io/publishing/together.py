@@ -13,8 +13,6 @@ from ddcore.io.publishing.commits import commit
 from ddcore.io.publishing.publication import Prepared, Publication
 from ddcore.io.publishing.published import Published
 
-__all__ = ["publish_all"]
-
 
 def publish_all(publications: Sequence[Publication], threads: int) -> list[Published]:
     """Give tables that are due their contents; what was done, in order. An error of one does not keep the others from

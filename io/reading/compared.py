@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.folded import FoldedLog
     from ddcore.program.condition import Condition
 
-__all__ = ["ComparedRows", "check_columns", "common_time"]
-
 
 def check_columns(one: FoldedLog, other: FoldedLog, names: tuple[str, str]) -> None:
     """Raise UsageError where an output has other columns in two warehouses, which are called ``names``."""

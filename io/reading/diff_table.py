@@ -11,8 +11,6 @@ from ddcore.text.markup import Html, joined, scrolling, tag
 if TYPE_CHECKING:
     from ddcore.io.reading.pairs import Change
 
-__all__ = ["diff_table"]
-
 
 def diff_table(names: Sequence[str], numbers: Iterable[int], changes: Iterable[Change]) -> Html:
     """Inserted rows have a +, deleted ones a -, changed ones a ~ with the cells before and after.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
     from ddcore.program.condition import Condition
 
-__all__ = ["FoldedLog", "input_log", "ledger_of", "output_log", "row_schema"]
-
 
 @dataclass(frozen=True)
 class FoldedLog:

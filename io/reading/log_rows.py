@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.folded import FoldedLog
     from ddcore.program.condition import Condition
 
-__all__ = ["Kind", "Rows"]
-
 Kind = Literal["at", "between", "updates"]
 
 _INT64 = Type("int64")

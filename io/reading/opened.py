@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.planning.plan import Plan
 
-__all__ = ["History", "Logs", "OpenedProject", "open"]
-
 _ENTRIES = 20  # of the history that a notebook shows
 
 

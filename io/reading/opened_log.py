@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ddcore.io.reading.folded import FoldedLog
     from ddcore.text.markup import Html
 
-__all__ = ["Log", "Version", "version_text"]
-
 Version = int | str | date | Sequence[int] | Mapping[str, int]
 
 _STEPS = 10  # versions of a log that a notebook shows

@@ -11,8 +11,6 @@ from ddcore.io.project.project import Project
 from ddcore.io.storage import branches
 from ddcore.text.wording import advice, one_line
 
-__all__ = ["project_at"]
-
 
 def project_at(
     place: Path | None, flags: Mapping[str, str | int | None] | None = None, origin: str = "--project"

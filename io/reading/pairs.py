@@ -18,8 +18,6 @@ from ddcore.text.cells import cell, count
 if TYPE_CHECKING:
     from ddcore.io.reading.sorted_rows import SortedRows
 
-__all__ = ["Change", "cells_of", "changes_of", "first_changes", "number_of_changes", "paired", "sign"]
-
 Row = tuple[Any, ...]
 
 

@@ -19,8 +19,6 @@ from ddcore.text.wording import listed, meant
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
 
-__all__ = ["Claims", "check_output", "finished_run", "output_names", "verified_names"]
-
 
 def finished_run(ledger: Ledger) -> RunRecord:
     """The last finished run. UsageError where nothing is folded yet."""

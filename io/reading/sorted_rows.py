@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.times import Time
     from ddcore.program.condition import Condition
 
-__all__ = ["SortedRows"]
-
 _INT128 = pl.Int128()
 
 

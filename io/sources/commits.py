@@ -15,8 +15,6 @@ from ddcore.io.sources.remote import place_of
 from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
 
-__all__ = ["Commit", "first_deleted", "first_missing", "path_of", "read_commits"]
-
 _FEED = "delta.enableChangeDataFeed"
 
 

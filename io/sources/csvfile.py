@@ -16,8 +16,6 @@ from ddcore.io.sources import csvrows
 from ddcore.io.sources.csvrows import LONGEST_ROW
 from ddcore.io.sources.source import Batches, Source, first_line
 
-__all__ = ["CsvFile"]
-
 _ROW = re.compile(r"Row #([0-9]+)")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Places = npt.NDArray[np.int64]
 
-__all__ = ["LONGEST_ROW", "Rows"]
-
 LONGEST_ROW = 16 << 20  # bytes without the end of the line
 
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'

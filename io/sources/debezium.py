@@ -23,8 +23,6 @@ from ddcore.io.sources.source import Source
 from ddcore.io.sources.validation import first_bad
 from ddcore.text.wording import listed
 
-__all__ = ["Envelopes"]
-
 _PAYLOAD, _BEFORE, _AFTER, _OP = "payload", "before", "after", "op"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
 _SOURCE, _TOMBSTONE = "source.", "_tombstone"

@@ -21,8 +21,6 @@ from ddcore.io.sources.source import Batches
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COMMIT", "DeltaFeed"]
-
 CHANGE, COMMIT, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 _DIFFS: Mapping[str, int] = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import deltalake
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DeltaTable", "check_inside", "delta_table", "delta_versions"]
-
 
 @dataclass(frozen=True)
 class DeltaTable(Source):

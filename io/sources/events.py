@@ -20,8 +20,6 @@ from ddcore.io.sources.row_checks import Column, rows_of
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
 
-__all__ = ["OP", "PLACE", "Events"]
-
 OP, PLACE = "_op", "_place"  # the columns that events have beside those of the row and the time
 _WORDS: Mapping[str, int] = {
     **dict.fromkeys(("c", "r", "i", "insert", "create", "read", "+i"), INSERT),

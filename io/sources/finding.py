@@ -20,8 +20,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.address import SCHEMES, Address, Place
 from ddcore.io.storage.foreign_files import check_file
 
-__all__ = ["FILES", "find_snapshots", "find_sources"]
-
 FILES: Mapping[str, type[Source]] = {
     ".parquet": ParquetFile, ".pq": ParquetFile, ".csv": CsvFile, ".csv.gz": CsvFile,
     ".jsonl": JsonLines, ".jsonl.gz": JsonLines, ".ndjson": JsonLines, ".ndjson.gz": JsonLines,

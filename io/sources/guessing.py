@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.io.sources.source import Source
 
-__all__ = ["Guess", "guess", "guessed_schema", "schema_line"]
-
 _ROWS = 1000  # of a CSV file, which does not say what its values are
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -34,8 +34,6 @@ from ddcore.io.sources.written_files import Batch, Files
 from ddcore.io.storage.store import Place, names
 from ddcore.text.wording import shown_value
 
-__all__ = ["Intake", "Part", "fitted", "frames_of", "merge"]
-
 Digests = dict[Time, Digest]
 Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]

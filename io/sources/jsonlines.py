@@ -32,8 +32,6 @@ from ddcore.io.sources.jsonobjects import (
 from ddcore.io.sources.source import Batches, Source, first_line
 from ddcore.io.sources.validation import first_bad
 
-__all__ = ["JsonLines", "JsonTexts"]
-
 # pyarrow 26 ends the process where null stands outside of an object. Inside it follows one of : , [
 _INSIDE = (b":null", b": null", b",null", b", null", b"[null", b"[ null")
 _BARE_NULL = re.compile(rb"(?:^|[^:,\[\s])\s*null")

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from ddcore.base.schema import Type, parse_type
 from ddcore.text.wording import shown_value
 
-__all__ = ["CUT", "TEXTS", "Misfit", "Object", "Tree", "first_misfit", "kind_of", "parse_object", "value_at", "written"]
-
 TEXTS = ("string", "date", "timestamp", "binary", "time", "uuid", "interval")  # the types whose values are text in JSON
 _NUMBERS = ("int64", "float64")
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}

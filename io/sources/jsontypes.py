@@ -8,8 +8,6 @@ from typing import Any
 
 from ddcore.io.sources.jsonobjects import Number, Object
 
-__all__ = ["guessed_types", "is_event"]
-
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

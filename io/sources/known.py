@@ -24,11 +24,6 @@ from ddcore.io.logs.digests import Digest
 from ddcore.io.project.times import Time
 from ddcore.io.sources.source import Located
 
-__all__ = [
-    "AlreadyIngested", "IngestHistory", "Part", "Rows", "SourceIdentity", "digest_key", "find_earlier",
-    "identity", "names_at", "stored", "without",
-]  # fmt: skip
-
 _KEY_BYTES = 16
 
 

@@ -22,8 +22,6 @@ from ddcore.io.project.stored_columns import common
 from ddcore.io.project.times import Time, example
 from ddcore.io.sources.paths import fields_below, steps, type_at
 
-__all__ = ["Layout", "Rules", "check_complete", "fit", "listed_names"]
-
 _SHOWN_NAMES = 20
 
 

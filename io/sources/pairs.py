@@ -13,8 +13,6 @@ import polars as pl
 
 from ddcore.base.lazy import numpy as np
 
-__all__ = ["without_pairs"]
-
 
 def without_pairs(
     one: pl.DataFrame, other: pl.DataFrame, columns: Sequence[str], least: int

@@ -11,8 +11,6 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.memory import limited_memory
 from ddcore.io.sources.source import Batches, Source, first_line
 
-__all__ = ["MOST_ROWS", "SMALLER", "ParquetFile"]
-
 _BATCH_ROWS = 1 << 17  # their columns stay in the cache, and in memory that allocators hand out again
 _LEAST_ROWS = 1 << 4  # of a batch, where more do not fit into memory
 _BATCH_BYTES = 4 << 30  # of memory for one batch: pages, decompressed and decoded

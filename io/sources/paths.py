@@ -11,8 +11,6 @@ import polars as pl
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["fields_below", "named_again", "picked", "quoted", "roots", "spark_columns", "steps", "type_at"]
-
 Types = Mapping[str, "pl.DataType"]
 Steps = tuple[str, ...]
 

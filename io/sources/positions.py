@@ -17,8 +17,6 @@ from ddcore.io.project.times import Time
 from ddcore.io.sources.known import identity, names_at
 from ddcore.io.sources.source import Located
 
-__all__ = ["Position", "last_positions", "position"]
-
 
 class Position(NamedTuple):
     """How far a source was taken in: the number of the last ingest from its place, the text that this kept, which may

@@ -21,10 +21,6 @@ from ddcore.io.storage.address import Address, Place, address_of, is_url
 if TYPE_CHECKING:
     import deltalake
 
-__all__ = [
-    "GLOB", "address_at", "copied", "delta_options", "matching", "opened_table", "place_of",
-]  # fmt: skip
-
 GLOB = frozenset("*?[")  # the letters that make a path a pattern
 
 

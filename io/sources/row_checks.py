@@ -30,8 +30,6 @@ from ddcore.io.project.times import LARGEST_TIME
 from ddcore.io.sources.layouts import Layout, Rules
 from ddcore.text.wording import shown_value
 
-__all__ = ["Column", "normalise", "rows_of"]
-
 _NULL = -(2**63)  # the engine's word for null
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31

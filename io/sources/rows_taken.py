@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-__all__ = ["RowsTaken", "is_followed"]
-
 
 class RowsTaken(NamedTuple):
     """The position of a file of rows: the number of its ``last`` row, where rows have no times; its ``stamp`` when it

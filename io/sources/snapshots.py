@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from ddcore.io.delta.table_files import LiveFile, TableState
     from ddcore.io.logs.changelog import ChangeLog
 
-__all__ = ["Series", "Snapshot"]
-
-
 Frames = Iterator["pl.DataFrame"]
 How = tuple[Layout, Time, Time | None]
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from ddcore.base.schema import Type
 
-__all__ = ["Batches", "Located", "Source", "date_of", "first_line"]
-
 Batches = Iterator["pa.RecordBatch | pa.Table"]
 
 _WRITE_AGAIN = "write it again at its origin, or leave it out"

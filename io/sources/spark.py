@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ddcore.io.sources.source import Source
 
-__all__ = ["ERROR", "cores", "error_of", "in_tasks", "large_frames", "shares", "through"]
-
 ERROR = "_error"
 
 _BATCH_ROWS = 1 << 20

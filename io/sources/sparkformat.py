@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["NO_PATH", "SparkFormat", "find_formats"]
-
 NO_PATH = "-"  # a source that has options only, such as a database
 # Spark fills what it cannot parse with nulls, unless told to fail.
 _STRICT: Mapping[str, Mapping[str, str]] = {name: {"mode": "FAILFAST"} for name in ("csv", "json", "xml")}

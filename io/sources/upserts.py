@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ddcore.io.delta.table_files import LiveFile, TableState
     from ddcore.io.logs.changelog import ChangeLog
 
-__all__ = ["ABSENT", "REDELIVERED", "ROWS", "SKIPPED", "TALLIES", "EventLog"]
-
 # What is counted: rows read, rows that say nothing by themselves, events that came again, deletes of nothing.
 ROWS, SKIPPED, REDELIVERED, ABSENT = TALLIES = ("_rows", "_skipped", "_redelivered", "_absent")
 

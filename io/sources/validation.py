@@ -8,8 +8,6 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.text.redaction import masked
 
-__all__ = ["first_bad", "validate"]
-
 
 def validate(name: str, batch: pa.RecordBatch | pa.Table, first_row: int | None = None) -> None:
     """Raise DataError for the first value that its column's type does not allow: bytes that are not UTF-8, ...

@@ -30,8 +30,6 @@ from ddcore.io.logs.updates import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Batch", "Files"]
-
 _MOST_BYTES = 512 << 20  # of updates that are kept in memory, whatever their number (Tuning.file_rows)
 _SAMPLE = 1 << 16  # hashes of rows that are compared between files, at most twice as many
 

@@ -33,19 +33,6 @@ from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch, Spans
 
-__all__ = [
-    "ADVANCED",
-    "MERGED",
-    "FileBatch",
-    "commit",
-    "is_exact",
-    "merged_with",
-    "open_runs",
-    "small_files",
-    "write_pieces",
-    "write_run",
-]
-
 MERGED, ADVANCED = "merged", "advanced"  # in names of files: a compaction, or what was built from its files
 
 

@@ -17,8 +17,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["sample", "spread"]
-
 _LARGE = 16 * 1024  # rows of a file whose footer is looked at
 _FOOTERS = 256  # that are read at most, of the largest files
 _POINTS = 16  # codes of a file whose footer is not read

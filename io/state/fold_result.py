@@ -16,8 +16,6 @@ from ddcore.io.project.times import Time
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 
-__all__ = ["FoldResult", "Stored"]
-
 
 @record
 class Stored:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ddcore.traces.sorted_batch import SortedBatch
     from ddcore.traces.trace import Trace
 
-__all__ = ["Hot"]
-
 
 class _Arranged(NamedTuple):
     """The updates of a table that has these ``files``: ``opened`` lie in some of them, ``settled`` are in memory."""

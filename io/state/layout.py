@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.planning.plan import Plan
 
-__all__ = [
-    "CODE",
-    "Layout",
-    "Use",
-    "create",
-    "held_table",
-    "layout_of",
-    "make_room",
-    "pending_table",
-    "tables_of",
-    "uses_of",
-]
-
 CODE = "_code"
 
 _INT64 = Type("int64")

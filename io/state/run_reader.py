@@ -26,8 +26,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = ["RunFile", "load_texts"]
-
 _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
 

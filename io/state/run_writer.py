@@ -32,8 +32,6 @@ from ddcore.io.storage import store
 from ddcore.kernels.blocks import copy_texts
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["PAGE", "PIECE", "TOP", "WORD", "Written", "write"]
-
 PAGE = BLOCK // 8  # rows of which the first code is in the index
 TOP = 64  # pages of which the first code is in the footer
 WORD = 64  # rows of which one word says which are null

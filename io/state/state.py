@@ -30,8 +30,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
-__all__ = ["open_rebuild", "open_worker", "replay", "spans_of", "write_result"]
-
 Spans = Mapping[int, Span]
 
 

@@ -12,8 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from ddcore.base.errors import UsageError
 
-__all__ = ["SCHEMES", "Address", "Place", "address_of", "is_url"]
-
 SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3"}  # each with the one that the libraries take
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

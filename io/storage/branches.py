@@ -16,8 +16,6 @@ from ddcore.io.storage import store
 from ddcore.io.storage.store import Place
 from ddcore.text.wording import listed, meant
 
-__all__ = ["FOLDER", "MAIN", "NOTE", "Note", "check_name", "names", "note_of", "place_of", "require"]
-
 MAIN = "main"  # the warehouse itself, where a branch can be named
 FOLDER = "branches"
 NOTE = ".branch.json"

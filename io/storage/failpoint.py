@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 
 from ddcore.base.errors import UsageError
 
-__all__ = ["LOG_VARIABLE", "PLACES", "VARIABLE", "failpoint"]
-
 VARIABLE = "DDCORE_FAILPOINT"
 LOG_VARIABLE = "DDCORE_FAILPOINT_LOG"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ddcore.base.errors import DataError, UsageError
 
-__all__ = ["check_file", "check_folder", "kind_of"]
-
 _KINDS = {
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
 }  # fmt: skip

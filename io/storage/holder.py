@@ -7,8 +7,6 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-__all__ = ["Holder", "is_alive", "this_process"]
-
 
 @dataclass(frozen=True, slots=True)
 class Holder:

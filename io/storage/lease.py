@@ -30,8 +30,6 @@ from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.holder import Holder, is_alive, this_process
 
-__all__ = ["SECONDS", "Lease", "dead_holder", "hold", "holder"]
-
 SECONDS = "DDCORE_LOCK_SECONDS"
 _DEFAULT = 60.0
 _RENEWALS = 3  # in the seconds after which the lock expires

@@ -24,8 +24,6 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.holder import Holder, is_alive, this_process
 from ddcore.io.storage.reporting import reporting
 
-__all__ = ["Lock", "dead_holder", "hold", "holder"]
-
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a pipe would wait for its other end
 _NO_FOLDER = (
     "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from obstore.store import S3Store
 
-__all__ = [
-    "Object", "Parts", "Whole", "complete", "copy", "create", "delete", "denial", "entries", "fetch", "forget_clients",
-    "head", "is_folder", "names", "options", "put", "read", "refused", "size_of", "source_of",
-]  # fmt: skip
-
 Result = TypeVar("Result")
 Listed = tuple[Address, int, float]
 

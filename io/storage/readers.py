@@ -24,11 +24,6 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
-__all__ = [
-    "FOLDER", "NOTE", "Hold", "call", "forget", "hold_of", "holds", "identity", "name_of", "names", "new_name",
-    "upstream_of", "write",
-]  # fmt: skip
-
 FOLDER = "readers"
 NOTE = ".reader.json"
 _ENDING = ".json"

@@ -13,8 +13,6 @@ from ddcore.base.errors import DdError, StorageError
 from ddcore.io.storage import store
 from ddcore.io.storage.address import Address, Place
 
-__all__ = ["REFRESH", "reporting"]
-
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")

@@ -24,8 +24,6 @@ from ddcore.base.tuning import DEFAULT, Tuning
 if TYPE_CHECKING:
     from ddcore.traces.budget import Budget
 
-__all__ = ["budget", "folder", "remove_left"]
-
 _PREFIX, _LOCK = "dd-scratch-", ".lock"
 _SHORT = "/tmp"  # where the system's own temporary directory has a long path
 _BEGINNING = 3600.0  # seconds after which a folder without a lock file is no new one

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from ddcore.base.errors import UsageError
 
-__all__ = ["check_settings"]
-
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")

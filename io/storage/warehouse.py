@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
     from ddcore.io.storage.lock import Lock
 
-__all__ = ["Warehouse"]
-
 _LONGEST_NAME = 255  # bytes
 _ABSENT = (
     "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"

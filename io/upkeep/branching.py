@@ -31,8 +31,6 @@ from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Entry, Place
 
-__all__ = ["Shared", "left", "make", "remove", "remove_left"]
-
 _PARTS = ("inputs", "outputs", "state", "tables")  # folders with a folder for each table
 _REPLACED = "_last_checkpoint"  # the one file of a table that others may write into, so it is copied
 _UNLINKED = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)

@@ -36,8 +36,6 @@ from ddcore.io.storage.store import Place
 from ddcore.io.upkeep.retention import MANY
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-__all__ = ["Merge", "layout_of", "log_merge", "run_of", "state_merge"]
-
 _LARGE = 8 << 20  # rows of a log's file that is not merged again
 _INT64, _INT32 = 2**63, 2**31
 

@@ -22,8 +22,6 @@ from ddcore.io.upkeep import branching
 if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
 
-__all__ = ["Integrity", "Leftovers", "inspect", "leftovers", "unnamed_commits"]
-
 _PAGES = 1 << 16  # rows decoded at once
 
 

@@ -38,8 +38,6 @@ from ddcore.io.storage.warehouse import Warehouse
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["MANY", "Freed", "kept_points", "sweep"]
-
 MANY = 16  # files that a table may have before a run merges them
 _DAY = 86_400
 _FEW_RUNS, _MOST_RUNS, _WEEK = 4, 32, timedelta(days=7)  # kept points where the project does not say how many

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ddcore.io.state.fold_result import FoldResult
     from ddcore.jobs.warm import Warm
 
-__all__ = ["hold", "kept", "load"]
-
 
 def kept(name: str) -> AbstractContextManager[None]:
     """What keeps a session of Spark, once it is started, for all commands inside of a ``with``."""

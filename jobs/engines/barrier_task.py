@@ -15,8 +15,6 @@ from ddcore.jobs.engines.meeting import meeting
 from ddcore.jobs.engines.peers import PeerLost
 from ddcore.jobs.engines.protocol import Report, SharedFold, Unreachable
 
-__all__ = ["fold_part", "work"]
-
 _DEFERENCE = 1.0  # seconds in which the failure of another worker, which is the cause, becomes known first
 
 

@@ -17,8 +17,6 @@ from ddcore.jobs.engines.protocol import Credentials
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["can_encrypt", "context_of", "new_certificate"]
-
 _DAYS = 30  # a fold may begin again, but not for so long
 _SKEW = timedelta(days=1)  # between the clocks of two machines
 

@@ -14,8 +14,6 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all
 
-__all__ = ["Consolidating"]
-
 _FEW = 4096  # updates of which it does not matter how many go
 _SLICES, _SLICE = 64, 256  # of updates that are looked at where it is not known whether it pays
 _PAYS = 0.25  # the least share of the updates that go

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["fold_with", "shared"]
-
 _ATTEMPTS = 4  # at a fold of which tasks are lost
 _FEW = 1 << 12  # rows that one worker reads as soon as several would
 _UNREACHABLE = re.compile(rf"\b{Unreachable.__name__}: (.+)")  # in what Spark says of a stage

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from ddcore.io.ledger.records import TableState
 
-__all__ = ["fold", "updates"]
-
 
 def fold(fold: Fold, listener: Any = None, *, hot: Hot | None = None) -> tuple[FoldResult, int]:
     """Fold a window with one worker; return the files it wrote, and the parallelism 1.

@@ -25,8 +25,6 @@ from ddcore.jobs.engines.certificates import context_of
 from ddcore.jobs.engines.peers import Header, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Credentials, Unreachable
 
-__all__ = ["meeting"]
-
 MEETING = 10.0  # seconds in which all workers must have found each other, once all have started
 _GREETING = 3.0  # seconds that one connection may take to prove who it is
 _STRANGERS = 32  # connections at once that have not, beside those of the workers that are awaited

@@ -25,8 +25,6 @@ from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
 from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
 
-__all__ = ["Message", "decoded", "divided", "encoded", "grouped"]
-
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["fold_with"]
-
 
 def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[FoldResult, int]:
     """Fold a window in one task; return the files it wrote, and the parallelism 1.

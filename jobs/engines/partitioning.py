@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Spread = tuple[np.ndarray, np.ndarray]  # codes, and how many rows each stands for: int64[n], float64[n]
 
-__all__ = ["Division", "division_of"]
-
 _SAMPLE = 100_000  # rows of an input
 _SLICES = 32
 # A window that has fewer than a fourth of the rows of its files, and not more than so many, is read as a whole.

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PeerLost", "Peers"]
-
 Header = dict[str, Any]
 Part = tuple[Header, list[memoryview]]
 Accept = Callable[[Header, bytearray], None]

@@ -16,8 +16,6 @@ from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
 from ddcore.operators.block import Position
 
-__all__ = ["Credentials", "Report", "SharedFold", "Split", "Unreachable", "raise_first"]
-
 
 class Unreachable(Exception):
     """The workers of a fold cannot reach each other."""

@@ -18,8 +18,6 @@ from ddcore.operators.block import Block, Position, Rounds
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan, Target
 
-__all__ = ["Route", "Routing", "routing_of"]
-
 Columns = frozenset[tuple[str, int]]  # columns of a collection, each with the place in the sender's key that it holds
 _State = tuple[int, Columns, "tuple[Move, ...]"]  # a node that updates reach, and how
 

@@ -29,8 +29,6 @@ from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
 from ddcore.traces.frames import batch_of
 
-__all__ = ["Member"]
-
 _STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
 _EVERYWHERE: Position = (-1,)  # before all positions

@@ -11,8 +11,6 @@ from ddcore.io.sources.intake import Intake, Part, frames_of, merge
 from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.source import Source
 
-__all__ = ["Layouts", "Take", "session", "taker"]
-
 _BULK_BYTES = 256 << 20
 
 Layouts = list[tuple[Source, Layout]]

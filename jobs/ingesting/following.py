@@ -29,8 +29,6 @@ from ddcore.jobs.ingesting.engines import Layouts
 from ddcore.jobs.ingesting.snapshots import next_version
 from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["TableReader"]
-
 _SNAPSHOT = "to go on from what the table holds now, as one difference: ddcore ingest INPUT TABLE --snapshot"
 _SWITCH_ON = "ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 _BY_SPARK = "which only Spark reads from a change data feed"

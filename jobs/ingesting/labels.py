@@ -17,9 +17,6 @@ from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.text.wording import listed, meant
 
-__all__ = ["Naming", "asked_labels", "not_set", "snapshot_names", "source_dates"]
-
-
 _DATES = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
 
 

@@ -13,11 +13,6 @@ from ddcore.io.sources.layouts import Layout, listed_names
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.engines import Layouts
 
-__all__ = [
-    "empty", "ignored_notes", "known_notes", "left_out", "repeat_note", "replaced_notes", "shown_count",
-    "shown_part", "sweep_note",
-]  # fmt: skip
-
 _NAMED = 3
 
 

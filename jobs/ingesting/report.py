@@ -7,8 +7,6 @@ from typing import Any
 
 from ddcore.io.project.times import Frontier, Time
 
-__all__ = ["IngestReport"]
-
 
 @dataclass(frozen=True)
 class IngestReport:

@@ -21,8 +21,6 @@ from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import snapshot_names
 from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["SnapshotReader", "next_version"]
-
 _NAMED = 3
 
 

@@ -21,8 +21,6 @@ from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts
 
-__all__ = ["Listener", "SourceChecks"]
-
 Listener = Callable[..., None]  # listener(stage, done, total, note), all but the first optional
 
 # A version this many times the one before it is far beyond it, unless it is below _SMALL.

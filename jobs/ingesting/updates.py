@@ -25,8 +25,6 @@ from ddcore.jobs.ingesting.notes import empty, known_notes, replaced_notes, show
 from ddcore.jobs.ingesting.snapshots import next_version
 from ddcore.jobs.ingesting.work import Reader, Work
 
-__all__ = ["UpdateReader"]
-
 
 @dataclass(eq=False, kw_only=True)
 class UpdateReader(Reader):

@@ -30,8 +30,6 @@ from ddcore.jobs.ingesting.snapshots import next_version
 from ddcore.jobs.ingesting.work import Reader, Work
 from ddcore.text.wording import listed, meant
 
-__all__ = ["EventReader", "events_of", "tally_notes"]
-
 
 @dataclass(eq=False, kw_only=True)
 class EventReader(Reader):

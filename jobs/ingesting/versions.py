@@ -12,8 +12,6 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import LARGEST_TIME, Time, corners, is_open, parse
 from ddcore.io.storage.store import is_folder
 
-__all__ = ["NEXT", "following", "found_ledger", "start_of", "version_of"]
-
 NEXT = "next"  # the version after all that the input has; with several dimensions, the coordinate after all
 
 

@@ -35,8 +35,6 @@ from ddcore.jobs.ingesting.notes import ignored_notes, left_out, repeat_note, sh
 from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.source_checks import Listener, SourceChecks
 
-__all__ = ["Reader", "Work"]
-
 
 @dataclass(eq=False, kw_only=True)
 class Reader(ABC):

@@ -13,8 +13,6 @@ from ddcore.text.wording import listed
 if TYPE_CHECKING:
     from ddcore.jobs.running.commits import Commits
 
-__all__ = ["report"]
-
 
 def report(commits: Commits, report: RunReport, *, dry: bool = False) -> None:
     """Tell the report of a command of a run that does more than to fold what is new; ``dry``: of one that would."""

@@ -16,8 +16,6 @@ from ddcore.io.project.times import Time, Window
 from ddcore.io.sources.rows_taken import is_followed
 from ddcore.text.wording import listed
 
-__all__ = ["ends_apart", "shown"]
-
 Ends = dict[str, int]
 
 

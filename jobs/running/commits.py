@@ -33,8 +33,6 @@ from ddcore.program.data_tests import is_test
 if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
 
-__all__ = ["Commits"]
-
 
 class Commits:
     """The commits of ``upcoming``. ``begun``: whether a table may hold one. ``corrections`` of outputs wait for the

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ddcore.io.state.fold_result import FoldResult
     from ddcore.jobs.running.commits import Commits
 
-__all__ = ["Broken", "check"]
-
 _SHOWN = 3  # rows in a message
 _LONGEST = 200  # characters of a row there
 _AFTER = "_until"

@@ -17,10 +17,8 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.project.times import Frontier, Time, Window, is_open, named, nothing_closed
 
-__all__ = ["changed", "folded", "folded_digest", "known", "require"]
 
-
-class Known(Protocol):
+class _Known(Protocol):
     """What must be known of a program."""
 
     @property
@@ -31,12 +29,12 @@ class Known(Protocol):
     def uses_now(self) -> bool: ...
 
 
-def known(ledger: Ledger, plan: Known) -> Instants:
+def known(ledger: Ledger, plan: _Known) -> Instants:
     """The instants of all versions of the program's inputs."""
     return ledger.version_names(plan.dims, [*plan.inputs]).instants
 
 
-def folded(ledger: Ledger, plan: Known, window: Window, begin: Sequence[int] | None) -> tuple[Moved, ...]:
+def folded(ledger: Ledger, plan: _Known, window: Window, begin: Sequence[int] | None) -> tuple[Moved, ...]:
     """The updates of instants in a window; none for a program that does not use them.
 
     ``begin``: the first time of which there is history, if the window begins there: what was before is there then.
@@ -49,7 +47,7 @@ def folded(ledger: Ledger, plan: Known, window: Window, begin: Sequence[int] | N
     )
 
 
-def require(ledger: Ledger, plan: Known, ingests: Iterable[IngestRecord], window: Window) -> None:
+def require(ledger: Ledger, plan: _Known, ingests: Iterable[IngestRecord], window: Window) -> None:
     """UsageError where a version to fold has rows, and neither an instant nor a version with one before it."""
     if not plan.uses_now:
         return
@@ -65,14 +63,14 @@ def require(ledger: Ledger, plan: Known, ingests: Iterable[IngestRecord], window
                 )
 
 
-def folded_digest(ledger: Ledger, plan: Known, complete: Frontier) -> str:
+def folded_digest(ledger: Ledger, plan: _Known, complete: Frontier) -> str:
     """What identifies the instants of complete times; empty for a program that does not use them."""
     if not plan.uses_now:
         return ""
     return _digest(known(ledger, plan), complete)
 
 
-def changed(ledger: Ledger, plan: Known) -> list[Time]:
+def changed(ledger: Ledger, plan: _Known) -> list[Time]:
     """The least folded times from which on instants may be others than those that were folded."""
     current = ledger.current_run()
     if current is None or not current.instants:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.planning.plan import Plan
 
-__all__ = ["CORRECTIONS", "Effect", "NextRun", "Request", "Runs"]
-
 _REFRESH = "ddcore run --full-refresh"
 
 

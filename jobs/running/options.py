@@ -8,8 +8,6 @@ from ddcore.jobs.fold import Listener
 from ddcore.jobs.running.next_run import Request
 from ddcore.jobs.warm import Warm
 
-__all__ = ["Options"]
-
 
 @record
 class Options:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ddcore.engine.profile import Profile
     from ddcore.planning.plan import Plan
 
-__all__ = ["profile_record", "warnings"]
-
 # An operator dominates with so many seconds of its own, and so much of the time of all.
 DOMINANT_SECONDS, DOMINANT_SHARE = 10.0, 0.8
 # A key dominates with so many updates of its own, and so much of those that its operator takes in.

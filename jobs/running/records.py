@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.running.data_tests import Broken
     from ddcore.planning.plan import Plan
 
-__all__ = ["Records"]
-
 
 @record
 class Records:

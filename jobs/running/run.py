@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ddcore.jobs.running.data_tests import Broken
     from ddcore.planning.plan import Plan
 
-__all__ = ["Run", "check_inputs"]
-
 
 class Run:
     """The run ``upcoming`` of a program; ``report`` is told of it."""

@@ -12,8 +12,6 @@ from ddcore.io.project.statistics import are_used, keep_statistics, kept_statist
 if TYPE_CHECKING:
     from ddcore.io.delta.table_files import TableState
 
-__all__ = ["keep_new_statistics"]
-
 _SAMPLE = 1 << 19
 """Updates of an input in which values are counted; of more, the number of values is estimated."""
 

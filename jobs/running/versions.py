@@ -14,8 +14,6 @@ from ddcore.jobs.running.next_run import NextRun
 if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
 
-__all__ = ["Counts", "Version", "counts_of", "ingests_of", "rows_of", "versions_of"]
-
 Counts = dict[str, dict[Time, tuple[int, int]]]
 """The inserted and deleted rows of each input or output, by time."""
 

@@ -18,8 +18,6 @@ from ddcore.jobs.spark import jars
 from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path
 
-__all__ = ["archive", "current", "place"]
-
 
 def archive(java: str, spark_home: Path) -> Path | None:
     """The archive for this Java and this Spark; None if it is missing or not trusted. A few ``stat`` calls."""

@@ -28,8 +28,6 @@ from ddcore.text.redaction import masked
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "connected", "is_used"]
-
 _LIBRARIES = {  # module: package
     "grpc": "grpcio",
     "grpc_status": "grpcio-status",

@@ -10,8 +10,6 @@ from ddcore.base.errors import DdError
 from ddcore.jobs.failures import LONGEST
 from ddcore.text.redaction import masked
 
-__all__ = ["TaskLost", "is_of_spark", "run_job", "telling_line"]
-
 Result = TypeVar("Result")
 
 _TELLING = re.compile(r"^[\w.]*(Error|Exception): |crashed")

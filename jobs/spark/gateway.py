@@ -26,8 +26,6 @@ from ddcore.base.errors import DdError
 from ddcore.jobs.spark.java import find_java
 from ddcore.text.redaction import is_secret, masked
 
-__all__ = ["Gateway", "Scratch", "interruptible", "keeping_signals", "launch", "log4j_file", "log_hint"]
-
 _KEPT_LOGS = 20
 _UNTIL_KILLED = 5.0  # seconds
 _UNTIL_SHOWN = 2.0  # seconds from the end of a JVM until its last lines are written

@@ -6,8 +6,6 @@ from importlib.util import find_spec
 
 from ddcore.base.errors import UsageError
 
-__all__ = ["EXTRA", "check_installed", "lacking"]
-
 EXTRA = "pip install 'ddcore[spark]'"
 _LIBRARIES = {"pyspark": "PySpark", "pandas": "pandas"}  # delta-spark is never imported: it names the jars
 

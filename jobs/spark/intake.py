@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["take_by_spark"]
-
 _UNREADABLE = re.compile(r"reading file (\S+?)\.?\s")
 # Names are case-sensitive, as everywhere here. Nanoseconds are read as integers: otherwise Spark refuses them.
 _READING = {"spark.sql.caseSensitive": "true", "spark.sql.legacy.parquet.nanosAsLong": "true"}

@@ -21,8 +21,6 @@ from ddcore.base.errors import StorageError
 from ddcore.jobs.spark.java import find_java
 from ddcore.text.redaction import masked
 
-__all__ = ["JARS", "VERSION", "folder", "missing", "paths", "resolve"]
-
 VERSION = "4.4.0"
 _ROOT = f"io.delta:delta-spark_4.2_2.13:{VERSION}"
 # Ivy's names: organisation_module-revision.jar

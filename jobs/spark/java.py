@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from ddcore.base.errors import StorageError
 
-__all__ = ["INSTALL", "LEAST", "Java", "find_java", "java_path"]
-
 LEAST = 17
 INSTALL = (
     "Debian, Ubuntu: apt-get install openjdk-17-jre-headless | macOS: brew install openjdk@17 | "

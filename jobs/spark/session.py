@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["cancel", "check", "is_debugging", "kept", "log_file", "spark", "spark_context", "spark_session", "stop"]
-
 Spark = TypeVar("Spark", "SparkSession", "SparkContext")
 
 # The JVM that this process launched. PySpark has one context per process, in a variable of its own: this is beside it,

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from ddcore.text.redaction import PATTERN
 
-__all__ = ["DELTA", "cores_of", "defaults_file", "is_connect", "is_local", "is_this_machine", "runtime", "settings"]
-
 # A setting that is a list: its separator.
 _LISTS = {
     "spark.driver.extraClassPath": os.pathsep,

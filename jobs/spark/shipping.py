@@ -34,8 +34,6 @@ from ddcore.base.cache import (
 from ddcore.base.errors import ProgramError, StorageError
 from ddcore.jobs.failures import one_line
 
-__all__ = ["package_zip", "pickled"]
-
 _PACKAGES = ("ddcore", "ddcore.io", "ddcore.jobs", "ddcore.cli")
 _INSIDE = "unpacked/"  # also in ddcore.base.cache.unpacked
 _EPOCH = (1980, 1, 1, 0, 0, 0)

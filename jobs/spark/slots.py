@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["encryption", "obstacle", "threads_of", "workers_of"]
-
 _PATIENCE = 60.0  # seconds in which executors of a cluster may come
 # With these, Spark encrypts what its own processes send each other, or some of it.
 _ENCRYPTED = (

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["in_tasks"]
-
 _PIECE = 1 << 20  # bytes of a result in one row
 
 
