@@ -37,10 +37,10 @@ from ddcore.io.sources.sparkformat import find_formats
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.following import TableReader
-from ddcore.jobs.ingesting.judgement import Listener
 from ddcore.jobs.ingesting.labels import asked_labels, not_set
 from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.snapshots import SnapshotReader
+from ddcore.jobs.ingesting.source_checks import Listener
 from ddcore.jobs.ingesting.updates import UpdateReader
 from ddcore.jobs.ingesting.upserts import EventReader, events_of
 from ddcore.jobs.ingesting.versions import NEXT, following, found_ledger, start_of, version_of
