@@ -55,10 +55,14 @@ def make(folder: Path, table: str = "true", key: str = "") -> Path:
     return folder
 
 
-def project_of(folder: Path, published_rows: int = DEFAULT.published_rows) -> Project:
-    """Its tables get a checkpoint with every fifth commit."""
+def project_of(
+    folder: Path,
+    published_rows: int = DEFAULT.published_rows,
+    checkpoint_commits: int = DEFAULT.checkpoint_commits,
+) -> Project:
     project = find_project(folder, {})
-    object.__setattr__(project, "tuning", Tuning(published_rows=published_rows, checkpoint_commits=5))
+    tuning = Tuning(published_rows=published_rows, checkpoint_commits=checkpoint_commits)
+    object.__setattr__(project, "tuning", tuning)
     return project
 
 
@@ -122,9 +126,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     table, key = FORMS[form]
     count = {"two partitions, counted": "n", "counted": "how_many"}.get(form, "")
@@ -379,7 +381,7 @@ def test_a_table_behind_a_history_that_was_given_up(three: Project, dd: Command)
 def test_checkpoints_and_files_that_go(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "GRACE", 0)
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
-    project = project_of(three.root, published_rows=1)
+    project = project_of(three.root, published_rows=1, checkpoint_commits=5)
     for version in range(1, 8):
         step(project, version, Counter({A: -1} if version % 2 else {A: 1}))
     table = DeltaTable(str(table_of(project)))
@@ -397,7 +399,7 @@ def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path, monk
     monkeypatch.setattr(commits, "GRACE", 0)
     folder = make(tmp_path / "p", table)
     (folder / "dd.toml").write_text((folder / "dd.toml").read_text() + "[retention]\ndays = 0\n")
-    project, sizes = project_of(folder), list[int]()
+    project, sizes = project_of(folder, checkpoint_commits=5), list[int]()
     rows = [(1, "Ash by/50%", None, f"{version}.00", None) for version in range(17)]
     step(project, 0, Counter({rows[0]: 1}))
     for version in range(1, 17):
@@ -431,7 +433,7 @@ def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
     place: str, three: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
-    project, reached = project_of(three.root), list[str]()
+    project, reached = project_of(three.root, checkpoint_commits=5), list[str]()
 
     def ends(at: str) -> None:
         reached.append(at)
@@ -461,7 +463,7 @@ def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
     assert commits.GRACE >= 60
     monkeypatch.setattr(commits, "GRACE", 3_600)  # however slow this machine is
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
-    project = project_of(three.root, published_rows=1)
+    project = project_of(three.root, published_rows=1, checkpoint_commits=5)
     for version in range(1, 6):
         step(project, version, Counter({A: -1} if version % 2 else {A: 1}))
     for version in (0, 1, 4):
