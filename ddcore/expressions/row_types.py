@@ -54,7 +54,7 @@ class RowTypes:
         if isinstance(node, syntax.Literal) and node.is_typed and node.dtype in _SCALARS:
             self._constant.add(id(node))
             return _SCALARS[node.dtype]
-        if all(id(each) in self._constant for each in inner):
+        if all(id(child) in self._constant for child in inner):
             self._constant.add(id(node))
         if syntax.is_untyped(node, self._untyped):
             self._untyped.add(id(node))

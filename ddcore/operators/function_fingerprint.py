@@ -260,7 +260,7 @@ class _Reader:
             if field.default_factory is not dataclasses.MISSING:
                 yield from (field.name, self._at(f".{field.name}", field.default_factory))
         for name, value in sorted(vars(cls).items()):
-            if name not in _OF_EVERY_CLASS and not (issubclass(cls, enum.Enum) and is_of_enum(name, value)):
+            if name not in _OF_EVERY_CLASS and not (issubclass(cls, enum.Enum) and is_of_enum(value)):
                 yield from self._attribute(name, value, bool(source))
 
     def _attribute(self, name: str, value: Any, is_in_source: bool) -> Iterator[Part]:

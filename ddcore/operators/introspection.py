@@ -74,7 +74,7 @@ def has_source(code: CodeType) -> bool:
     return found
 
 
-def is_of_enum(name: str, value: Any) -> bool:
+def is_of_enum(value: Any) -> bool:
     """Whether an attribute of an enumeration is its machinery or a member, and no method of the user's."""
     return not (isinstance(value, FunctionType | staticmethod | classmethod | property) and _in_source(value))
 

@@ -69,10 +69,10 @@ class FoldResult:
         for table, paths in other.merged.items():
             self.merged.setdefault(table, []).extend(paths)
         for name, counts in other.outputs.items():
-            mine = self.outputs.setdefault(name, {})
+            known = self.outputs.setdefault(name, {})
             for time, (plus, minus) in counts.items():
-                before = mine.get(time, (0, 0))
-                mine[time] = (before[0] + plus, before[1] + minus)
+                before = known.get(time, (0, 0))
+                known[time] = (before[0] + plus, before[1] + minus)
         self.rounds = max(self.rounds, other.rounds)
         self.worked += other.worked
         self.groups.absorb(other.groups)
