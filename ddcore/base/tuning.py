@@ -126,6 +126,12 @@ class Tuning:
     parallel_rows: int = _setting(
         20_000_000, "rows", "of a window from which on Spark folds it in several workers, unless their number is set"
     )
+    heavy_load: int = _setting(
+        1 << 16,
+        "updates",
+        "and pairs of a key of a join, at least, where several workers divide it",
+        least=0,
+    )
     fed_rows: int = _setting(1 << 19, "updates", "of an input that are read at once, also by a task of Spark")
     divided_rows: int = _setting(1 << 22, "updates", "that one of several workers divides among the others at once")
     message_rows: int = _setting(1 << 18, "updates", "in one part of a message between workers")
