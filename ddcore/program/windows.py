@@ -67,7 +67,7 @@ class Windows:
             return None
         steps: list[_Step] = [(self.order, group) for group in groups]
         if backwards:
-            mirrored = [each for window in backwards if (each := window.mirrored) is not None]
+            mirrored = [mirror for window in backwards if (mirror := window.mirrored) is not None]
             steps.append((self.order.reversed(self._rest() if _are_of_places(mirrored) else ()), mirrored))
         return steps
 
