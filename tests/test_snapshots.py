@@ -118,10 +118,8 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     assert_frame_equal(got, expected, check_row_order=False)
 
 
-def test_pairs_of_equal_rows_leave_the_difference_as_it_is() -> None:
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is(seed: int) -> None:
     """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng = random.Random(seed)
 
     def frame() -> pl.DataFrame:
@@ -351,7 +349,7 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its position is that of the rows that were read, so that the other rows come with the next ingest."""
-    from ddcore.jobs.ingesting.judgement import SourceChecks
+    from ddcore.jobs.ingesting.source_checks import SourceChecks
 
     real = SourceChecks.run
 

@@ -8,6 +8,7 @@ and the next horizon. Nothing is written before the end, where each worker write
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -33,6 +34,8 @@ __all__ = ["Member"]
 
 _STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
+_LEAST = 1 << 10  # updates in a part, however little memory is set and however many workers there are
+
 _EVERYWHERE: Position = (-1,)  # before all positions
 
 
@@ -57,6 +60,7 @@ class Member:
 
     def fold(self) -> Report:
         """Read, work, write. An error of the fold is told to the others before it is reported."""
+        begun = time.perf_counter()
         try:
             with fold_errors():
                 self._read()
@@ -68,8 +72,11 @@ class Member:
                             self._superstep(position)
                         position = self._exchange()
             with fold_errors():
-                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number))
+                copies = self.shared.division.copies(self.number)
+                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), copies=copies)
             self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
+            gained.took = time.perf_counter() - begun
+            gained.worked = gained.took - self.peers.seconds
             return self._report(gained=gained)
         except DdError as error:
             self.peers.exchange({"failed": True})
@@ -95,9 +102,11 @@ class Member:
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             replay(self.worker, fold.stored, fold.rebuilding, spans)
         else:
-            self.worker = open_worker(self.plan, fold.stored, spans, self.budget)
+            parts = shared.division.stored_parts(self.number)
+            self.worker = open_worker(self.plan, fold.stored, spans, self.budget, parts=parts)
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             self.worker.begin(fold.upper)
+        self.worker.state.copied = shared.division.copied
         if self.number == 0:
             if fold.begin is not None:
                 self.worker.feed_constants(fold.begin)
@@ -110,7 +119,7 @@ class Member:
     def _updates(self) -> Iterator[tuple[str, Batch]]:
         """The updates in this worker's splits."""
         dims, window = self.plan.dims, self.fold_.window.condition(self.plan.dims)
-        for split in self.shared.splits[self.number :: self.shared.parallelism]:
+        for split in self.shared.splits[self.number]:
             schema = self.plan.inputs[split.input]
             read = [column for column in schema if column in self.plan.read[split.input]]
             log = input_log(self.fold_.stored.warehouse, self.fold_.settings, split.input, schema)
@@ -137,7 +146,8 @@ class Member:
         In several rounds where there is much to send, so that no more than a part of it is divided at a time.
         """
         least: list[Position] = []
-        most = self.budget.tuning.message_rows
+        # A part of each other worker may be on its way here at once.
+        most = min(self.budget.tuning.message_rows, max(_LEAST, self.budget.memory.rows // self.shared.parallelism))
         while True:
             with fold_errors():
                 outgoing = self._divided()
@@ -156,7 +166,7 @@ class Member:
         for message in map(self._consolidating.of, grouped(self._some())):
             for owner, part in divided(message, self.shared.division):
                 if owner == self.number:
-                    self.worker.agenda.queue(part.arrangement, part.rounds, part.updates)
+                    self._queue(part)
                 else:
                     outgoing.setdefault(owner, []).append(part)
         return outgoing
@@ -172,8 +182,13 @@ class Member:
             room -= len(delivery.updates)
             yield delivery
 
+    def _queue(self, message: Message) -> None:
+        block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)
+        self.worker.agenda.queue(message.arrangement, rounds, message.updates, block)
+
     def _position(self, message: Message) -> Position:
-        return self.plan.blocks[message.arrangement.block].position(message.rounds)
+        block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)
+        return block.position(rounds)
 
     def _talk(self, note: Header, parts: dict[int, Iterator[Part]]) -> list[Header]:
         """One exchange with the others. Raises what went wrong with what is sent or arrives, which ends no exchange
@@ -185,8 +200,7 @@ class Member:
             if not errors:
                 try:
                     with fold_errors():
-                        message = decoded(self.plan, header, body)
-                        self.worker.agenda.queue(message.arrangement, message.rounds, message.updates)
+                        self._queue(decoded(self.plan, header, body))
                 except DdError as error:
                     errors.append(error)
 
