@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
@@ -125,6 +126,15 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("DDCORE_FSYNC"):
             patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def uncompiled() -> Iterator[None]:
+    """Modules of programs leave no bytecode: Python takes a text of the same second and size for the one before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         yield
 
 

@@ -16,8 +16,8 @@ from ddcore.base.schema import parse_schema
 from ddcore.data import encoding
 from ddcore.jobs.engines import consolidating
 from ddcore.jobs.engines.consolidating import Consolidating
+from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, divided
-from ddcore.jobs.engines.partitioning import Division
 from ddcore.traces.batch import Batch
 
 ROWS = 50_000

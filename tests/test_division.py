@@ -22,7 +22,7 @@ import ddcore as dd
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task, partitioning
+from ddcore.jobs.engines import exchange, one_task, sampling
 from ddcore.jobs.engines.protocol import SharedFold
 
 WORKERS = 16
@@ -73,7 +73,7 @@ def test_appends_beyond_all_that_is_stored_are_divided(
     sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day is a thirtieth of the history, and all of the work; it is in a file with all days before."""
-    monkeypatch.setattr(partitioning, "_SAMPLE", sample)
+    monkeypatch.setattr(sampling, "_SAMPLE", sample)
     days = 30
     rows = pl.DataFrame({"id": pl.int_range(days * 1_000, eager=True)}).with_columns(
         amount=pl.col("id") % 97, at=pl.col("id") * 7, version=pl.col("id") // 1_000, diff=pl.lit(1)
@@ -121,13 +121,14 @@ def test_all_workers_read_as_many_rows(
     """If they are not few: then less than all of them read."""
     frame = pl.DataFrame({"id": [1], "amount": [2], "version": [0], "diff": [1]})
     (work,) = divided(tmp_path, counted, monkeypatch, [0], rows=frame)
-    file = replace(work.splits[0].file, rows=rows)
+    file = replace(work.splits[0][0].file, rows=rows)
     monkeypatch.setattr(exchange, "input_log", lambda *_: SimpleNamespace(files=lambda state: [file]))
     tuned = replace(work.fold, settings=replace(work.fold.settings, tuning=DEFAULT))
-    splits = list(exchange._splits(tuned, WORKERS))
+    by_worker = exchange._splits(tuned, WORKERS)
+    splits = [split for some in by_worker for split in some]
     assert [0, *(split.start + split.rows for split in splits)] == [*(split.start for split in splits), rows]
     assert max(split.rows for split in splits) <= DEFAULT.fed_rows
-    read = [sum(split.rows for split in splits[number::WORKERS]) for number in range(WORKERS)]
+    read = [sum(split.rows for split in some) for some in by_worker]
     assert sum(map(bool, read)) == readers
     if readers == WORKERS:
         assert max(read) <= EVEN * rows / WORKERS

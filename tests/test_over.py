@@ -124,6 +124,8 @@ def test_random_partitions(seed: int) -> None:
             unit = rng.choice(["rows", "groups", "range"])
             ends = [rng.choice([None, -2, -1, 0, 1, 2]) for _ in range(2)]
             exclude: Any = rng.choice(["nothing", "row", "peers", "ties"])
+            if seed % 2:  # what goes on from row to row
+                ends, exclude = rng.choice([[None, 0], [0, None]]), "nothing"
             function = getattr(function, f"{unit}_between")(*ends, exclude=exclude)  # noqa: PLW2901
         functions[f"r{number}"] = function
     by, flags = rng.choice(["n", "f"]), {"descending": rng.random() < 0.5, "nulls_first": rng.random() < 0.5}
@@ -331,6 +333,32 @@ def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: 
     assert actual == folding.by_reference(program, t=t)
     assert max(read) == 150
     assert 0 < sum(count for count in read if count != 150) < 75
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_running_functions_in_loops(seed: int) -> None:
+    """Rows leave round by round, for what the rows before them or behind them add up to."""
+    rng = random.Random(f"loops {seed}")
+    floats = rng.choice(FLOATS)
+    updates = [
+        (rng.choice("ab"), rng.randrange(9), *value_columns(rng, floats), rng.choice([0, 0, 0, 1, 2]), 1)
+        for _ in range(24)
+    ]
+    updates += [(*row[:-2], rng.choice([2, 3]), -1) for row in rng.sample(updates, 5)]
+    t = history(updates, "k")
+    running: Any = rng.choice([dd.mean("x"), dd.count_distinct("x"), dd.mean("f"), dd.sum("f"), dd.count_distinct("f")])
+    unit, ends = rng.choice(["rows", "groups", "range"]), rng.choice([(None, 0), (0, None)])
+    it, most = getattr(running, f"{unit}_between")(*ends), rng.choice([1, 1.5, 2])
+
+    def program(t: Any) -> Any:
+        def kept(rows: Any) -> Any:
+            return rows.group_by("k").over("n", it=it, before=dd.lag("x")).where(col("it") <= most).drop("it", "before")
+
+        return {"out": t.iterate(kept)}
+
+    expected = folding.by_reference(program, t=t)
+    assert folding.whole(program, t=t) == expected
+    assert folding.one_time_each(program, t=t) == expected
 
 
 def test_an_argument_that_is_the_key() -> None:

@@ -127,6 +127,12 @@ class Tuning:
     worker_start_seconds: float = _setting(
         4.0, "seconds", "until further workers are there, beside the first, as long as none was measured", least=0
     )
+    heavy_load: int = _setting(
+        1 << 16,
+        "updates",
+        "and pairs of a key of a join, at least, where several workers divide it",
+        least=0,
+    )
     fed_rows: int = _setting(1 << 19, "updates", "of an input that are read at once, also by a task of Spark")
     divided_rows: int = _setting(1 << 22, "updates", "that one of several workers divides among the others at once")
     message_rows: int = _setting(1 << 18, "updates", "in one part of a message between workers")

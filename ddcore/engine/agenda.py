@@ -88,9 +88,16 @@ class Agenda:
             heapq.heappush(self._order, position)
         return work
 
-    def queue(self, arrangement: Arrangement, rounds: Rounds, updates: Columns) -> None:
-        """Updates for an arrangement, all at these rounds, of keys this worker owns."""
-        queues = self.at(self._plan.blocks[arrangement.block], rounds).queues
+    def notify(self, block: Block, rounds: Rounds) -> None:
+        """Queue a block that reads new rows of an arrangement, unless this step is its own."""
+        if block.position(rounds) != self._position:
+            self.at(block, rounds).notified = True
+
+    def queue(self, arrangement: Arrangement, rounds: Rounds, updates: Columns, block: Block | None = None) -> None:
+        """Updates for an arrangement, all at these rounds, of keys this worker owns; or copies of its rows, for the
+        first ``block`` that reads it, at the rounds of that.
+        """
+        queues = self.at(block or self._plan.blocks[arrangement.block], rounds).queues
         queue = queues.get(arrangement.index)
         if queue is None:
             queue = queues[arrangement.index] = Queue(arrangement, self._budget)

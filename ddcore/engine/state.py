@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ddcore.base.errors import DiffOverflow, ExpressionError
@@ -59,6 +59,7 @@ class FoldState:
         self.rounds = 0  # greatest number of rounds of an outermost loop, for reports
         self.divide(frozenset(), ())
         self.leaving: list[Delivery] = []  # for whoever owns their keys
+        self.copied: Collection[int] = ()  # arrangements of results, outside of loops, of which others get copies
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
         self.complete: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
         self.start(None)
@@ -106,7 +107,7 @@ class FoldState:
         self._latest[arrangement.index] = (rounds, updates)
         for index in arrangement.listeners:
             block = self.plan.blocks[index]
-            self.agenda.at(block, rounds + (0,) * (block.depth - len(rounds))).notified = True
+            self.agenda.notify(block, rounds + (0,) * (block.depth - len(rounds)))
 
     def count(self, rounds: Rounds) -> None:
         """Note that a loop has these rounds."""
@@ -167,7 +168,10 @@ class FoldState:
         self.require_int64(arrangement, updates)
         if len(updates):
             self.meter.kept(self.plan.blocks[arrangement.block], rounds, updates)
-            self.append(arrangement, rounds, updates)
+            if arrangement.index in self.copied:  # its readers get these with the copies, as one batch
+                self.leaving.append(Delivery(arrangement, rounds, arrangement.queued(arrangement.batch_of(updates))))
+            else:
+                self.append(arrangement, rounds, updates)
 
     def postpone(self, block: Block, pending: SortedBatch) -> None:
         """Queue pending times by round; those at or beyond the fold's upper stay pending."""

@@ -193,8 +193,9 @@ class Worker:
 
     def _do(self, work: Work) -> None:
         """Update the arrangements of a block, then run its operator."""
-        replayed = () if work.block.output is None else (work.block.output,)  # others add to it only in a rebuild
-        for index in (*work.block.owned, *replayed):
+        for index in dict.fromkeys(
+            (*work.block.owned, *work.queues)
+        ):  # then a result that a rebuild replays, or copies
             if index in work.queues:
                 self._update(self.plan.arrangements[index], work)
         step = self._steps.get(work.block.index)
@@ -221,7 +222,7 @@ class Worker:
         if arrangement.output:
             state.outputs[arrangement.output].append(arrangement.batch_of(updates))
         else:
-            state.append(arrangement, work.rounds, updates)
+            state.append(arrangement, work.rounds[: self.plan.blocks[arrangement.block].depth], updates)
 
     def _guard(self, block: Block, rounds: Rounds, updates: SortedBatch) -> None:
         """Raises Diverged for a difference that enters a round past the last allowed one."""

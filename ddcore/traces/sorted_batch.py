@@ -132,6 +132,16 @@ class SortedBatch(ABC):
     def part(self, start: int, stop: int) -> SortedBatch:
         """Updates number ``start`` to ``stop``."""
 
+    def without(self, codes: np.ndarray) -> SortedBatch:
+        """The updates but those of some codes (int64[m], ascending): O(n)."""
+        lo, hi = self.locate(codes)
+        if not np.count_nonzero(hi > lo):
+            return self
+        kept = np.ones(len(self), dtype=bool)
+        for start, stop in zip(lo.tolist(), hi.tolist(), strict=True):
+            kept[start:stop] = False
+        return self.take(np.flatnonzero(kept))
+
     def pieces(self, rows: int) -> Iterator[SortedBatch]:
         """Parts of about so many ``rows``. All rows with one code are in one part."""
         start, n = 0, len(self)

@@ -331,9 +331,10 @@ def _metadata(
 
 def remove_temporary(folder: Place) -> None:
     """Remove what a killed process was writing. Lists the folder."""
-    for file in store.entries(folder) if isinstance(folder, Path) else ():
-        if file.place.name.startswith(".") and file.place.name.endswith(".tmp"):
-            store.delete(file.place)
+    for top, _, names in os.walk(folder) if isinstance(folder, Path) else ():
+        for name in names:
+            if name.startswith(".") and name.endswith(".tmp"):
+                store.delete(Path(top, name))
 
 
 def upkeep(folder: Place, version: int, days: float, checkpoint_commits: int) -> None:

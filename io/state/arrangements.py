@@ -40,6 +40,9 @@ _NARROW = 1 << 31
 _INT64 = Type("int64")
 
 Span = tuple[int | None, int | None]
+Part = tuple[int, int]
+"""The number of a part of rows, and how many there are, of about as many rows."""
+WHOLE: Part = (0, 1)
 
 
 def is_exact(file: Place) -> bool:
@@ -126,9 +129,10 @@ def commit(
 
 
 def open_runs(
-    folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None), budget: Budget = ALONE
-) -> list[SortedBatch]:
-    """The runs that have codes in ``span``: [lo, hi), None for no bound. Opens no other file.
+    folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None), budget: Budget = ALONE,
+    *, part: Part = WHOLE,
+) -> list[SortedBatch]:  # fmt: skip
+    """The runs that have codes in ``span``: [lo, hi), None for no bound; or a part of the rows. Opens no other file.
 
     Many runs of few rows leave many small files. These are read whole, into one run in memory; and so are files that
     another program rewrote (OPTIMIZE), because their rows may be in any order.
@@ -139,15 +143,14 @@ def open_runs(
     if len(small) == 1 and not foreign:
         small = []
     runs: list[SortedBatch] = [
-        FileBatch(folder / file.path, layout, span, budget)
+        FileBatch(folder / file.path, layout, span, budget, part)
         for file in overlapping
         if file not in foreign and file not in small
     ]
-    whole = [FileBatch(folder / file.path, layout, span, budget) for file in small]
+    whole = [FileBatch(folder / file.path, layout, span, budget, part) for file in small]
     if foreign or whole:
-        runs.append(
-            _in_memory(whole, [_read_foreign(folder, foreign, layout, span)] if foreign else [], layout, budget)
-        )
+        others = [_read_foreign(folder, foreign, layout, span, part)] if foreign else []
+        runs.append(_in_memory(whole, others, layout, budget))
     return [run for run in runs if len(run)]
 
 
@@ -187,8 +190,10 @@ def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout:
     return _Gathered(batch, sum(rows for rows, _ in reads), sum(size for _, size in reads))
 
 
-def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span) -> np.ndarray:
-    """The rows with codes in ``span`` of files that another program wrote, in any order: int64 (columns, n)."""
+def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span, part: Part) -> np.ndarray:
+    """The rows with codes in ``span``, or a part of them, of files that another program wrote, in any order: int64
+    (columns, n).
+    """
     rows = tables.scan(folder, files, layout.columns)
     for bound, inside in zip(span, (pl.col(CODE).ge, pl.col(CODE).lt), strict=True):
         rows = rows if bound is None else rows.filter(inside(bound))
@@ -196,7 +201,14 @@ def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span
         frame = rows.collect()
     words = [encode(frame[name], kind) for name, kind in layout.stored.items()]
     codes, *others = (frame[name].to_numpy() for name in (CODE, *layout.times, "diff"))
-    return np.stack([codes, *words, *others])
+    columns = np.stack([codes, *words, *others])
+    return columns if part == WHOLE else columns[:, slice(*_bounds(len(frame), part))]
+
+
+def _bounds(rows: int, part: Part) -> tuple[int, int]:
+    """Where a part begins and ends."""
+    number, parts = part
+    return rows * number // parts, rows * (number + 1) // parts
 
 
 class _Gathered(ColumnBatch):
@@ -220,7 +232,7 @@ class _Gathered(ColumnBatch):
 
 
 class FileBatch(SortedBatch):
-    """A run in a file, or the part of it with codes in ``span``.
+    """A run in a file, or the part of it with codes in ``span``, or a ``part`` of its rows there.
 
     :meth:`locate` finds rows in the file, and :meth:`located` and :meth:`take` decode them; columns of all rows are
     read when one is used, or when about half of the rows were looked up. Opening reads the footer, and at the ends of
@@ -233,12 +245,15 @@ class FileBatch(SortedBatch):
     )  # fmt: skip
     is_stored = True
 
-    def __init__(self, path: Place, layout: Layout, span: Span = (None, None), budget: Budget = ALONE) -> None:
+    def __init__(
+        self, path: Place, layout: Layout, span: Span = (None, None), budget: Budget = ALONE, part: Part = WHOLE
+    ) -> None:
         self._budget = budget
         self.path, self._layout, self._lock = path, layout, RLock()
         self.file = RunFile(path, layout, REFRESH)
-        self._first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
-        self._rows = max(0, end - self._first)
+        first, end = self._bound(span[0], 0), self._bound(span[1], len(self.file))
+        start, stop = _bounds(max(0, end - first), part)
+        self._first, self._rows = first + start, stop - start
         self._whole: ColumnBatch | None = None
         self._looked_up = self._rows_read = self._bytes_taken = 0
 

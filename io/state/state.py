@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
+from typing import TypeAlias
 
+from ddcore.base.lazy import numpy as np
 from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
 from ddcore.engine.worker import Worker
@@ -19,7 +21,7 @@ from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts, merge_counts
 from ddcore.io.project.times import Time
 from ddcore.io.state import arrangements
-from ddcore.io.state.arrangements import Span
+from ddcore.io.state.arrangements import Part, Span
 from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.hot import Hot
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
@@ -31,20 +33,33 @@ from ddcore.traces.frames import output_frame
 from ddcore.traces.sorted_batch import SortedBatch
 
 Spans = Mapping[int, Span]
+Heavy = tuple[int, int, int]
+"""A code, of which a worker has a part of the rows: the number of the part, of how many."""
+Parts = Mapping[int, Sequence[Heavy]]
+"""By arrangement index, codes ascending."""
+Copies: TypeAlias = "Mapping[int, np.ndarray]"
+"""By arrangement index codes, ascending: int64[m]."""
 
 
 def open_worker(
-    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, hot: Hot | None = None
-) -> Worker:
-    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only. ``hot``: what
-    is in memory of them, with all codes.
+    plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, hot: Hot | None = None,
+    parts: Parts | None = None,
+) -> Worker:  # fmt: skip
+    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only, and of those in
+    ``parts`` over these. ``hot``: what is in memory of them, with all codes.
 
     Files are opened, and rows read, when they are needed: steps raise StorageError for files that are missing or
     damaged.
     """
     runs = {
         arrangement.index: partial(
-            _open, stored, table, layout_of(arrangement), _span(spans, arrangement.index), budget
+            _open,
+            stored,
+            table,
+            layout_of(arrangement),
+            _span(spans, arrangement.index),
+            budget,
+            parts=(parts or {}).get(arrangement.index, ()),
         )
         for arrangement in plan.arrangements
         if not arrangement.transient and (table := f"state/{arrangement.fingerprint}") in stored.files
@@ -107,22 +122,40 @@ def _load_all(stored: Stored, table: str, layout: Layout, span: Span, budget: Bu
     return runs
 
 
-def _open(stored: Stored, table: str, layout: Layout, span: Span, budget: Budget) -> list[SortedBatch]:
-    files = stored.files.get(table, ())
-    return arrangements.open_runs(stored.warehouse.table(table), files, layout, span, budget) if files else []
+def _open(
+    stored: Stored, table: str, layout: Layout, span: Span, budget: Budget, *, parts: Sequence[Heavy] = ()
+) -> list[SortedBatch]:
+    folder, files = stored.warehouse.table(table), stored.files.get(table, ())
+    return [
+        run
+        for some, part in (_pieces(span, parts) if files else ())
+        for run in arrangements.open_runs(folder, files, layout, some, budget, part=part)
+    ]
+
+
+def _pieces(span: Span, parts: Sequence[Heavy]) -> Iterator[tuple[Span, Part]]:
+    """The codes in a span but those of ``parts``, and the parts of these."""
+    lo, hi = span
+    for code, number, several in parts:
+        yield (code, code + 1), (number, several)
+        if (lo is None or lo <= code) and (hi is None or code < hi):
+            yield (lo, code), arrangements.WHOLE
+            lo = code + 1
+    yield (lo, hi), arrangements.WHOLE
 
 
 def write_result(
-    plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None
-) -> FoldResult:
+    plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None,
+    copies: Copies | None = None,
+) -> FoldResult:  # fmt: skip
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several. ``hot`` keeps what is
-    in memory of state.
+    in memory of state. ``copies``: what other workers write.
     """
     with Unsynced() as unsynced:
-        gained = _write_gains(plan, worker, stored, part, unsynced, merges=merges)
+        gained = _write_gains(plan, worker, stored, part, unsynced, copies=copies or {}, merges=merges)
     if hot is not None:
         for arrangement in plan.arrangements:
             if not arrangement.transient:
@@ -132,14 +165,17 @@ def write_result(
 
 
 def _write_gains(
-    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, merges: bool
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, copies: Copies, merges: bool
 ) -> FoldResult:
     state = worker.state
     gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
     logs, part = part, name_of if worker.is_advanced else part
-    for arrangement, run in worker.new_updates():
+    for arrangement, updates in worker.new_updates():
+        run = updates.without(copies[arrangement.index]) if arrangement.index in copies else updates
+        if not len(run):
+            continue
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
         gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part, merged))

@@ -12,7 +12,6 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,7 +50,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
     """
     encrypting = encryption(spark)
     work = shared(fold, parallelism, encrypted=bool(encrypting) and can_encrypt())
-    if not work.splits and not fold.rebuilding:
+    if not any(work.splits) and not fold.rebuilding:
         return one_task.fold_with(spark, fold)
     start = time.perf_counter()
     reason = obstacle(spark, parallelism)
@@ -79,7 +78,8 @@ def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFo
     division = division_of(fold, routing, parallelism)
     secret = secrets.token_bytes(32)
     credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
-    return SharedFold(fold, routing, division, list(_splits(fold, parallelism)), parallelism, credentials)
+    routing = routing.divided(division.shares)
+    return SharedFold(fold, routing, division, _splits(fold, parallelism), parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> tuple[list[Report], float]:
@@ -121,16 +121,20 @@ def _work(work: bytes, threads: int) -> Report:
     return barrier_task.work(work, threads)
 
 
-def _splits(fold: Fold, parallelism: int) -> Iterator[Split]:
-    """The files of the window in parts, of which each worker gets about as many rows, if they are not few."""
+def _splits(fold: Fold, parallelism: int) -> list[list[Split]]:
+    """What each worker reads of the files of the window: as many rows as the others, if they are not few."""
     files = [
         (name, file)
         for name, schema in fold.inputs_read.items()
         for file in input_log(fold.stored.warehouse, fold.settings, name, schema).files(fold.inputs[name])
         if fold.window.may_meet(file.lower, file.upper, fold.plan.dims)
     ]
-    share = max(_FEW, -(-sum(file.rows for _, file in files) // parallelism))
-    most = -(-share // -(-share // fold.settings.tuning.fed_rows))
+    at, most, splits = 0, fold.settings.tuning.fed_rows, [list[Split]() for _ in range(parallelism)]
+    share = max(min(_FEW, most), -(-sum(file.rows for _, file in files) // parallelism))
     for name, file in files:
-        for start in range(0, file.rows, most):
-            yield Split(name, file, start, min(most, file.rows - start))
+        start = 0
+        while start < file.rows:
+            rows = min(file.rows - start, share - at % share, most)
+            splits[at // share].append(Split(name, file, start, rows))
+            start, at = start + rows, at + rows
+    return splits

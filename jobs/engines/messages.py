@@ -17,7 +17,7 @@ import pyarrow as pa
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
-from ddcore.jobs.engines.partitioning import Division
+from ddcore.jobs.engines.division import Division, Shares
 from ddcore.jobs.engines.peers import Header, Part, PeerLost
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Rounds
@@ -61,28 +61,59 @@ def _together(pieces: Sequence[Columns]) -> Columns:
 
 
 def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
-    """The updates of a message by owner, each worker with its own; in their order. Nothing of one without updates."""
+    """The updates of a message by owner, each worker with its own; in their order. Nothing of one without updates.
+
+    Those of heavy keys may have several owners.
+    """
     if not len(message):
         return
-    boundaries = np.array(division.boundaries[message.arrangement.index], dtype=np.int64)
-    owners = np.searchsorted(boundaries, _codes(message, division), side="right").astype(np.uint16)
+    index, codes = message.arrangement.index, _codes(message, division)
+    boundaries = np.array(division.boundaries[index], dtype=np.int64)
+    owners = np.searchsorted(boundaries, codes, side="right").astype(np.uint16)
+    shares = division.shares.get(index)
+    rows = None
+    if shares is not None and len((found := shares.numbers(codes))[0]):
+        rows, owners = _shared_out(message, owners, shares, *found)
     counts = np.bincount(owners, minlength=len(boundaries) + 1)
-    if counts.max() == len(message):
+    if rows is None and counts.max() == len(message):
         yield int(owners[0]), message
         return
     for owner in np.flatnonzero(counts).tolist():
-        part = _taken(message.updates, np.flatnonzero(owners == owner))
+        some = np.flatnonzero(owners == owner)
+        part = _taken(message.updates, some if rows is None else rows[some])
         yield owner, Message(message.arrangement, message.rounds, part)
+
+
+def _shared_out(
+    message: Message, owners: np.ndarray, shares: Shares, heavy: np.ndarray, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and their owners, where those of heavy keys have several; ``owners`` are those of the others."""
+    names = [name for name in message.arrangement.collection if name not in message.arrangement.key]
+    hashes = np.zeros(len(heavy), dtype=np.int64)
+    if message.arrangement.transient or names:
+        hashes = _words_codes(message, names or list(message.arrangement.collection))[heavy]
+    copied, workers = shares.cells(numbers, hashes)
+    others = np.ones(len(message), dtype=bool)
+    others[heavy] = False
+    rest = np.flatnonzero(others)
+    rows, owners = np.concatenate([rest, heavy[copied]]), np.concatenate([owners[rest], workers.astype(np.uint16)])
+    order = np.argsort(rows, kind="stable")
+    return rows[order], owners[order]
 
 
 def _codes(message: Message, division: Division) -> np.ndarray:
     """The codes by which the updates are divided: int64[n]."""
+    arrangement = message.arrangement
+    return _words_codes(message, division.keys.get(arrangement.index, arrangement.key))
+
+
+def _words_codes(message: Message, columns: Sequence[str]) -> np.ndarray:
+    """The codes of some columns of the updates: int64[n]."""
     arrangement, names = message.arrangement, list(message.arrangement.schema)
     if len(arrangement.queued_types) > len(names):
         names = ["", *arrangement.collection]  # after a code that is always 0
-    key = division.keys.get(arrangement.index, arrangement.key)
-    columns = [message.updates.column(names.index(name)) for name in key]
-    return encoding.key_codes(columns, [arrangement.collection[name] for name in key], len(message))
+    words = [message.updates.column(names.index(name)) for name in columns]
+    return encoding.key_codes(words, [arrangement.collection[name] for name in columns], len(message))
 
 
 def _taken(updates: Columns, rows: np.ndarray) -> Columns:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ddcore.base.errors import DdError, Diverged
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.state.fold_result import FoldResult
-from ddcore.jobs.engines.partitioning import Division
+from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.fold import Fold
 from ddcore.operators.block import Position
@@ -41,14 +41,14 @@ class Split:
 
 @dataclass(frozen=True)
 class SharedFold:
-    """A fold of ``parallelism`` workers. ``division`` gives the key codes to them, ``splits`` are what they read, in
-    turn. Only who has ``credentials`` is one of them.
+    """A fold of ``parallelism`` workers. ``division`` gives the key codes to them, ``splits`` are what each of
+    them reads. Only who has ``credentials`` is one of them.
     """
 
     fold: Fold
     routing: Routing
     division: Division
-    splits: Sequence[Split]
+    splits: Sequence[Sequence[Split]]
     parallelism: int
     credentials: Credentials
 

@@ -10,8 +10,10 @@ Must not import the engine's kernels: the driver of a fold on Spark loads this m
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from ddcore.jobs.engines.division import Shares
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
 from ddcore.operators.block import Block, Position, Rounds
@@ -67,7 +69,7 @@ class Routing:
 
     ``keys``: the columns by which the updates of an output are divided. ``groups``: arrangements, each once, whose
     equal keys have one owner; ``single``: those of which one worker owns all, because an operator looks them up by
-    several keys. ``crossing``: routes that are not local; ``home``: arrangements to which no such route leads.
+    several keys. ``crossing``: routes that are not ``local``; ``home``: arrangements to which no such route leads.
     """
 
     plan: Plan
@@ -75,7 +77,37 @@ class Routing:
     groups: Sequence[Sequence[Arrangement]]
     single: frozenset[int]
     crossing: Sequence[Route]
-    home: frozenset[int]
+    local: Sequence[Route]
+
+    @cached_property
+    def home(self) -> frozenset[int]:
+        """The arrangements to which no route crosses."""
+        return frozenset(range(len(self.plan.arrangements))) - {route.arrangement for route in self.crossing}
+
+    def divided(self, shares: Mapping[int, Shares]) -> Routing:
+        """The routing where heavy keys are divided: routes from their joins cross, those to them, and those on which
+        results are copied.
+        """
+        senders = {block.index for block in self.plan.blocks if {*block.ports} & {*shares}}
+        moved = [route for route in self.local if route.sender in senders or route.arrangement in shares]
+        copied = [
+            Route(self.plan.arrangements[index].block, index, None, frozenset(), ())
+            for index, share in shares.items()
+            if share.result
+        ]
+        local = [route for route in self.local if route not in moved]
+        return replace(self, crossing=[*self.crossing, *moved, *copied], local=local)
+
+    def landing(self, arrangement: int, rounds: Rounds) -> tuple[Block, Rounds]:
+        """The block at which updates of an arrangement arrive, and its rounds: the one that updates it, and for the
+        copies of a result the first that reads it.
+        """
+        blocks, to = self.plan.blocks, self.plan.arrangements[arrangement]
+        owner = blocks[to.block]
+        if owner.output != arrangement:
+            return owner, rounds
+        readers = ((blocks[index], (*rounds, *(0,) * (blocks[index].depth - len(rounds)))) for index in to.listeners)
+        return min(readers, key=lambda reader: reader[0].position(reader[1]))
 
     def horizon(self, position: Position) -> Position | None:
         """The least position at which work at or after ``position`` may have results for another worker; None: none.
@@ -89,7 +121,8 @@ class Routing:
             if rounds is not None:
                 for move in route.moves:
                     rounds = move.least(rounds)
-                landings.append(blocks[self.plan.arrangements[route.arrangement].block].position(rounds))
+                block, rounds = self.landing(route.arrangement, rounds)
+                landings.append(block.position(rounds))
         return min(landings, default=None)
 
 
@@ -120,20 +153,12 @@ def routing_of(plan: Plan, large: Container[str] = ()) -> Routing:
             shared = _shared_key([route for route in routes if route.arrangement == arrangement.index])
             keys[arrangement.index] = keys[arrangement.index] if shared is None else shared
     owners = _Owners(plan)
-    crossing = [
-        route
-        for route in routes
-        if not (owners.are_single(route) or (route.keeps(keys[route.arrangement]) and owners.unite(route)))
-    ]
-    away = {route.arrangement for route in crossing}
-    return Routing(
-        plan,
-        {a.index: keys[a.index] for a in plan.arrangements if a.output},
-        owners.groups(),
-        frozenset(owners.single),
-        crossing,
-        frozenset(a.index for a in plan.arrangements if a.index not in away),
-    )
+    crossing, local = list[Route](), list[Route]()
+    for route in routes:
+        is_local = owners.are_single(route) or (route.keeps(keys[route.arrangement]) and owners.unite(route))
+        (local if is_local else crossing).append(route)
+    outputs = {a.index: keys[a.index] for a in plan.arrangements if a.output}
+    return Routing(plan, outputs, owners.groups(), frozenset(owners.single), crossing, local)
 
 
 def _all_routes(plan: Plan, large: Container[str]) -> Iterator[Route]:

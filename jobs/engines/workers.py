@@ -70,7 +70,8 @@ class Member:
                             self._superstep(position)
                         position = self._exchange()
             with fold_errors():
-                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number))
+                copies = self.shared.division.copies(self.number)
+                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), copies=copies)
             self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
             gained.took = time.perf_counter() - begun
             gained.worked = gained.took - self.peers.seconds
@@ -99,9 +100,11 @@ class Member:
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             replay(self.worker, fold.stored, fold.rebuilding, spans)
         else:
-            self.worker = open_worker(self.plan, fold.stored, spans, self.budget)
+            parts = shared.division.stored_parts(self.number)
+            self.worker = open_worker(self.plan, fold.stored, spans, self.budget, parts=parts)
             self.worker.state.divide(all_of_them, _EVERYWHERE)
             self.worker.begin(fold.upper)
+        self.worker.state.copied = shared.division.copied
         if self.number == 0:
             if fold.begin is not None:
                 self.worker.feed_constants(fold.begin)
@@ -114,7 +117,7 @@ class Member:
     def _updates(self) -> Iterator[tuple[str, Batch]]:
         """The updates in this worker's splits."""
         dims, window = self.plan.dims, self.fold_.window.condition(self.plan.dims)
-        for split in self.shared.splits[self.number :: self.shared.parallelism]:
+        for split in self.shared.splits[self.number]:
             schema = self.plan.inputs[split.input]
             read = [column for column in schema if column in self.plan.read[split.input]]
             log = input_log(self.fold_.stored.warehouse, self.fold_.settings, split.input, schema)
@@ -161,7 +164,7 @@ class Member:
         for message in map(self._consolidating.of, grouped(self._some())):
             for owner, part in divided(message, self.shared.division):
                 if owner == self.number:
-                    self.worker.agenda.queue(part.arrangement, part.rounds, part.updates)
+                    self._queue(part)
                 else:
                     outgoing.setdefault(owner, []).append(part)
         return outgoing
@@ -177,8 +180,13 @@ class Member:
             room -= len(delivery.updates)
             yield delivery
 
+    def _queue(self, message: Message) -> None:
+        block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)
+        self.worker.agenda.queue(message.arrangement, rounds, message.updates, block)
+
     def _position(self, message: Message) -> Position:
-        return self.plan.blocks[message.arrangement.block].position(message.rounds)
+        block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)
+        return block.position(rounds)
 
     def _talk(self, note: Header, parts: dict[int, Iterator[Part]]) -> list[Header]:
         """One exchange with the others. Raises what went wrong with what is sent or arrives, which ends no exchange
@@ -190,8 +198,7 @@ class Member:
             if not errors:
                 try:
                     with fold_errors():
-                        message = decoded(self.plan, header, body)
-                        self.worker.agenda.queue(message.arrangement, message.rounds, message.updates)
+                        self._queue(decoded(self.plan, header, body))
                 except DdError as error:
                     errors.append(error)
 
