@@ -13,7 +13,7 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
@@ -171,7 +171,7 @@ class Entries:
 
     def _file_of(self, entry: int) -> str:
         """The path of the file that has a row; empty where its name does not say so."""
-        spans = ((path, _span(path)) for path in self._files)
+        spans = ((path, file_span(path)) for path in self._files)
         return next((path for path, span in spans if span is not None and span[0] <= entry <= span[1]), "")
 
     def onwards(self, first: int = 0) -> Iterator[Entry]:
