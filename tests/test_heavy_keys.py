@@ -119,7 +119,7 @@ def test_which_joins_are_divided(name: str) -> None:
 def unevenness(reports: list[Any]) -> float:
     """The greatest load of a worker over the mean: updates that it handled, and results of its operators."""
     loads = [report.handled + sum(cost.sent for cost in report.gained.profile.costs.values()) for report in reports]
-    return max(loads) * len(loads) / sum(loads)
+    return float(max(loads) * len(loads) / sum(loads))
 
 
 EVEN = [
@@ -148,7 +148,7 @@ def test_the_work_for_a_heavy_key_is_even(
     else:
         late = right.filter(pl.col("k") == 77).with_columns(version=1)
         right = pl.concat([right.filter(pl.col("k") != 77), late.cast(right.schema)])
-    kinds = {"version": pl.Int64, "diff": pl.Int64}
+    kinds: dict[Any, Any] = {"version": pl.Int64, "diff": pl.Int64}
     source = f"def program(left, right):\n    return {{'pairs': {program}}}\n"
     scope: dict[str, Any] = {}
     exec(source, scope)
