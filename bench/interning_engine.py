@@ -23,8 +23,9 @@ from ddcore.base.digests import digest
 from ddcore.jobs.setup import compile_kernels
 from ddcore.operators.base import Dataflow
 from ddcore.operators.block import Block
+from ddcore.operators.evaluations import Evaluations, Targets
 from ddcore.operators.intern import Contest, ContestStep
-from ddcore.operators.reduction import Evaluations, ReductionStep, Targets
+from ddcore.operators.reduction import ReductionStep
 from ddcore.program.collection import Collection
 from ddcore.program.numbering import MOST_TRIES, Numbering
 from ddcore.traces.sorted_batch import SortedBatch

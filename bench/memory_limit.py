@@ -56,14 +56,15 @@ def run(rounds: int) -> Iterator[Result]:
     )
 
 
-def make_project(folder: Path) -> None:
+def make_project(folder: Path, nodes: int | None = None, edges: int | None = None) -> None:
     """A project whose warehouse, kept as ``ingested``, holds a random graph."""
+    nodes, edges = nodes or NODES, edges or EDGES
     shutil.copy(REPOSITORY / "examples" / "graphs" / "program.py", folder)
     (folder / "dd.toml").write_text(SETTINGS)
-    edges, _ = generate.history(nodes=NODES, edges=EDGES, versions=1, delta=0, seed=1)
-    size = -(-EDGES // FILES)
+    pairs, _ = generate.history(nodes=nodes, edges=edges, versions=1, delta=0, seed=1)
+    size = -(-edges // FILES)
     for number in range(FILES):
-        part = edges[number * size : (number + 1) * size]
+        part = pairs[number * size : (number + 1) * size]
         frame = pl.DataFrame({"src": part[:, 0].copy(), "dst": part[:, 1].copy()})
         frame.with_columns(version=pl.lit(0, pl.Int64), diff=pl.lit(1, pl.Int64)).write_parquet(
             folder / "edges.parquet"
@@ -89,9 +90,14 @@ def folded(folder: Path, *options: str) -> Figures:
     if process.returncode:
         raise Failed(f"{' '.join(command)}: exit {process.returncode}")
     seconds = time.perf_counter() - start
-    hops = pl.read_delta(folder / "warehouse" / "outputs" / "hops").sort("node", "dist")
+    return {"s": seconds, "cpu_s": usage, "private_mib": most / 2**20, "log": log_of(folder)}
+
+
+def log_of(folder: Path) -> int:
+    """A number that stands for the rows of the output's log."""
+    hops = pl.read_delta(folder / "warehouse" / "outputs" / "hops").sort("node", "dist", "version")
     digest = hashlib.sha256(hops.select("node", "dist", "version", "diff").to_numpy().tobytes()).hexdigest()
-    return {"s": seconds, "cpu_s": usage, "private_mib": most / 2**20, "log": int(digest[:12], 16)}
+    return int(digest[:12], 16)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> float | None:

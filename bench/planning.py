@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from bench.project import REPOSITORY
-from ddcore.expressions.expressions import canonical
+from ddcore.expressions.canonical import canonical
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 from samples import ALL, evaluator

@@ -1,22 +1,25 @@
 """A fold by several workers without Spark, in processes of their own, and supersteps without work.
 
 ``python -m bench.superstep_engine PROJECT WORKERS`` prints one JSON object: seconds of processor time of all workers
-together, the greatest of a worker, the bytes that they sent and their supersteps. One worker exchanges with nobody.
-``python -m bench.superstep_engine WORKERS`` prints the seconds of a thousand exchanges in which nobody sends an update.
+together, the greatest of a worker, the most private memory that one had, the bytes that they sent and their
+supersteps. One worker exchanges with nobody. ``python -m bench.superstep_engine WORKERS`` prints the seconds of a
+thousand exchanges in which nobody sends an update. ``--seconds`` is the time after which the workers are killed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import mmap
 import multiprocessing
 import pickle
 import resource
 import secrets
-import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,17 +32,20 @@ from ddcore.jobs.engines.protocol import Credentials
 from ddcore.jobs.spark import session, slots
 
 EXCHANGES = 1000
+SECONDS = 1800.0
+_SAMPLED = 0.02  # seconds between two looks at the memory of a worker
 
 Gather = Callable[[str], list[str]]
 
 
-def fold(folder: str, number: int) -> None:
-    """Fold a project with so many workers."""
+def fold(folder: str, number: int, seconds: float) -> None:
+    """Fold a project with so many workers. Raises SystemExit after so many seconds."""
     reports: list[Any] = []
 
     def in_tasks(spark: Any, task: Any, tasks: int = 1) -> list[Any]:
-        reports[:] = together(tasks, _one if tasks == 1 else _part, task if tasks == 1 else task.args[0])
-        return [report for report, _ in reports]
+        work, what = (_one, task) if tasks == 1 else (_part, task.args[0])
+        reports[:] = together(tasks, work, what, seconds)
+        return [report for report, _, _ in reports]
 
     @contextmanager
     def no_context(*_: Any) -> Any:
@@ -52,11 +58,12 @@ def fold(folder: str, number: int) -> None:
     ):  # fmt: skip
         setattr(module, name, value)
     replay.run(find_project(Path(folder), {}), engine="spark", parallelism=number)
-    figures = {"cpu_s": sum(cpu for _, cpu in reports), "most_cpu_s": max(cpu for _, cpu in reports)}
+    figures = {"cpu_s": sum(cpu for _, cpu, _ in reports), "most_cpu_s": max(cpu for _, cpu, _ in reports)}
+    figures["private_mib"] = max(memory for *_, memory in reports) / 2**20
     if number > 1:
-        figures["bytes"] = sum(report.sent for report, _ in reports)
-        figures["supersteps"] = max(report.supersteps for report, _ in reports)
-        loads = [_load(report) for report, _ in reports]
+        figures["bytes"] = sum(report.sent for report, *_ in reports)
+        figures["supersteps"] = max(report.supersteps for report, *_ in reports)
+        loads = [_load(report) for report, *_ in reports]
         figures["balance"] = max(loads) * number / sum(loads)
     print(json.dumps(figures))
 
@@ -66,18 +73,45 @@ def _load(report: Any) -> int:
     return int(report.handled + sum(cost.sent for cost in report.gained.profile.costs.values()))
 
 
-def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float]:
+def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float, int]:
     from ddcore.engine import worker  # noqa: F401  (kernels are loaded before the time is taken)
 
     before = _cpu()
-    return task(), _cpu() - before
+    with _most_memory() as memory:
+        return task(), _cpu() - before, memory()
 
 
-def _part(shared: bytes, rank: int, gather: Gather) -> tuple[Any, float]:
+def _part(shared: bytes, rank: int, gather: Gather) -> tuple[Any, float, int]:
     from ddcore.jobs.engines import barrier_task
 
     before = _cpu()
-    return barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather), _cpu() - before
+    with _most_memory() as memory:
+        report = barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather)
+        return report, _cpu() - before, memory()
+
+
+@contextmanager
+def _most_memory() -> Iterator[Callable[[], int]]:
+    """What tells the most bytes of private memory that this process has had inside. Linux only, else 0."""
+    most, ended = [0], threading.Event()
+
+    def look() -> int:
+        try:
+            resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+            most[0] = max(most[0], (resident - shared) * mmap.PAGESIZE)
+        except OSError:
+            pass
+        return most[0]
+
+    def watch() -> None:
+        while not ended.wait(_SAMPLED):
+            look()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield look
+    finally:
+        ended.set()
 
 
 def _cpu() -> float:
@@ -85,9 +119,9 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def idle(number: int) -> None:
-    """Exchange notes and nothing else."""
-    print(json.dumps({"s": max(together(number, _idle, secrets.token_bytes(32)))}))
+def idle(number: int, seconds: float) -> None:
+    """Exchange notes and nothing else. Raises SystemExit after so many seconds."""
+    print(json.dumps({"s": max(together(number, _idle, secrets.token_bytes(32), seconds))}))
 
 
 def _idle(secret: bytes, rank: int, gather: Gather) -> float:
@@ -99,24 +133,46 @@ def _idle(secret: bytes, rank: int, gather: Gather) -> float:
         return time.perf_counter() - start
 
 
-def together(number: int, work: Callable[[Any, int, Gather], Any], what: Any) -> list[Any]:
-    """What a function returns in each of several processes, which can gather words."""
+def together(number: int, work: Callable[[Any, int, Gather], Any], what: Any, seconds: float = SECONDS) -> list[Any]:
+    """What a function returns in each of several processes, which can gather words.
+
+    If one of them ends without a result, or not all are done after so many seconds, all are killed: SystemExit.
+    """
     spawn = multiprocessing.get_context("spawn")
-    ends = [spawn.Pipe() for _ in range(number)]
-    processes = [
-        spawn.Process(target=_process, args=(theirs, work, what, rank)) for rank, (_, theirs) in enumerate(ends)
-    ]
-    for process in processes:
-        process.start()
-    ours = [end for end, _ in ends]
-    results = [end.recv() for end in ours]
-    if number > 1:
-        for end in ours:
-            end.send(results)
-        results = [end.recv() for end in ours]
-    for process in processes:
-        process.join()
+    until, ends, processes = time.monotonic() + seconds, list[Connection](), list[Any]()
+    try:
+        for rank in range(number):
+            end, other = spawn.Pipe()
+            processes.append(spawn.Process(target=_process, args=(other, work, what, rank)))
+            processes[-1].start()
+            other.close()  # so that the end of the process is seen
+            ends.append(end)
+        results = _received(ends, until)
+        if number > 1:
+            for end in ends:
+                end.send(results)
+            results = _received(ends, until)
+    finally:
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()) if len(ends) == number else 0.0)
+            process.kill()
     return results
+
+
+def _received(ends: Sequence[Connection], until: float) -> list[Any]:
+    """What has come from each end. Raises SystemExit."""
+    results: dict[Connection, Any] = {}
+    while len(results) < len(ends):
+        ready = wait([end for end in ends if end not in results], max(0.0, until - time.monotonic()))
+        if not ready:
+            raise SystemExit(f"{len(ends) - len(results)} of {len(ends)} workers are not done in time")
+        for end in ready:
+            assert isinstance(end, Connection)
+            try:
+                results[end] = end.recv()
+            except EOFError:
+                raise SystemExit(f"worker {ends.index(end)} has ended without a result") from None
+    return [results[end] for end in ends]
 
 
 def _process(end: Connection, work: Callable[[Any, int, Gather], Any], what: Any, rank: int) -> None:
@@ -128,8 +184,18 @@ def _process(end: Connection, work: Callable[[Any, int, Gather], Any], what: Any
     end.send(work(what, rank, gather))
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        fold(sys.argv[1], int(sys.argv[2]))
+def main() -> None:
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(description="Fold by several workers without Spark.")
+    parser.add_argument("project", nargs="?", help="a project's folder (default: exchanges without work)")
+    parser.add_argument("workers", type=int)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"the most it may take (default: {SECONDS:.0f})")
+    options = parser.parse_args()
+    if options.project is None:
+        idle(options.workers, options.seconds)
     else:
-        idle(int(sys.argv[1]))
+        fold(options.project, options.workers, options.seconds)
+
+
+if __name__ == "__main__":
+    main()

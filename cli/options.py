@@ -217,7 +217,7 @@ _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     },
     "parallelism": {
         "parallelism": (int | None, option(
-            "P", "How many workers. Default: one for small runs, one per core for large ones.", whole_number(1)
+            "P", "How many workers. Default: as many as pay, by what earlier runs took.", whole_number(1)
         )),
     },
     "json": {"as_json": (JsonOption, False)},

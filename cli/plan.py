@@ -180,7 +180,11 @@ class _Sheet:
         """The inputs, with the columns that something reads, and the others."""
         for name, schema in self.built.inputs.items():
             read = self.built.read[name]
-            yield name, [each for each in schema if each in read], [each for each in schema if each not in read]
+            yield (
+                name,
+                [column for column in schema if column in read],
+                [column for column in schema if column not in read],
+            )
 
     @property
     def shared(self) -> Iterator[tuple[Box, Sequence[str]]]:
@@ -276,7 +280,7 @@ def _done(sheet: _Sheet, width: int) -> Iterator[str]:
     if sheet.decisions:
         yield ""
         rows = [["from", "", "joins and conditions of SQL"]]
-        rows += [[each.place, each.what, each.text] for each in sheet.decisions]
+        rows += [[one.place, one.what, one.text] for one in sheet.decisions]
         yield from aligned(rows, [], width, header=True)
     if shared := list(sheet.shared):
         yield ""
@@ -305,7 +309,7 @@ def _record(sheet: _Sheet) -> dict[str, Any]:
             {"input": name, "columns_read": read, "columns_not_read": others}
             for name, read, others in sheet.columns_of_inputs
         ],
-        "decisions": [{"place": each.place, "kind": each.what, "text": each.text} for each in sheet.decisions],
+        "decisions": [{"place": one.place, "kind": one.what, "text": one.text} for one in sheet.decisions],
         "shared": [{"operator": box.number, "also_at": list(places)} for box, places in sheet.shared],
         "operators": [_operator(drawing, box) for box in drawing.boxes],
         "loops": [

@@ -218,7 +218,7 @@ def _heat(heat: HeatRecord, dims: Sequence[str]) -> Html:
     )
     listed = [
         [_range(version, heat.versions), "outside" if current < 0 else _range(current, heat.rounds), count(number)]
-        for version, current, number in sorted(heat.cells, key=lambda each: -each[2])[:_OPERATORS]
+        for version, current, number in sorted(heat.cells, key=lambda cell: -cell[2])[:_OPERATORS]
     ]
     numbers = tag(
         "details",

@@ -60,55 +60,26 @@ if TYPE_CHECKING:
     from ddcore.program.several import iterate as iterate
     from ddcore.program.several import rows as rows
 
-_HOMES = {
-    "Collection": "ddcore.program.collection",
-    "Session": "ddcore.engine.session",
-    "algorithms": "ddcore.algorithms",
-    "all": "ddcore.operators.aggregates",
-    "any": "ddcore.operators.aggregates",
-    "array_agg": "ddcore.operators.gathering",
-    "bit_and": "ddcore.operators.gathering",
-    "bit_or": "ddcore.operators.gathering",
-    "bit_xor": "ddcore.operators.gathering",
-    "col": "polars",
-    "constant": "ddcore.program.constants",
-    "corr": "ddcore.operators.gathering",
-    "count": "ddcore.operators.aggregates",
-    "count_distinct": "ddcore.operators.aggregates",
-    "covariance": "ddcore.operators.gathering",
-    "cume_dist": "ddcore.operators.window_functions",
-    "delta_join": "ddcore.program.several",
-    "dense_rank": "ddcore.operators.window_functions",
-    "errors": "ddcore.base.errors",
-    "first_value": "ddcore.operators.window_functions",
-    "iterate": "ddcore.program.several",
-    "lag": "ddcore.operators.window_functions",
-    "last_value": "ddcore.operators.window_functions",
-    "lead": "ddcore.operators.window_functions",
-    "max": "ddcore.operators.aggregates",
-    "max_by": "ddcore.operators.gathering",
-    "mean": "ddcore.operators.aggregates",
-    "median": "ddcore.operators.gathering",
-    "min": "ddcore.operators.aggregates",
-    "min_by": "ddcore.operators.gathering",
-    "mode": "ddcore.operators.gathering",
-    "now": "ddcore.program.constants",
-    "nth_value": "ddcore.operators.window_functions",
-    "ntile": "ddcore.operators.window_functions",
-    "open": "ddcore.io.reading.opened",
-    "percent_rank": "ddcore.operators.window_functions",
-    "quantile": "ddcore.operators.gathering",
-    "rank": "ddcore.operators.window_functions",
-    "regression": "ddcore.operators.gathering",
-    "replay": "ddcore.engine.session",
-    "row_number": "ddcore.operators.window_functions",
-    "rows": "ddcore.program.several",
-    "stddev": "ddcore.operators.gathering",
-    "string_agg": "ddcore.operators.gathering",
-    "sum": "ddcore.operators.aggregates",
-    "test": "ddcore.program.data_tests",
-    "variance": "ddcore.operators.gathering",
+_NAMES = {
+    "ddcore.algorithms": "algorithms",
+    "ddcore.base.errors": "errors",
+    "ddcore.engine.session": "Session replay",
+    "ddcore.io.reading.opened": "open",
+    "ddcore.operators.aggregates": "all any count count_distinct max mean min sum",
+    "ddcore.operators.gathering": (
+        "array_agg bit_and bit_or bit_xor corr covariance max_by median min_by mode quantile regression "
+        "stddev string_agg variance"
+    ),
+    "ddcore.operators.window_functions": (
+        "cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number"
+    ),
+    "ddcore.program.collection": "Collection",
+    "ddcore.program.constants": "constant now",
+    "ddcore.program.data_tests": "test",
+    "ddcore.program.several": "delta_join iterate rows",
+    "polars": "col",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # Without the names of Python's own functions: after ``from ddcore import *`` these still are Python's.
 __all__ = [
     "Collection",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.instants import Moved
 from ddcore.base.record import record
 from ddcore.io.ledger.records import TableState
+from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import Frontier, Window
 
@@ -34,7 +35,8 @@ class Fold:
 
     ``begin``: the time at which the rows that the program spells out are there, None where an earlier run has folded
     them. ``instants``: the updates of the instants of versions, if the program uses them. ``rebuilding``: only this
-    part of the plan is folded, and ``stored`` has what the rest of it holds already.
+    part of the plan is folded, and ``stored`` has what the rest of it holds already. ``loads``: what workers on Spark
+    took in earlier runs of the program.
     """
 
     plan: Plan
@@ -47,6 +49,7 @@ class Fold:
     begin: tuple[int, ...] | None
     rebuilding: Rebuilding | None = None
     instants: tuple[Moved, ...] = ()
+    loads: tuple[Workload, ...] = ()
 
     @property
     def inputs_read(self) -> Mapping[str, Schema]:

@@ -37,10 +37,10 @@ from ddcore.io.sources.sparkformat import find_formats
 from ddcore.jobs import predecessor
 from ddcore.jobs.ingesting.engines import session, taker
 from ddcore.jobs.ingesting.following import TableReader
-from ddcore.jobs.ingesting.judgement import Listener
 from ddcore.jobs.ingesting.labels import asked_labels, not_set
 from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.snapshots import SnapshotReader
+from ddcore.jobs.ingesting.source_checks import Listener
 from ddcore.jobs.ingesting.updates import UpdateReader
 from ddcore.jobs.ingesting.upserts import EventReader, events_of
 from ddcore.jobs.ingesting.versions import NEXT, following, found_ledger, start_of, version_of
@@ -214,12 +214,12 @@ def _time_of_all(version: Version | None, form: str, dims: Sequence[str]) -> Tim
             )
         return Time([0]) if form == "feed" else None
     if version is not None and NEXT in version and form not in ("snapshot", *EVENT_FORMS):
-        said = ",".join(f"{dim}={each}" for dim, each in zip(dims, version, strict=True))
+        said = ",".join(f"{dim}={part}" for dim, part in zip(dims, version, strict=True))
         raise UsageError(
             f"--version {said}: next is for snapshots and events, which are known when they come again",
             "say which time the rows have",
         )
-    return None if version is None else Time(0 if each == NEXT else int(each) for each in version)
+    return None if version is None else Time(0 if part == NEXT else int(part) for part in version)
 
 
 def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
@@ -232,10 +232,10 @@ def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
     rules = Rules(schema, project.dims, time, diff, dict(settings.column))
     if (stored := project.stored.get(name)) is not None:
         rules = replace(rules, before=stored.former_names, dropped=dict(stored.dropped), narrower=stored.narrower)
-    for ours, theirs in settings.column.items():
-        if ours not in rules.columns:
+    for column, foreign in settings.column.items():
+        if column not in rules.columns:
             raise UsageError(
-                f"--column {ours}={theirs}: the input {name} has no column {ours!r}",
+                f"--column {column}={foreign}: the input {name} has no column {column!r}",
                 f"its columns are {', '.join(rules.columns)}; say --column OURS=THEIRS",
             )
     return rules

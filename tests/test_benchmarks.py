@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -369,6 +370,31 @@ def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypa
     monkeypatch.setattr(memory_limit, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(memory_limit.run(1))
+
+
+@pytest.mark.long
+def test_workers_with_little_memory_have_the_log_of_one(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker_memory = bench("worker_memory")
+    for name, value in {"EDGES": 30_000, "WORKERS": 3, "MEMORY": "300MiB"}.items():
+        monkeypatch.setattr(worker_memory, name, value)
+    (row,) = worker_memory.run(1)
+    assert row.ours > 0 and row.theirs > 0 and row.ours_peak_mib > 30
+    monkeypatch.setattr(worker_memory, "MEMORY", "20MiB")
+    with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
+        next(worker_memory.run(1))
+
+
+def killed(what: Any, rank: int, gather: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.long
+def test_workers_of_a_benchmark_that_hang_or_die_end_it(bench: Any) -> None:
+    engine = bench("superstep_engine")
+    with pytest.raises(SystemExit, match="2 of 2 workers are not done in time"):
+        engine.together(2, engine._idle, b"secret", 0.1)
+    with pytest.raises(SystemExit, match=r"worker [01] has ended without a result"):
+        engine.together(2, killed, b"", 60.0)
 
 
 @pytest.mark.long

@@ -9,8 +9,9 @@ import pytest
 from polars import col
 
 from ddcore.expressions import polars_json
-from ddcore.expressions.exactness import LEAST, Bounds, Overflow, analyse
-from ddcore.expressions.expressions import RowTypes
+from ddcore.expressions.exactness import analyse
+from ddcore.expressions.intervals import LEAST, Bounds, Overflow
+from ddcore.expressions.row_types import RowTypes
 
 A, B = col("a"), col("b")
 INTERVALS = [(low, high) for low, high in product(range(-4, 5), repeat=2) if low <= high]

@@ -302,6 +302,81 @@ def test_a_standalone_cluster_with_an_object_store_between(project: Project, tmp
         check_law(project)
 
 
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("master", "conf", "reason"),
+    [
+        (CLUSTER, DYNAMIC,
+         "spark.dynamicAllocation.enabled is set, and with it Spark does not start several tasks together"),
+        ("local-cluster[1,1,1024]", {}, "Spark runs 1 task at a time"),
+    ],
+)  # fmt: skip
+def test_one_worker_folds_where_spark_starts_no_two_together(
+    master: str, conf: dict[str, str], reason: str, project: Project
+) -> None:
+    expected = undisturbed(project)
+    configured(project, conf)
+    code, out, errors = ended(begun(project, master, 2))
+    assert code == 0, errors
+    assert f"one worker folds, and not 2: {reason}" in errors, errors
+    assert json.loads(out.splitlines()[-1])["parallelism"] == 1
+    assert_same(contents(project), expected, reason)
+
+
+SCALING = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+
+from ddcore.base.tuning import Tuning
+from ddcore.io.project.finding import find_project
+from ddcore.jobs import engines, replay
+from ddcore.jobs.spark import session, slots
+
+project = find_project(Path(sys.argv[1]), {"DDCORE_MASTER": sys.argv[2]})
+project = replace(project, tuning=Tuning(parallel_rows=1, fed_rows=1))
+with engines.kept("spark"), session.spark_context(project.spark_conf, project.spark_master) as context:
+    for line in sys.stdin:
+        until = time.monotonic() + 120
+        while slots._executors(context) != int(line):
+            assert time.monotonic() < until, slots._executors(context)
+            time.sleep(0.1)
+        print(replay.run(project, engine="spark").parallelism, flush=True)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_cluster_that_grows_and_shrinks(project: Project, tmp_path: Path) -> None:
+    """Runs of one session: each has as many workers as there are executors when it begins."""
+    with Standalone(tmp_path / "cluster", cores=1) as cluster:
+        configured(project, {"spark.executor.cores": "1", "spark.executor.memory": "512m"})
+        script = subprocess.Popen(
+            [sys.executable, "-c", SCALING, str(project.root), cluster.master],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert script.stdin is not None
+        assert script.stdout is not None
+        with script:
+            for version, (executors, change) in enumerate([(1, None), (2, cluster.grow), (1, cluster.shrink)], 3):
+                if change is not None:
+                    change()
+                file = project.root / f"more-{version}.csv"
+                file.write_text(f"n,version,diff\n3,{version},1\n4,{version},1\n5,{version},1\n")
+                ingest(project, "numbers", [str(file)], engine="inline")
+                print(executors, file=script.stdin, flush=True)
+                assert script.stdout.readline() == f"{executors}\n"
+        assert script.returncode == 0
+    assert run_command(["verify", "--at", "0..5", "--engine", "inline", "--quiet", "--project", str(project.root)]) == 0
+
+
 HASTY = {
     "spark.network.timeout": "20s",
     "spark.network.timeoutInterval": "5s",

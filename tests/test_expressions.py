@@ -22,7 +22,9 @@ from seeds import nightly
 import ddcore
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.base.schema import parse_schema
-from ddcore.expressions.expressions import ListProjection, Predicate, Projection, canonical, parse
+from ddcore.expressions.canonical import canonical
+from ddcore.expressions.parsing import parse
+from ddcore.expressions.projections import ListProjection, Predicate, Projection
 
 MOST = 2**63 - 1
 SCHEMA = parse_schema(
@@ -134,7 +136,7 @@ def test_different_expressions_have_different_texts(one: pl.Expr, other: pl.Expr
 
 
 def test_the_text_is_the_same_in_another_process() -> None:
-    module = "ddcore.expressions.expressions"
+    module = "ddcore.expressions.canonical"
     program = f"import polars as pl; from {module} import canonical; print(canonical(pl.col('a').is_in(['x', 'y'])))"
     there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
     assert there == canonical(col("a").is_in(["x", "y"]))

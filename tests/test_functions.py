@@ -22,7 +22,7 @@ import pytest
 
 import ddcore as dd
 from ddcore.base.errors import ProgramError
-from ddcore.operators.fingerprint import text_of
+from ddcore.operators.function_fingerprint import text_of
 from ddcore.planning.planner import build
 
 FACTOR = 2

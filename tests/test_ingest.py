@@ -332,8 +332,8 @@ def test_the_log_is_not_scanned_where_nothing_can_repeat(desk: Desk, monkeypatch
     desk.ingest(desk.source("a.csv", (1, 1, 0, 1), (2, 2, 0, 1)))  # consolidated at one version
     with pytest.raises(AssertionError):
         desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))
-    monkeypatch.setattr("ddcore.jobs.ingesting.judgement._SCANNED", 1)
-    monkeypatch.setattr("ddcore.jobs.ingesting.judgement._SCANNED_EACH", 1)
+    monkeypatch.setattr("ddcore.jobs.ingesting.source_checks._SCANNED", 1)
+    monkeypatch.setattr("ddcore.jobs.ingesting.source_checks._SCANNED_EACH", 1)
     desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))  # a log much larger than the source
 
 

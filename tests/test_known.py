@@ -18,7 +18,7 @@ from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import entries as entries_module
 from ddcore.io.ledger import entry as entry_module
-from ddcore.io.ledger import records
+from ddcore.io.ledger import entry_files, records
 from ddcore.io.ledger.ingest_index import FOOTER
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecord
@@ -254,7 +254,7 @@ def test_a_deep_check_compares_the_index_with_the_rows(tmp_path: Path, monkeypat
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     assert not inspect(desk.ledger, deep=True).damages
     with monkeypatch.context() as wrong:
-        wrong.setattr(entries_module, "index_of", lambda _: "{}")
+        wrong.setattr(entry_files, "index_of", lambda _: "{}")
         desk.ingest(desk.source("b.parquet", (1, 2, 1, 1)))
     (damage,) = inspect(desk.ledger, deep=True).damages
     assert "the index of ingests in entries-00000001-00000001-" in damage.message

@@ -23,7 +23,8 @@ from warehouses import last_closed
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.entries import Entries, replaced_at
+from ddcore.io.ledger.entries import Entries
+from ddcore.io.ledger.entry_files import replaced_at
 from ddcore.io.ledger.history import entries, folded_versions
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import (

@@ -11,7 +11,7 @@ import samples
 import ddcore as dd
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.expressions import polars_json, syntax
-from ddcore.expressions.expressions import Projection
+from ddcore.expressions.projections import Projection
 from ddcore.sql import program
 
 # Polars wants a column where another argument is one, in place of any literal.

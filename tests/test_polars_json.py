@@ -11,7 +11,7 @@ import samples
 from polars import col
 
 import ddcore
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
 
 A, ONE = Column("a"), Literal("Int", 1, is_typed=False)
@@ -85,9 +85,9 @@ def test_what_is_read_of_options(title: str) -> None:
 def test_what_is_read_is_lowered_to_the_same_expression(title: str, expr: pl.Expr) -> None:
     tree = polars_json.read(expr)
     again = polars_json.build(tree)
-    assert syntax.text(polars_json.read(again)) == syntax.text(tree), UPGRADE.format(title)
+    assert texts.text(polars_json.read(again)) == texts.text(tree), UPGRADE.format(title)
     normalized = {"Boolean.IsIn", "Unique"}  # a series becomes a list; unique elements keep their order
-    if not any(name in title for name in normalized) and "inf" not in syntax.text(tree) and "nan" not in str(expr):
+    if not any(name in title for name in normalized) and "inf" not in texts.text(tree) and "nan" not in str(expr):
         assert again.meta.eq(expr), UPGRADE.format(title)
 
 

@@ -15,7 +15,7 @@ from notation import frame, log, pair
 import ddcore.operators.aggregates as dd
 from ddcore.base.errors import DiffOverflow, Diverged, ExpressionError, NegativeMultiplicity
 from ddcore.base.schema import parse_schema, parse_type
-from ddcore.expressions.expressions import Projection
+from ddcore.expressions.projections import Projection
 from ddcore.reference import NaiveCollection, accumulate, differences, evaluate, grid, log_of, replay
 from ddcore.reference.types import type_name
 

@@ -175,6 +175,6 @@ def test_names_that_only_some_operators_need_are_free() -> None:
 
 
 def test_importing_types_does_not_import_arrow() -> None:
-    program = "import sys, ddcore.base.schema, ddcore.expressions.expressions; print('pyarrow' in sys.modules)"
+    program = "import sys, ddcore.base.schema, ddcore.expressions.projections; print('pyarrow' in sys.modules)"
     there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == "False"

@@ -23,7 +23,8 @@ import ddcore as dd
 from ddcore.base.errors import ExpressionError
 from ddcore.base.schema import parse_schema
 from ddcore.expressions import polars_json, stages, syntax
-from ddcore.expressions.expressions import Predicate, Projection, canonical
+from ddcore.expressions.canonical import canonical
+from ddcore.expressions.projections import Predicate, Projection
 from ddcore.sql import program
 
 MANY = 1000

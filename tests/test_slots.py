@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sparkless
+from notation import frame
 from test_exchange import expected_of, outcome, reach
 from test_random_programs import compare
-from warehouses import project_of
+from warehouses import project_of, take_in
 
 from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
@@ -202,6 +204,42 @@ def test_the_record_and_dd_status_say_why_so_many_workers(
     assert run_command([*command, "--json"]) == 0
     workers = json.loads(capsys.readouterr().out)["last_run"]["workers"]
     assert workers == {"number": number, "why": why, "sent": run.sent}
+
+
+def test_what_a_run_took_chooses_the_number_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sparkless.install(monkeypatch)
+    project = project_of(tmp_path / "p", reach(), tuning=Tuning(worker_start_seconds=1000.0))
+    assert not isinstance(outcome(project, [None], engine="spark"), Exception)
+    (load,) = last_run(project).loads
+    assert (load.run, load.workers, load.rows, load.stored, load.sent) == (1, 1, 5, 0, 0)
+    assert 0 < load.worked == load.seconds
+    history = "(0,1),(1,2),(2,3),(3,4):+1@0 (1,2):-1@1"
+    for number, seconds, rows in ((1, 1000.0, "(4,5),(5,6),(1,6):+1@2"), (3, 0.0, "(6,7),(7,8),(3,8):+1@3")):
+        history += f" {rows}"
+        take_in(project, "edges", frame("a b", rows))
+        project = replace(project, tuning=replace(project.tuning, worker_start_seconds=seconds))
+        outcomes = outcome(project, [None], engine="spark")
+        compare(
+            reach(),
+            "by what was measured",
+            expected_of(replace(reach(), frames={"edges": frame("a b", history)})),
+            outcomes,
+        )
+        assert last_run(project).parallelism == number
+        assert last_run(project).why.startswith("by run ")
+    run = last_run(project)
+    assert (run.parallelism, [load.workers for load in run.loads]) == (3, [1, 1, 3])
+    assert run.why.endswith("; Spark has room for 3")
+    assert run.loads[-1].seconds > 0
+    assert run.loads[-1].sent == run.sent > 0
+    stored: Any = records.from_json("run", json.loads(json.dumps(records.to_json(run))))
+    fields: tuple[str, ...] = ("seconds", "worked", "start")
+    rounded = [replace(load, **{name: round(getattr(load, name), 3) for name in fields}) for load in run.loads]
+    assert [*stored.loads] == rounded
+    assert run_command(["status", "--project", str(project.root)]) == 0
+    assert f"3: {run.why}" in capsys.readouterr().out
 
 
 def test_workers_that_do_not_reach_each_other(

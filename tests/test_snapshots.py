@@ -351,7 +351,7 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its position is that of the rows that were read, so that the other rows come with the next ingest."""
-    from ddcore.jobs.ingesting.judgement import SourceChecks
+    from ddcore.jobs.ingesting.source_checks import SourceChecks
 
     real = SourceChecks.run
 

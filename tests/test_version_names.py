@@ -473,7 +473,7 @@ def test_labels_survive_another_program_that_optimizes_the_ledger(tmp_path: Path
 def test_labels_that_are_not_those_of_their_rows_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as wrong:
         other = '{"undone":[],"ingests":[[1,"edges",null,[{"1":["x"]}]]]}'
-        wrong.setattr("ddcore.io.ledger.entries.labels_of", lambda _: other)
+        wrong.setattr("ddcore.io.ledger.entry_files.labels_of", lambda _: other)
         labelled_ledger(tmp_path, 2)
     with pytest.raises(StorageError, match="is not that of its rows"):
         Ledger.load(Warehouse(tmp_path)).entries.check()

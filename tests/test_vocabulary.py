@@ -21,7 +21,7 @@ from seeds import nightly
 
 from ddcore.base.errors import ProgramError
 from ddcore.expressions import polars_json, syntax, vocabulary
-from ddcore.expressions.expressions import ListProjection, Projection
+from ddcore.expressions.projections import ListProjection, Projection
 
 
 def test_every_allowed_name_has_a_sample() -> None:

@@ -14,7 +14,7 @@ import pytest
 from ddcore import col
 from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
-from ddcore.expressions.expressions import Predicate, Projection
+from ddcore.expressions.projections import Predicate, Projection
 
 SCHEMA: Schema = {
     "a": Type("int64"), "b": Type("int64"), "t": Type("bool"), "d": Type("date"), "e": Type("date"),

@@ -124,7 +124,10 @@ class Tuning:
         1 << 12, "events", "from so many on, an upsert leaves events that change nothing out, before it sorts", least=0
     )
     parallel_rows: int = _setting(
-        20_000_000, "rows", "of a window from which on Spark folds it in several workers, unless their number is set"
+        20_000_000, "rows", "of a window like none before, from which on Spark folds it in several workers"
+    )
+    worker_start_seconds: float = _setting(
+        4.0, "seconds", "until further workers are there, beside the first, as long as none was measured", least=0
     )
     fed_rows: int = _setting(1 << 19, "updates", "of an input that are read at once, also by a task of Spark")
     divided_rows: int = _setting(1 << 22, "updates", "that one of several workers divides among the others at once")

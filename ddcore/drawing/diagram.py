@@ -324,7 +324,7 @@ class _Reader:
             for arrangement in self.plan.arrangements
             if not (arrangement.transient or self.plan.is_inner(arrangement))
         ]
-        stored.sort(key=lambda each: (self._source(each.node).number, each.index))
+        stored.sort(key=lambda arrangement: (self._source(arrangement.node).number, arrangement.index))
         for number, each in enumerate(stored, 1):
             index = Index(
                 number, self._source(each.node), each.key, tuple(each.collection), f"state/{each.fingerprint}",

@@ -18,7 +18,7 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import WORD_DIGITS
-from ddcore.expressions import syntax
+from ddcore.expressions import syntax, texts
 from ddcore.expressions.syntax import Tree
 
 Types = Callable[[list[Tree]], list[pl.DataType]]
@@ -130,7 +130,7 @@ def _exact(tree: Tree, types: Types) -> Tree:
             return tree  # rounded to the scale of the first one, which says how many digits to keep
         if operation in _QUOTIENTS:
             raise ProgramError(
-                f"the expression {syntax.display(tree)} would lose digits: it divides decimals or takes a power of one",
+                f"the expression {texts.display(tree)} would lose digits: it divides decimals or takes a power of one",
                 "cast to float64 or int64 first",
             )
         parts = _operands(tree, operation, parts, dtypes)
@@ -148,7 +148,7 @@ def _operands(tree: Tree, operation: str, parts: list[Tree], dtypes: list[pl.Dat
     scale = sum(own) if operation in _PRODUCTS else max(own)
     if scale > _MOST_DIGITS:
         raise ProgramError(
-            f"the expression {syntax.display(tree)} has {scale} digits after the point, and decimals have at most 38",
+            f"the expression {texts.display(tree)} has {scale} digits after the point, and decimals have at most 38",
             "round() and cast() the factors to fewer digits first",
         )
     if operation == "ReplaceStrict":  # what is looked for must be comparable; the results are of any type

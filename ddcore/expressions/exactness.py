@@ -15,31 +15,20 @@ every batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import decimals, polars_json, syntax, temporal
+from ddcore.expressions import decimals, polars_json, syntax, temporal, texts
+from ddcore.expressions.intervals import GREATEST, INTERVALS, LEAST, Bounds, Overflow
 from ddcore.expressions.syntax import Tree
-from ddcore.expressions.temporal import Guard
 from ddcore.expressions.terms import Interval, Term
 
-Intervals = Mapping[str, Interval]
+__all__ = ["DEEPEST_LITERAL", "Types", "analyse"]
 
-LEAST, GREATEST = -(2**63), 2**63 - 1
-_GUARDED = 2**126
-_VAST = 2**256  # where intervals end: beyond the guards, one is as good as another
 DEEPEST_LITERAL = 40
 """How many brackets of JSON an expression of literals may have to be typed as a whole, by its neighbours."""
-_MOST_POWER = 128
-_COMPARISONS = {
-    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
-    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "Boolean.IsNull",
-    "Boolean.IsNotNull",
-}  # fmt: skip
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
 _ORDERED = {
     "Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "MaxHorizontal",
@@ -60,126 +49,6 @@ class Types(Protocol):
     def inside(self, dtype: pl.DataType) -> Types:
         """The types for trees over the elements of a list, which are a column whose name is empty."""
         ...
-
-
-class Overflow(Exception):
-    """Some intermediate value may be outside of int64."""
-
-
-# -- intervals --------------------------------------------------------------------------------------------------------
-
-
-def _hull(*parts: Interval) -> Interval:
-    return min(low for low, _ in parts), max(high for _, high in parts)
-
-
-def _times(left: Interval, right: Interval) -> Interval:
-    corners = [one * other for one in left for other in right]
-    return min(corners), max(corners)
-
-
-def _quotient(left: Interval, right: Interval) -> Interval:
-    """Floored or truncated; dividing never makes an integer larger, and by zero it gives null."""
-    most = max(abs(left[0]), abs(left[1]))
-    return (0 if left[0] >= 0 and right[0] >= 0 else -most), most
-
-
-def _remainder(left: Interval, right: Interval) -> Interval:
-    """With the sign of the divisor (Polars) or of the dividend (SQL)."""
-    most = max(abs(right[0]), abs(right[1]), 1) - 1
-    return (0 if left[0] >= 0 and right[0] >= 0 else -most), most
-
-
-def _absolute(part: Interval) -> Interval:
-    low, high = part
-    return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
-
-
-def _power(base: Interval, exponent: Interval) -> Interval:
-    """Polars refuses negative exponents. A huge exponent is cut: any power that matters is out of range by then."""
-    most = max(abs(base[0]), abs(base[1]), 1) ** min(max(exponent[1], 0), _MOST_POWER)
-    return (0 if base[0] >= 0 else -most), most
-
-
-def _sum(*parts: Interval) -> Interval:
-    return sum(min(low, 0) for low, _ in parts), sum(max(high, 0) for _, high in parts)
-
-
-_INTERVALS: dict[str, Callable[..., Interval]] = {
-    "Plus": lambda left, right: (left[0] + right[0], left[1] + right[1]),
-    "Minus": lambda left, right: (left[0] - right[1], left[1] - right[0]),
-    "Multiply": _times,
-    "FloorDivide": _quotient,
-    "TruncDivide": _quotient,
-    "Modulus": _remainder,
-    "Sql.Rem": _remainder,
-    "Negate": lambda part: (-part[1], -part[0]),
-    "Abs": _absolute,
-    "Sign": lambda _: (-1, 1),
-    "Pow.Generic": _power,
-    "SumHorizontal": _sum,
-    "Choice": lambda _, *parts: _hull(*parts),
-    "FillNull": _hull,
-    "Coalesce": _hull,
-    "MaxHorizontal": _hull,
-    "MinHorizontal": _hull,
-    "Clip": _hull,
-    "Alias": _hull,
-}
-_GROWING = {"Plus", "Minus", "Multiply", "Pow.Generic", "SumHorizontal"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How the intervals of a term and of all in it follow from those of columns: steps, parts first.
-
-    Each has the operation on integers, or an empty text; the numbers of the steps that it needs; and without an
-    operation the interval or the column.
-    """
-
-    steps: tuple[tuple[str, tuple[int, ...], Interval, str | None], ...]
-
-    @classmethod
-    def of(cls, term: Term) -> Bounds:
-        """Those of a term: O(its size)."""
-        numbers: dict[int, int] = {}
-        steps: list[tuple[str, tuple[int, ...], Interval, str | None]] = []
-        for inner in terms(term):
-            numbers[id(inner)] = len(steps)
-            column = inner.tree.name if isinstance(inner.tree, syntax.Column) else None
-            parts = tuple(numbers[id(part)] for part in inner.parts) if inner.op else ()
-            steps.append((inner.op, parts, inner.interval or (0, 0), column))
-        return cls(tuple(steps))
-
-    def intervals(self, columns: Intervals) -> Iterator[tuple[bool, Interval]]:
-        """For each step whether it computes integers, and its interval. What is no integer has (0, 0)."""
-        known: list[Interval] = []
-        for op, parts, interval, column in self.steps:
-            if op:
-                low, high = _INTERVALS[op](*(known[part] for part in parts))
-                known.append((max(low, -_VAST), min(high, _VAST)))
-            else:
-                known.append(interval if column is None else columns.get(column, (0, 0)))
-            yield bool(op), known[-1]
-
-    def bound(self, columns: Intervals) -> Interval:
-        """The interval of the term for columns in these intervals: O(size of the term).
-
-        Raises Overflow when any integer inside may leave int64. A term that is no integer gives (0, 0).
-        """
-        interval = 0, 0
-        for computes, interval in self.intervals(columns):
-            if computes and (interval[0] < LEAST or interval[1] > GREATEST):
-                raise Overflow
-        return interval
-
-
-def terms(term: Term) -> list[Term]:
-    """A term and all in it, each once, parts first."""
-    return syntax.nodes(term, lambda part: part.parts)
-
-
-# -- from trees to terms ----------------------------------------------------------------------------------------------
 
 
 def analyse(tree: Tree, types: Types) -> Term:
@@ -203,7 +72,7 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
     element = decimals.element(types(syntax.children(tree))[0])
     if element is None:
         raise ProgramError(
-            f"the expression {syntax.display(tree)} is not applied to a list", "split or concat_list first"
+            f"the expression {texts.display(tree)} is not applied to a list", "split or concat_list first"
         )
     inside = types.inside(element)
     result = tree._replace(part=_element(tree, tree.part, inside))
@@ -278,7 +147,7 @@ def _number(value: float) -> Tree:
 def _with_int64_literals(node: Tree) -> Tree:
     """Polars guesses a type for a Python integer; ours is int64. Options of functions are left as they are."""
     operation = syntax.operation(node)
-    takes_values = operation in _INTERVALS or operation.startswith(("Boolean.", "Sql."))
+    takes_values = operation in INTERVALS or operation.startswith(("Boolean.", "Sql."))
     if syntax.is_function(node) and not takes_values:
         return node
     return syntax.with_children(node, [_int64(child) for child in syntax.children(node)])
@@ -326,7 +195,7 @@ def _widen(tree: Tree, types: Types) -> Tree:
 def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.DataType]) -> Tree:
     """A node widened whose parts are widened already; ``inner``: the types of its children before that."""
     op = syntax.operation(tree)
-    if dtype.is_integer() and op in _INTERVALS:
+    if dtype.is_integer() and op in INTERVALS:
         first = 1 if op == "Choice" else 0
         parts[first:] = [
             syntax.Cast(part, pl.Int64()) if kind == pl.Boolean() else part
@@ -337,7 +206,7 @@ def _widened(tree: Tree, parts: list[Tree], dtype: pl.DataType, inner: list[pl.D
         return syntax.call(_SQL[op], *parts)
     if op in _ORDERED and any(dtype.is_nested() for dtype in inner):
         raise ProgramError(
-            f"the expression {syntax.display(tree)} compares lists or structs, which have no order",
+            f"the expression {texts.display(tree)} compares lists or structs, which have no order",
             "compare a field or an element, or ask for equality",
         )
     special = _special(result, dtype, op, parts, inner)
@@ -394,7 +263,7 @@ def _is_unwatched(dtype: pl.DataType, op: str, element: pl.DataType | None) -> b
 
 def _out_of_sight(tree: Tree) -> ProgramError:
     return ProgramError(
-        f"the expression {syntax.display(tree)} computes where overflow cannot be detected",
+        f"the expression {texts.display(tree)} computes where overflow cannot be detected",
         "take lists apart with flat_map() first, round in float64, or compute with columns",
     )
 
@@ -412,7 +281,7 @@ def _type(tree: Tree, types: Types) -> Term:
         result = Term(node, types([node])[0], parts=parts)
         op = syntax.operation(node)
         values = result.parts[1:] if op == "Choice" else result.parts
-        if op in _INTERVALS and result.dtype.is_integer() and all(part.is_int for part in values):
+        if op in INTERVALS and result.dtype.is_integer() and all(part.is_int for part in values):
             result.op = op
         elif result.dtype.is_integer() and not isinstance(node, syntax.Column):
             result.interval = _leaf(node, result.parts)
@@ -429,88 +298,3 @@ def _leaf(node: Tree, parts: list[Term]) -> Interval:
         case syntax.Cast():
             return _NARROW.get(parts[0].dtype, (LEAST, GREATEST))
     return LEAST, GREATEST
-
-
-# -- the wide way -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Wide:
-    """A tree that computes in Int128, and guards for the rows where even that is too narrow."""
-
-    tree: Tree
-    guards: list[Guard]
-
-
-def widen(term: Term) -> Wide:
-    """The wide form of a term. An integer's is an Int128 column, whose range the caller checks."""
-    forms = _Forms({}, {})
-    vast: list[Tree] = []
-    columns = dict.fromkeys(syntax.columns(term.tree), (LEAST, GREATEST))
-    for inner, (_, (low, high)) in zip(terms(term), Bounds.of(term).intervals(columns), strict=True):
-        parts = forms.add(inner)
-        if inner.op in _GROWING and (low < -_GUARDED or high > _GUARDED):
-            vast.append(_guard(inner.op, parts))
-    tree = (forms.wide if term.op else forms.exact)[id(term)]
-    guards = [Guard(0, tree, "an intermediate integer has more than 126 bits") for tree in vast]
-    return Wide(tree, guards + temporal.guards(term, lambda part: forms.exact[id(part)]))
-
-
-@dataclass(slots=True)
-class _Forms:
-    """Terms, by identity, with wide integers inside: as Int128 (integers only), and in their own types."""
-
-    wide: dict[int, Tree]
-    exact: dict[int, Tree]
-
-    def add(self, term: Term) -> list[Tree]:
-        """Add a term whose parts are there; returns the parts of its wide form."""
-        key, parts = id(term), term.parts
-        if not term.computes:
-            self.exact[key] = term.tree
-        elif term.op:
-            first = 1 if term.op == "Choice" else 0
-            inner = [self.exact[id(part)] for part in parts[:first]] + [self.wide[id(part)] for part in parts[first:]]
-            self.wide[key] = _operation(term, inner)
-            self.exact[key] = syntax.Cast(self.wide[key], pl.Int64())
-            return inner
-        else:
-            self.exact[key] = syntax.with_children(term.tree, self._operands(term))
-        if term.is_int:
-            self.wide[key] = syntax.Cast(self.exact[key], pl.Int128())
-        return []
-
-    def _operands(self, term: Term) -> list[Tree]:
-        """The operands of a term that is no integer arithmetic but has some inside."""
-        parts, operation = term.parts, syntax.operation(term.tree)
-        if operation in _COMPARISONS and all(part.is_int for part in parts):
-            return [self.wide[id(part)] for part in parts]
-        if operation == "Boolean.IsIn" and parts[0].is_int:
-            return [self.wide[id(parts[0])], self.exact[id(parts[1])]]
-        if operation == "Cast" and (term.dtype.is_numeric() or term.dtype in (pl.String(), pl.Boolean())):
-            return [(self.wide if part.op else self.exact)[id(part)] for part in parts]
-        to_float = any(part.dtype.is_float() for part in parts) and (
-            syntax.is_operator(term.tree) or operation.startswith("Sql.")
-        )
-        return [
-            syntax.Cast(self.wide[id(part)], pl.Float64()) if to_float and part.op else self.exact[id(part)]
-            for part in parts
-        ]
-
-
-def _operation(term: Term, parts: list[Tree]) -> Tree:
-    if term.op == "Negate":  # Polars has no negation of Int128
-        return syntax.call("Minus", syntax.Cast(syntax.Literal("Int64", 0), pl.Int128()), parts[0])
-    return syntax.with_children(term.tree, parts)
-
-
-def _guard(op: str, parts: list[Tree]) -> Tree:
-    """True where the operation on these Int128 parts may overflow Int128, computed in floating point."""
-    sizes = [syntax.call("Abs", syntax.Cast(part, pl.Float64())) for part in parts]
-    total = sizes[0]
-    for size in sizes[1:]:
-        if op == "Pow.Generic":
-            total = syntax.call("Pow.Generic", total, size)
-        else:
-            total = syntax.call("Multiply" if op == "Multiply" else "Plus", total, size)
-    return syntax.call("GtEq", total, _number(float(_GUARDED)))

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import hashes, syntax
+from ddcore.expressions import hashes, syntax, texts
 from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element, Eval, Foreign, Literal, Renamed, Tree
 
 __all__ = [
@@ -79,7 +79,7 @@ def expression(text: str) -> pl.Expr:
 def too_deep(tree: Tree) -> ProgramError:
     """The error for an expression that Polars cannot read."""
     return ProgramError(
-        f"the expression {syntax.display(tree)} is nested too deeply", "compute a part of it in a select() before"
+        f"the expression {texts.display(tree)} is nested too deeply", "compute a part of it in a select() before"
     )
 
 
@@ -369,7 +369,7 @@ def _named(function: _Json) -> tuple[str, Any]:
     family, rest = next(iter(function.items()))
     if family == "FfiPlugin" and rest["symbol"] in hashes.SYMBOLS and rest == _digest(rest["symbol"])[family]:
         return f"Digest.{rest['symbol']}", ()
-    if family not in syntax.FAMILIES:
+    if family not in texts.FAMILIES:
         return family, rest
     if isinstance(rest, str):
         return f"{family}.{rest}", ()
@@ -415,7 +415,7 @@ def _foreign(node: _Json) -> Foreign:
     try:
         shown = _shown(expression(json.dumps(node)))
     except Exception:  # too deep for Polars, or with an infinity
-        shown = syntax.snake(kind)
+        shown = texts.snake(kind)
     return Foreign(kind, body, shown)
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
-from ddcore.expressions import polars_json, syntax, vocabulary
+from ddcore.expressions import polars_json, syntax, texts, vocabulary
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import one_line
 
@@ -32,7 +32,7 @@ def expand(expr: pl.Expr, schema: Schema) -> dict[str, pl.Expr]:
     parts = [polars_json.build(column) for column in _expand(tree, frame)]
     if names != [name for part in parts for name in _names(part, frame)]:
         raise ProgramError(
-            f"{syntax.display(tree)} may name any number of columns, and in this place it is not known which",
+            f"{texts.display(tree)} may name any number of columns, and in this place it is not known which",
             "name each column by itself",
         )
     return dict(zip(names, parts, strict=True))

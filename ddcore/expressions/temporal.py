@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.stages import scopes
 from ddcore.expressions.syntax import Tree
 
@@ -68,7 +68,7 @@ def guards(term: Term, form: Callable[[Term], Tree]) -> list[Guard]:
         level = levels[id(inner)] = max((levels[id(part)] for part in inner.parts), default=-1)
         for tree, above, reason in _guarded(inner, form):
             levels[id(inner)] = level + 2
-            scope, text = around[id(inner.tree)], syntax.text(tree)
+            scope, text = around[id(inner.tree)], texts.text(tree)
             if not any((id(outer), text) in result for outer in scope.outwards()):
                 within = scope.within(tree, lambda node: form(by_tree[id(node)]), conditions)
                 result[id(scope), text] = Guard(level + above, within, reason)
@@ -113,7 +113,7 @@ def _require_known(term: Term, operation: str) -> None:
     wrong |= operation in ("Plus", "Minus", "Sql.Plus") and not all(map(is_temporal, dtypes))
     if wrong and not (operation == "TrueDivide" and all(durations) and len({str(dtype) for dtype in dtypes}) == 1):
         raise ProgramError(
-            f"the expression {syntax.display(term.tree)} computes with durations where digits would be lost",
+            f"the expression {texts.display(term.tree)} computes with durations where digits would be lost",
             "take whole units first, for example with dt.total_microseconds()",
         )
 
@@ -170,7 +170,7 @@ def _bad_step(term: Term, operation: str, form: Callable[[Term], Tree]) -> Tree 
         case syntax.Literal("String" | "Str", text):
             if not re.match(_STEP, text) or not text.strip("-"):
                 raise ProgramError(
-                    f"the expression {syntax.display(term.tree)} has the step {text!r}",
+                    f"the expression {texts.display(term.tree)} has the step {text!r}",
                     "give units from large to small, for example 1y, 3mo, 1d12h or -15m",
                 )
             return None

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.syntax import Call, Cast, Column, Element, Eval, Foreign, Literal, Tree
 
 Objection = tuple[str, str]
@@ -104,7 +104,7 @@ def check(tree: Tree) -> None:
     """Raises ProgramError for a tree that reads other rows, or whose value is not a function of the row."""
     objection = _first_objection(tree, inside=False)
     if objection:
-        raise ProgramError(f"the expression {syntax.display(tree)} {objection[0]}", objection[1])
+        raise ProgramError(f"the expression {texts.display(tree)} {objection[0]}", objection[1])
 
 
 def _first_objection(tree: Tree, inside: bool) -> Objection | None:
@@ -140,11 +140,11 @@ def _objection(node: Tree, inside: bool) -> Objection | None:  # noqa: PLR0911  
 
 
 def _mixes(name: str) -> Objection:
-    return f"is no map of single rows: it uses {syntax.snake(name)}", _MIXING
+    return f"is no map of single rows: it uses {texts.snake(name)}", _MIXING
 
 
 def _unlisted(name: str) -> Objection:
-    return f"uses {syntax.snake(name.rpartition('.')[2])}, which expressions may not use", _UNLISTED
+    return f"uses {texts.snake(name.rpartition('.')[2])}, which expressions may not use", _UNLISTED
 
 
 def _objection_to_literal(literal: Literal) -> Objection | None:
@@ -181,13 +181,13 @@ def _objection_to_function(node: Call) -> Objection | None:
     name = node.name
     last = name.rpartition(".")[2]
     if last in _UNSTABLE and name not in FUNCTIONS:
-        return f"uses {syntax.snake(last)}, whose result is not the same in every run", "compute it otherwise"
+        return f"uses {texts.snake(last)}, whose result is not the same in every run", "compute it otherwise"
     if name not in FUNCTIONS:
         return _unlisted(name) if "." in name and name not in _OF_ROWS else _mixes(last)
     if last == "Strptime" and polars_json.time_format(node) is None:
         return "guesses the format of times from the rows that are there", "give format= to the function"
     if name in _VALUES and not all(map(_is_values, node.args[_VALUES[name]])):
-        return f"has a column where {syntax.snake(last)} takes values", "give values, use when().then(), or join"
+        return f"has a column where {texts.snake(last)} takes values", "give values, use when().then(), or join"
     dtype = polars_json.result_type(node)
     return _objection_to_type(dtype) if dtype is not None else None
 

@@ -2,7 +2,7 @@
 
 Here is only what has one possible result: sums, differences and products that the bounds of a batch keep within int64,
 comparisons, logic, choices, and tests for null, over columns without a null. So this is no second arithmetic: nulls in
-arithmetic, overflow, divisions, floats and text are left to Polars, in :mod:`ddcore.expressions.expressions`.
+arithmetic, overflow, divisions, floats and text are left to Polars, in :mod:`ddcore.expressions.projections`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.record import record
 from ddcore.base.schema import Type, widest
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators.arguments import checked
 from ddcore.operators.frame import Framed
 

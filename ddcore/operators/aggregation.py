@@ -20,12 +20,15 @@ from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.data.forms import marked
-from ddcore.expressions.expressions import check_condition, identity, parse, types_of
+from ddcore.expressions.canonical import identity
+from ddcore.expressions.parsing import parse
+from ddcore.expressions.projections import check_condition, types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.base import State
 from ddcore.operators.block import Rounds
-from ddcore.operators.reduction import Changes, Evaluations, Portion, Reduction, ReductionStep, Targets, decode_key
+from ddcore.operators.evaluations import Changes, Evaluations, Portion, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep, decode_key
 from ddcore.text.wording import listed
 from ddcore.traces.trace import Rows, gather
 

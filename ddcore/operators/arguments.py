@@ -15,7 +15,7 @@ from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, check_pattern
 from ddcore.base.source_line import caller
-from ddcore.expressions import expressions, selection
+from ddcore.expressions import canonical, parsing, selection
 from ddcore.text.wording import brief, listed, meant, one_line
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def named_expressions(
     """The expressions that arguments stand for, by the names of their results."""
     exprs: dict[str, pl.Expr] = {}
     for column in flat(columns):
-        parsed = checked(expressions.parse, column, bare_string="column")
+        parsed = checked(parsing.parse, column, bare_string="column")
         for name, expr in checked(selection.expand, parsed, schema).items():
             set_once(exprs, name, expr, where)
     for name, value in named.items():
         checked(check_pattern, name)
-        parsed = checked(expressions.parse, value, bare_string="sql")
+        parsed = checked(parsing.parse, value, bare_string="sql")
         expr = single(schema, parsed, f"{where}({name}=...)", "give the columns without a name")
         set_once(exprs, name, expr, where)
     return exprs
@@ -82,7 +82,7 @@ def column_names(schema: Schema, where: str, columns: Iterable[Any]) -> list[str
     """Columns by name or selector, each once. Raises ProgramError for others."""
     names: list[str] = []
     for column in flat(columns):
-        parsed = checked(expressions.parse, column, bare_string="column")
+        parsed = checked(parsing.parse, column, bare_string="column")
         selected = checked(selection.column_names, parsed, schema)
         if selected is None:
             raise ProgramError(
@@ -156,7 +156,7 @@ def flat(values: Iterable[Any]) -> Iterator[Any]:
 
 def texts(exprs: Mapping[str, pl.Expr]) -> list[Part]:
     """Named expressions as parts of a digest."""
-    return [[name, expressions.identity(expr)] for name, expr in exprs.items()]
+    return [[name, canonical.identity(expr)] for name, expr in exprs.items()]
 
 
 def texts_by_name(exprs: Mapping[str, pl.Expr], columns: Mapping[str, str]) -> dict[str, str]:

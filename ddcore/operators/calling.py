@@ -13,7 +13,7 @@ from ddcore.base.errors import DdError, ExpressionError, is_interrupt
 from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
 from ddcore.data.casts import InexactCast, exact_cast
-from ddcore.operators.fingerprint import name_of
+from ddcore.operators.function_fingerprint import name_of
 from ddcore.text.wording import described, line_of
 
 __all__ = ["Frames", "call", "call_twice", "checks_functions"]

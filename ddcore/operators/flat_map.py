@@ -14,11 +14,11 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, parse_schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.expressions import ListProjection
+from ddcore.expressions.projections import ListProjection
 from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
-from ddcore.operators.fingerprint import text_of
+from ddcore.operators.function_fingerprint import text_of
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 

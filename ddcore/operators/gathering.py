@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.arguments import checked, choice
 from ddcore.text.wording import brief
@@ -93,30 +93,39 @@ def _gathered(kind: str, where: Any, fields: Mapping[str, Any], *options: Any) -
 def variance(expr: Any, *, population: bool = False, where: Any = None) -> Aggregate:
     """The variance of ``expr`` (float64), of a sample or of the whole ``population``; null of too few values.
 
-    Of the exact sums of the values and of their squares, rounded once; NaN where a value is not finite. A bare string
-    is a column. ``where``: only of the rows for which this is true; text is SQL.
+    Of int64, float64 or decimals: of the exact sums of the values and of their squares, rounded once; NaN where a value
+    is not finite. A bare string is a column. ``where``: only of the rows for which this is true; text is SQL.
+    Cost: linear in the rows that change. Raises ProgramError.
     """
     return _gathered("variance", where, {"value": expr}, _flag(population, "variance"))
 
 
 def stddev(expr: Any, *, population: bool = False, where: Any = None) -> Aggregate:
-    """The standard deviation of ``expr``: the root of :func:`variance`."""
+    """The standard deviation of ``expr`` (float64): the root of :func:`variance`, with its options and its cost."""
     return _gathered("stddev", where, {"value": expr}, _flag(population, "stddev"))
 
 
 def covariance(y: Any, x: Any, *, population: bool = False, where: Any = None) -> Aggregate:
-    """The covariance of two numbers in the rows in which neither is null (float64), exact as :func:`variance`."""
+    """The covariance of two numbers in the rows in which neither is null (float64); null of too few such rows.
+
+    Exact as :func:`variance`, with its types, options and cost.
+    """
     return _gathered("covariance", where, {"value": y, "other": x}, _flag(population, "covariance"))
 
 
 def corr(y: Any, x: Any, *, where: Any = None) -> Aggregate:
-    """The correlation of two numbers (float64); null where one of them has a single value."""
+    """The correlation of two numbers (float64, from -1 to 1) in the rows in which neither is null; null where one of
+    them has a single value. Exact as :func:`variance`, with its types and its cost.
+    """
     return _gathered("corr", where, {"value": y, "other": x})
 
 
 def regression(y: Any, x: Any, of: Of = "slope", *, where: Any = None) -> Aggregate:
     """What the line through the points ``(x, y)`` has by least squares (float64): its slope, its intercept, ``r2``, or
     the sums of squares ``sxx``, ``syy`` and ``sxy`` around the means. SQL's ``regr_slope(y, x)`` and relatives.
+
+    Of the rows in which neither is null; null where these have no line. Exact as :func:`variance`, with its types and
+    its cost. Raises ProgramError for another ``of``.
     """
     return _gathered("regression", where, {"value": y, "other": x}, choice(of, get_args(Of), "regression: of"))
 
@@ -133,7 +142,9 @@ def median(expr: Any, *, where: Any = None) -> Aggregate:
 def quantile(expr: Any, fraction: float, *, between: bool = False, where: Any = None) -> Aggregate:
     """The first value at or before which this ``fraction`` of the values is, in their order (``percentile_disc``).
 
-    With ``between`` it is a float64 on the line between two values (``percentile_cont``), of numbers alone.
+    The result has the type of ``expr``, any that has an order. With ``between`` it is a float64 on the line between two
+    values (``percentile_cont``), of numbers alone. Null of none. A bare string is a column. ``where``: only of the rows
+    for which this is true; text is SQL. Cost: as for :func:`median`. Raises ProgramError for a fraction that is none.
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise ProgramError(f"{caller()}: quantile: the fraction is {brief(fraction)}", "give a number from 0 to 1")
@@ -142,36 +153,46 @@ def quantile(expr: Any, fraction: float, *, between: bool = False, where: Any = 
 
 
 def mode(expr: Any, *, where: Any = None) -> Aggregate:
-    """The most frequent value, of several the least; null of none."""
+    """The most frequent value, of several the least, with the type of ``expr``; null of none.
+
+    A bare string is a column. ``where``: only of the rows for which this is true; text is SQL. Cost: a changed row
+    costs the rows of its group.
+    """
     return _gathered("mode", where, {"value": expr})
 
 
 def min_by(expr: Any, by: Any, *, where: Any = None) -> Aggregate:
-    """The value of ``expr`` in the row with the least ``by``, of several such rows the least; rows with a null do not
-    count.
+    """The value of ``expr`` in the row with the least ``by``, of several such rows the least.
+
+    Rows in which one of the two is null do not count; null of none. Bare strings are columns. ``where``: only of the
+    rows for which this is true; text is SQL. Cost: that of ``top_k(1)``.
     """
     return _gathered("min_by", where, {"value": expr, "by 0": by})
 
 
 def max_by(expr: Any, by: Any, *, where: Any = None) -> Aggregate:
-    """The value of ``expr`` in the row with the greatest ``by``, of several such rows the least; rows with a null do
-    not count.
+    """The value of ``expr`` in the row with the greatest ``by``, of several such rows the least; else as
+    :func:`min_by`.
     """
     return _gathered("max_by", where, {"value": expr, "by 0": by})
 
 
 def bit_and(expr: Any, *, where: Any = None) -> Aggregate:
-    """The bits that are set in all values of an int64; null of none."""
+    """The bits that are set in all values of ``expr``, an int64 (int64); nulls are skipped, null of none.
+
+    A bare string is a column. ``where``: only of the rows for which this is true; text is SQL. Cost: a changed row
+    costs the rows of its group.
+    """
     return _gathered("bit_and", where, {"value": expr})
 
 
 def bit_or(expr: Any, *, where: Any = None) -> Aggregate:
-    """The bits that are set in any value of an int64; null of none."""
+    """The bits that are set in any value of ``expr``, an int64 (int64); else as :func:`bit_and`."""
     return _gathered("bit_or", where, {"value": expr})
 
 
 def bit_xor(expr: Any, *, where: Any = None) -> Aggregate:
-    """The bits that are set in an odd number of values of an int64; null of none."""
+    """The bits that are set in an odd number of values of ``expr``, an int64 (int64); else as :func:`bit_and`."""
     return _gathered("bit_xor", where, {"value": expr})
 
 
@@ -187,8 +208,9 @@ def string_agg(
 ) -> Aggregate:
     """The texts of a group with ``separator`` between them, in the order of ``order_by``, equal ones in their own.
 
-    ``distinct``: each text once; then only they themselves may be an order. Null of none. Cost: a changed row costs the
-    rows of its group.
+    ``distinct``: each text once; then only they themselves may be an order. Nulls are skipped, null of none. ``where``:
+    only of the rows for which this is true; text is SQL. Cost: a changed row costs the rows of its group. Raises
+    ProgramError for a separator that is no text, and for flags that are not one, or one for each of ``order_by``.
     """
     if not isinstance(separator, str):
         raise ProgramError(f"{caller()}: string_agg: the separator is {brief(separator)}", "give a text, such as ', '")
@@ -207,8 +229,8 @@ def array_agg(
 ) -> Aggregate:
     """The list of a group's values, nulls too, in the order of ``order_by``, equal ones in their own.
 
-    ``distinct``: each value once. Null where the condition leaves no row. Cost: a changed row costs the rows of its
-    group.
+    The result is a list of values of the type of ``expr``. ``distinct``: each value once. ``where``: only of the rows
+    for which this is true; null where it leaves none. Cost and errors: as for :func:`string_agg`.
     """
     by, order = _order("array_agg", order_by, descending, nulls_first)
     return _gathered("array_agg", where, {"value": expr, **by}, order, _flag(distinct, "array_agg"))

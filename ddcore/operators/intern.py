@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
 from ddcore.operators.base import State
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.traces.sorted_batch import SortedBatch
 from ddcore.traces.trace import Rows
 

@@ -15,7 +15,8 @@ from ddcore.base.errors import DiffOverflow
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.operators import arguments
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:

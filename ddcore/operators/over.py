@@ -20,15 +20,17 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.expressions import identity, types_of
+from ddcore.expressions.canonical import identity
+from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
+from ddcore.operators.evaluations import Evaluations, Portion, Targets
 from ddcore.operators.frame import TO_PEERS, WHOLE
 from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, found_onwards
 from ddcore.operators.partitions import Partitions, Spans
-from ddcore.operators.reduction import Evaluations, Portion, Reduction, ReductionStep, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.operators.window import Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
 from ddcore.operators.window_reach import goes_on, reach_of

@@ -12,7 +12,8 @@ from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.aggregation import Aggregation, AggregationStep, Named
-from ddcore.operators.reduction import Evaluations, ReductionStep, Targets
+from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.reduction import ReductionStep
 from ddcore.operators.tree import Tree
 from ddcore.traces.trace import Rows
 

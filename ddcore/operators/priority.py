@@ -16,7 +16,8 @@ from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.data.encoding import NULL
-from ddcore.expressions.expressions import Projection, canonical
+from ddcore.expressions.canonical import canonical
+from ddcore.expressions.projections import Projection
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 

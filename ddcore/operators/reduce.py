@@ -16,8 +16,9 @@ from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
 from ddcore.operators.calling import Frames, call, call_twice, checks_functions
-from ddcore.operators.fingerprint import name_of, text_of
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets, decode_key
+from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.function_fingerprint import name_of, text_of
+from ddcore.operators.reduction import Reduction, ReductionStep, decode_key
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.expressions import Projection
+from ddcore.expressions.projections import Projection
 from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch

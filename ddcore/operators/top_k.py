@@ -14,7 +14,8 @@ from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
-from ddcore.operators.reduction import Evaluations, Reduction, ReductionStep, Targets
+from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.operators.tree import Tree
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows

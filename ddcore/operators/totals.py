@@ -27,8 +27,8 @@ from ddcore.data import encoding
 from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultStep
 from ddcore.operators.base import Linear, Operator
+from ddcore.operators.evaluations import Evaluations, Targets
 from ddcore.operators.partial import TreeAggregation
-from ddcore.operators.reduction import Evaluations, Targets
 from ddcore.traces.batch import Batch
 from ddcore.traces.trace import Rows
 

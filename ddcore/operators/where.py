@@ -9,8 +9,8 @@ from typing import Any
 from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
-from ddcore.expressions import expressions
-from ddcore.expressions.expressions import Predicate
+from ddcore.expressions import canonical, parsing
+from ddcore.expressions.projections import Predicate
 from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
 from ddcore.traces.batch import Batch
@@ -32,10 +32,10 @@ class Where(Linear):
         """All of these conditions. Raises ProgramError."""
         exprs = []
         for predicate in arguments.flat(predicates):
-            parsed = arguments.checked(expressions.parse, predicate, bare_string="sql")
+            parsed = arguments.checked(parsing.parse, predicate, bare_string="sql")
             hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
             exprs.append(arguments.single(schema, parsed, "where", hint))
-        text = digest(map(expressions.identity, exprs))
+        text = digest(map(canonical.identity, exprs))
         return cls(schema, text, arguments.checked(Predicate, exprs, schema))
 
     @property

@@ -13,7 +13,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators.arguments import checked, flag
 from ddcore.operators.frame import Framed
 from ddcore.text.wording import brief
@@ -87,7 +87,8 @@ def _of(kind: str, expr: Any, *, number: Any = 1, default: Any = None, ignore_nu
 def lag(expr: Any, offset: int = 1, *, default: Any = None, ignore_nulls: bool = False) -> WindowFunction:
     """The value of ``expr`` in the row ``offset`` rows before; ``default``, of the current row, where there is none.
 
-    ``ignore_nulls``: rows in which it is null are not counted. A bare string is a column; as a default it is SQL.
+    Of the type of ``expr``; null without a default. ``ignore_nulls``: rows in which it is null are not counted. A bare
+    string is a column; as a default it is SQL. Raises ProgramError for an offset that is no number of rows.
     """
     return _of("lag", expr, number=offset, default=default, ignore_nulls=ignore_nulls)
 
@@ -98,37 +99,50 @@ def lead(expr: Any, offset: int = 1, *, default: Any = None, ignore_nulls: bool 
 
 
 def first_value(expr: Any, *, ignore_nulls: bool = False) -> WindowFunction:
-    """The value of ``expr`` in the first row of the frame, with ``ignore_nulls`` the first that is not null."""
+    """The value of ``expr`` in the first row of the frame, with ``ignore_nulls`` the first that is not null.
+
+    Of the type of ``expr``; null where the frame has no such row. A bare string is a column.
+    """
     return _of("first_value", expr, ignore_nulls=ignore_nulls)
 
 
 def last_value(expr: Any, *, ignore_nulls: bool = False) -> WindowFunction:
-    """The value of ``expr`` in the last row of the frame, with ``ignore_nulls`` the last that is not null."""
+    """The value of ``expr`` in the last row of the frame, with ``ignore_nulls`` the last that is not null; else as
+    :func:`first_value`.
+    """
     return _of("last_value", expr, ignore_nulls=ignore_nulls)
 
 
 def nth_value(expr: Any, n: int, *, ignore_nulls: bool = False) -> WindowFunction:
-    """The value of ``expr`` in row number ``n`` of the frame, from 1; null where it has fewer."""
+    """The value of ``expr`` in row number ``n`` of the frame, from 1; null where it has fewer.
+
+    ``ignore_nulls``: rows in which it is null are not counted. A bare string is a column. Raises ProgramError for an
+    ``n`` below 1.
+    """
     return _of("nth_value", expr, number=n, ignore_nulls=ignore_nulls)
 
 
 def row_number() -> WindowFunction:
-    """The number of the row in its partition, from 1. Equal rows have different numbers."""
+    """The number of the row in its partition, from 1 (int64). Equal rows have different numbers."""
     return WindowFunction("row_number")
 
 
 def rank() -> WindowFunction:
-    """One more than the number of rows before this row and its peers."""
+    """One more than the number of rows before this row and its peers, those that are equal to it in the order (int64):
+    1, 2, 2, 4.
+    """
     return WindowFunction("rank")
 
 
 def dense_rank() -> WindowFunction:
-    """The number of the row's group of peers in its partition, from 1."""
+    """The number of the row's group of peers in its partition, from 1 (int64): 1, 2, 2, 3."""
     return WindowFunction("dense_rank")
 
 
 def ntile(n: int) -> WindowFunction:
-    """The number, from 1, of the row's part where the partition is cut into ``n`` parts as equal as can be."""
+    """The number, from 1, of the row's part where the partition is cut into ``n`` parts as equal as can be (int64); the
+    first ones are the longer ones. Raises ProgramError for an ``n`` below 1.
+    """
     if isinstance(n, bool) or not isinstance(n, int) or not 0 < n < 2**40:
         raise ProgramError(f"{caller()}: ntile: {brief(n)} is no number of parts", "give 1 or more")
     return WindowFunction("ntile", number=n)

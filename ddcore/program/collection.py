@@ -26,9 +26,10 @@ from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
 from ddcore.operators.window_functions import WindowFunction
-from ddcore.program import joins, loops, sets, time_windows, wide_sums
+from ddcore.program import asof_join, joins, loops, sets, time_windows, wide_sums
+from ddcore.program.asof_join import Direction, Nearest, Outer
 from ddcore.program.gathered import gathered
-from ddcore.program.joins import Direction, How, Outer
+from ddcore.program.joins import How
 from ddcore.program.linear import LinearCollection
 from ddcore.program.loops import DEFAULT_MAX_ROUNDS, AtLimit
 from ddcore.program.numbering import MOST_TRIES, Numbering, identified
@@ -41,17 +42,23 @@ class Collection(LinearCollection):
     # -- operators with state, keyed ----------------------------------------------------------------------------------
 
     def union(self, other: Collection, *, allow_negative: bool = False) -> Collection:
-        """Each row as often as on the side that has more of it (sources: McSherry 2012, Union)."""
+        """Each row as often as on the side that has more of it (sources: McSherry 2012, Union).
+
+        Columns as for :meth:`concat`; ``allow_negative`` as for :meth:`distinct`. Cost: linear in the rows that change
+        on either side. Raises ProgramError where the columns differ.
+        """
         return sets.combine("union", self, other, allow_negative)
 
     def intersect(self, other: Collection, *, allow_negative: bool = False) -> Collection:
-        """Each row as often as on the side that has fewer of it (sources: McSherry 2012, Intersect)."""
+        """Each row as often as on the side that has fewer of it (sources: McSherry 2012, Intersect); else as
+        :meth:`union`.
+        """
         return sets.combine("intersect", self, other, allow_negative)
 
     def except_(self, other: Collection, *, allow_negative: bool = False) -> Collection:
         """Each row as often as it is here more often than there, never below zero (sources: McSherry 2012, Except).
 
-        ``concat(other.negate())`` is the difference that may be negative.
+        ``concat(other.negate())`` is the difference that may be negative. Otherwise as :meth:`union`.
         """
         return sets.combine("except_", self, other, allow_negative)
 
@@ -62,7 +69,8 @@ class Collection(LinearCollection):
         gets the suffix ``_right``. Where several left columns meet one right column, they must all be equal to it.
         ``how``: "inner"; "semi" or "anti", the rows with or without a partner; "left", "right" or "full", with the rows
         that have none on one side or on both, nulls in place of the partner.
-        Cost: proportional to the pairs that change.
+        Cost: proportional to the pairs that change; semi, anti and outer joins also look at the keys that change.
+        Raises ProgramError for keys that are no columns or of different types, and for another ``how``.
         """
         return joins.join(self, other, on, how)
 
@@ -111,21 +119,22 @@ class Collection(LinearCollection):
         name is taken. Nulls match nothing. Cost: a row of ``other`` that comes or goes costs the rows between it and
         the next one, with a search for them.
         """
-        nearest = joins.Nearest.of(direction, exact)
+        nearest = Nearest.of(direction, exact)
         columns = column, other_column
-        return joins.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
+        return asof_join.join_asof(self, other, columns, on, nearest, how=how, allow_negative=allow_negative)
 
     def group_by(self, *keys: Any) -> GroupBy:
         """Groups of rows with equal keys (nulls group together); no keys: one group of everything.
 
-        ``keys``: column names, or selectors as in :meth:`select`.
+        ``keys``: column names, or selectors as in :meth:`select`. Raises ProgramError for what is no column.
         """
         return GroupBy(self, tuple(arguments.column_names(self.schema, "group_by", keys)))
 
     def arrange_by(self, *keys: Any) -> Collection:
-        """Says that this collection will be indexed by ``keys``. Equal arrangements are shared anyway.
+        """This collection, with its contents unchanged. It says to a reader of the program that ``keys`` are a key by
+        which rows are looked up: operators build that arrangement themselves, and share equal ones.
 
-        The contents are unchanged.
+        Raises ProgramError for what is no column.
         """
         arguments.column_names(self.schema, "arrange_by", keys)
         return self
@@ -139,6 +148,8 @@ class Collection(LinearCollection):
 
         Windows are ``every`` long, one after the other; one of them begins at ``offset`` from 1970, or from 0: a
         timedelta for timestamps and dates, else a whole number. A row whose moment is null is left out.
+        Cost: linear in the rows that change. Raises ProgramError for a column that is no timestamp, date or int64, for
+        lengths of another kind or not above 0, and for names of columns that are there.
         """
         windows: Collection = time_windows.hopping(
             self, "tumble", column, every, None, offset=offset, start=start, end=end
@@ -152,7 +163,7 @@ class Collection(LinearCollection):
         """Each row once for every window of time that its moment in ``column`` is in, from ``start`` to before ``end``.
 
         A window begins ``every`` so often, and is ``length`` long; otherwise like :meth:`tumble`. A row is in 1000
-        windows at most.
+        windows at most, and costs as many as it is in.
         """
         windows: Collection = time_windows.hopping(
             self, "hop", column, every, length, offset=offset, start=start, end=end
@@ -193,7 +204,10 @@ class Collection(LinearCollection):
     def with_row_id(
         self, id: str = "row_id", *, bits: int = MOST_BITS, hash: Any = None, max_rounds: int = MOST_TRIES
     ) -> Collection:
-        """The rows, as often as they occur, with the ids of :meth:`intern` as the last column. Equal rows share one."""
+        """The rows, as often as they occur, with the ids of :meth:`intern` as the last column. Equal rows share one.
+
+        Parameters, cost and errors are those of :meth:`intern`.
+        """
         return identified(self, Numbering(id, bits, hash, max_rounds), "with_row_id", once=False)
 
     def attributes(
@@ -201,7 +215,8 @@ class Collection(LinearCollection):
     ) -> dict[str, Collection]:
         """The distinct rows taken apart: for each of ``columns`` (default: all) a collection of row ids and values.
 
-        Ids are those of :meth:`intern`. :func:`ddcore.rows` joins any of them again.
+        Each has the columns ``id`` and its own. Ids are those of :meth:`intern`, and so are cost and errors.
+        :func:`ddcore.rows` joins any of them again.
         """
         names = arguments.column_names(self.schema, "attributes", columns) or self.columns
         interned = identified(self, Numbering(id, bits, hash, max_rounds), "attributes", once=True)
@@ -238,6 +253,8 @@ class Collection(LinearCollection):
         priority after the other when the loop has settled, for rows of which late ones are mostly superseded.
         Meant for bodies that only add to what they are given or improve on it: their fixed point is the same in
         any order. ``max_rounds`` then holds for each priority.
+
+        Cost: that of the body on what changes in each round. Raises ProgramError.
         """
         return loops.fixed_point(self, body, priority, max_rounds, at_limit)
 
@@ -249,14 +266,14 @@ class Collection(LinearCollection):
         max_rounds: int,
         at_limit: AtLimit,
     ) -> dict[str, Collection]:
-        """See :func:`ddcore.iterate`."""
+        """Mutual recursion: what :func:`ddcore.iterate` calls in the class of its collections."""
         return loops.fixed_points(collections, body, priority, max_rounds, at_limit)
 
     # -- several collections at once ----------------------------------------------------------------------------------
 
     @staticmethod
     def delta_join(*relations: tuple[Collection, Sequence[str]]) -> Collection:
-        """See :func:`ddcore.delta_join`."""
+        """A join of several: what :func:`ddcore.delta_join` calls in the class of its collections."""
         return joins.delta_joined(*relations)
 
 
@@ -269,7 +286,12 @@ class GroupBy(Symbol):
         self._collection, self._keys = collection, keys
 
     def agg(self, *unnamed: Any, allow_negative: bool = False, **aggregates: Aggregate) -> Collection:
-        """One row per group: the keys and the named aggregates. A group without rows is absent, never 0."""
+        """One row per group: the keys and the named aggregates. A group without rows is absent, never 0.
+
+        Cost: for sums, counts and means linear in the rows that change; a least or a greatest value that goes costs the
+        rows of its group, in a large one those of a part; the functions of other aggregates say theirs. Raises
+        ProgramError for what is no aggregate, and for names of keys.
+        """
         base = self._collection
         if any(isinstance(aggregate, Aggregate) and aggregate.fields for aggregate in aggregates.values()):
             rows: Collection = gathered(base, self._keys, unnamed, aggregates, allow_negative=allow_negative)

@@ -17,8 +17,9 @@ import polars as pl
 from ddcore.base.errors import ExpressionError, ProgramError, UsageError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
-from ddcore.expressions import exactness, expressions, polars_json, syntax
-from ddcore.expressions.expressions import Predicate, RowTypes
+from ddcore.expressions import exactness, parsing, polars_json, syntax, texts
+from ddcore.expressions.projections import Predicate
+from ddcore.expressions.row_types import RowTypes
 from ddcore.expressions.syntax import Tree
 from ddcore.operators import arguments
 from ddcore.text.wording import meant
@@ -108,7 +109,7 @@ class Condition:
 
 
 def _tree(value: Any, schema: Schema) -> Tree:
-    parsed = arguments.checked(expressions.parse, value, bare_string="sql")
+    parsed = arguments.checked(parsing.parse, value, bare_string="sql")
     hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
     tree = syntax.bare(arguments.checked(polars_json.read, arguments.single(schema, parsed, "where", hint)))
     return syntax.rewrite(tree, lambda node: _in_utc(node, schema))
@@ -140,7 +141,7 @@ def _is_total(tree: Tree, schema: Schema) -> bool:
     types = RowTypes(columns)
     if polars_json.depth(tree) > _DEEPEST or not all(_is_total_node(node, types) for node in syntax.walk(tree)):
         return False
-    if syntax.text(exactness.analyse(tree, types).tree) != syntax.text(tree):
+    if texts.text(exactness.analyse(tree, types).tree) != texts.text(tree):
         return False
     try:  # for what has no column in it, such as a cast of a literal, or a pattern
         pl.DataFrame(schema=columns).clear(1).select(polars_json.build(tree))

@@ -77,7 +77,7 @@ def _estimated(graph: Graph, index: int) -> Estimate | None:
         waiting.pop()
         if node.index not in known:
             inputs = [known[number] for number in node.inputs]
-            known[node.index] = _of(graph, node, [each for each in inputs if each is not None], len(inputs))
+            known[node.index] = _of(graph, node, [estimate for estimate in inputs if estimate is not None], len(inputs))
     found: Estimate | None = known[index]
     return found
 
@@ -106,7 +106,7 @@ def _computed(operator: Operator, inputs: list[Estimate]) -> Estimate:
         case Join():
             result = _joined(operator, *inputs)
         case Concat():
-            result = Estimate(sum(each.rows for each in inputs), result.distinct)
+            result = Estimate(sum(estimate.rows for estimate in inputs), result.distinct)
         case Distinct():
             result = Estimate(result.values(operator.schema), result.distinct)
         case Aggregation():
@@ -114,10 +114,10 @@ def _computed(operator: Operator, inputs: list[Estimate]) -> Estimate:
         case Negate() | Explode() | Reduction():
             pass
         case _:
-            result = max(inputs, key=lambda each: each.rows)
+            result = max(inputs, key=lambda estimate: estimate.rows)
     return result
 
 
 def _joined(join: Join, left: Estimate, right: Estimate) -> Estimate:
-    theirs = {result: right.distinct[name] for name, result in join.right_names.items() if name in right.distinct}
-    return Estimate(left.joined(right, join.left, join.right).rows, {**left.distinct, **theirs})
+    distinct = {result: right.distinct[name] for name, result in join.right_names.items() if name in right.distinct}
+    return Estimate(left.joined(right, join.left, join.right).rows, {**left.distinct, **distinct})

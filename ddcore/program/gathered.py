@@ -15,7 +15,7 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import check_condition, types_of
+from ddcore.expressions.projections import check_condition, types_of
 from ddcore.operators import aggregates as plain_aggregates
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import Aggregate

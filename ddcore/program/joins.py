@@ -7,25 +7,21 @@ Semi, anti, left, right and full joins also look at rows without a partner. They
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.data.forms import marked
-from ddcore.operators import arguments, window_functions
+from ddcore.operators import arguments
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.join import Join, key_pairs
-from ddcore.operators.join_between import Closed, Ends, JoinBetween
+from ddcore.operators.join_between import Ends, JoinBetween
 from ddcore.program.linear import C, beside
 
-__all__ = ["Direction", "How", "Nearest", "Outer", "delta_joined", "inner", "join", "join_asof", "join_between"]
+__all__ = ["How", "delta_joined", "inner", "join", "join_between", "padded"]
 
-Direction = Literal["backward", "forward"]
-Outer = Literal["inner", "left"]
 How = Literal["inner", "semi", "anti", "left", "right", "full"]
 
 
@@ -85,91 +81,6 @@ def join_between(
     return rows._add(operator, others._index)
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """Which partner ``join_asof`` takes: that of the greatest value not above a row's (``backward``), or of the least
-    not below it; ``exact``: one with the same value, too.
-    """
-
-    direction: str
-    exact: bool
-
-    @classmethod
-    def of(cls, direction: Direction, exact: bool) -> Nearest:
-        """What ``join_asof`` is given. Raises ProgramError."""
-        kind = arguments.choice(direction, get_args(Direction), "join_asof: direction")
-        return cls(kind, arguments.flag(exact, "join_asof: exact"))
-
-    @property
-    def closed(self) -> Closed:
-        """Which end belongs to the interval between a partner's value and that of the next one."""
-        return "left" if (self.direction == "backward") == self.exact else "right"
-
-
-def join_asof(
-    rows: C,
-    other: Any,
-    columns: tuple[str, str | None],
-    on: str | Sequence[str] | Mapping[str, str],
-    nearest: Nearest,
-    *,
-    how: Outer,
-    allow_negative: bool,
-) -> C:
-    """``Collection.join_asof``. Raises ProgramError.
-
-    The values of partners are the ends of intervals, and each row lies in one.
-    """
-    where = "join_asof"
-    partners = beside(other, rows, where)
-    (column,) = arguments.names_of([columns[0]], where)
-    (time,) = arguments.names_of([columns[0] if columns[1] is None else columns[1]], where)
-    pairs = key_pairs(rows.schema, partners.schema, on, where)
-    _require_nearest(rows.schema, partners.schema, column, time, pairs)
-    keys = list(dict.fromkeys(pairs.values()))
-    equal_ones, start, end = _unused(partners.schema, "equal", "start", "end")
-    known: Any = partners.where(*(pl.col(name).is_not_null() for name in (*keys, time)))
-    known = known.with_columns(**{equal_ones: pl.lit(0, dtype=pl.Int64)})
-    first = known.group_by(*keys, time).top_k(1, equal_ones, allow_negative=allow_negative)
-    is_backward = nearest.direction == "backward"
-    beyond = window_functions.lead(time) if is_backward else window_functions.lag(time)
-    bounded = (
-        first.group_by(*keys)
-        .over(time, **{end: beyond})
-        .select(*partners.columns, **{start: pl.col(time), end: pl.col(end)})
-    )
-    lower, upper = (start, end) if is_backward else (end, start)
-    joined: C = join_between(
-        rows, bounded, column, Ends.of(lower, upper, nearest.closed, True), pairs, disjoint=is_backward
-    )
-    if arguments.choice(how, get_args(Outer), "join_asof: how") == "inner":
-        return joined
-    return joined.concat(_pad(rows.concat(joined.select(*rows.columns).negate()), joined))
-
-
-def _require_nearest(rows: Schema, partners: Schema, column: str, time: str, pairs: Mapping[str, str]) -> None:
-    """Raise ProgramError where rows cannot be looked up by their order."""
-    arguments.require(rows, column, "join_asof")
-    arguments.require(partners, time, "join_asof")
-    at = f"{caller()}: join_asof: "
-    if rows[column] != partners[time]:
-        what = f"{column} is {rows[column]} and {time} is {partners[time]}"
-        raise ProgramError(f"{at}{what}", "cast one side with select()")
-    if rows[column].is_pooled:
-        raise ProgramError(
-            f"{at}{column} is {rows[column]}, which is not looked up by its order",
-            "compare numbers, dates, timestamps or booleans",
-        )
-    if column in pairs or time in pairs.values():
-        raise ProgramError(f"{at}{column if column in pairs else time} is a key", "leave it out of on")
-
-
-def _unused(schema: Schema, *names: str) -> list[str]:
-    """These names, or longer ones, that no column has."""
-    longest = max(map(len, schema), default=0)
-    return [name if name not in schema else name.ljust(longest + 1, "_") for name in names]
-
-
 def _with_first(rows: C, column: str, keys: Container[str]) -> C:
     """The rows with a column before all others but keys: so an arrangement by these is sorted by it within a key."""
     names = rows.columns
@@ -206,7 +117,7 @@ def anti(rows: C, other: C, on: Mapping[str, str]) -> C:
 def left(rows: C, other: C, on: Mapping[str, str]) -> C:
     """All pairs, and the rows without a partner with nulls in place of one."""
     pairs = inner(rows, other, on)
-    return pairs.concat(_pad(anti(rows, other, on), pairs))
+    return pairs.concat(padded(anti(rows, other, on), pairs))
 
 
 def right(rows: C, other: C, on: Mapping[str, str]) -> C:
@@ -218,7 +129,7 @@ def right(rows: C, other: C, on: Mapping[str, str]) -> C:
 def full(rows: C, other: C, on: Mapping[str, str]) -> C:
     """All pairs, and the rows of both without a partner."""
     pairs = inner(rows, other, on)
-    return pairs.concat(_pad(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
+    return pairs.concat(padded(anti(rows, other, on), pairs), _unmatched(rows, other, on, pairs))
 
 
 KINDS = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
@@ -232,10 +143,10 @@ def _unmatched(rows: C, other: C, on: Mapping[str, str], pairs: C) -> C:
     unmatched = anti(other, matching, mine_by_theirs)
     values = [name for name in other.schema if name not in on.values()]
     names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)
-    return _pad(unmatched.select(**{result: pl.col(name) for result, name in names.items()}), pairs)
+    return padded(unmatched.select(**{result: pl.col(name) for result, name in names.items()}), pairs)
 
 
-def _pad(rows: C, like: C) -> C:
+def padded(rows: C, like: C) -> C:
     """The rows with nulls in the columns that they lack."""
     schema = like.schema
     columns = {

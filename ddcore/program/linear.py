@@ -60,27 +60,36 @@ class LinearCollection(Symbol):
 
         Positional: column names, expressions with a name of their own, and whatever stands for several columns, as in
         Polars: ``"*"``, ``pl.all()``, ``pl.col("a", "b")``, ``pl.exclude("a")``, regular expressions, ``cs.numeric()``.
-        Keywords name results; text is SQL, other Python values are literals. Raises ProgramError for unknown columns
-        and for expressions that look at more than their own row.
+        Keywords name results; text is SQL, other Python values are literals. Cost: linear in the rows that change.
+        Raises ProgramError for unknown columns and for expressions that look at more than their own row; a run raises
+        ExpressionError for a row on which one fails.
         """
         return self._add(Select.only(self.schema, columns, named))
 
     def with_columns(self, *columns: Any, **named: Any) -> Self:
         """All columns, and those that ``select`` would make of the arguments: in place of one of the same name, else
-        after the others.
+        after the others. Cost and errors: as for :meth:`select`.
         """
         return self._add(Select.beside(self.schema, columns, named))
 
     def drop(self, *columns: Any) -> Self:
-        """Without these columns: names, or selectors as in ``select``. Rows are not deduplicated."""
+        """Without these columns: names, or selectors as in ``select``. Rows are not deduplicated.
+
+        Raises ProgramError for what is no column, and where none would be left.
+        """
         return self._add(Select.without(self.schema, columns))
 
     def rename(self, names: Mapping[str, str] | Callable[[str], str]) -> Self:
-        """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays."""
+        """Other names for columns, as ``{"old": "new"}`` or a function from old to new; the order stays. Raises
+        ProgramError for what is no column, and for two columns of one name.
+        """
         return self._add(Select.renamed(self.schema, names))
 
     def where(self, *predicates: Any) -> Self:
-        """The rows for which every predicate is true; null is not true (sources: McSherry 2012, Where)."""
+        """The rows for which every predicate is true; null is not true (sources: McSherry 2012, Where).
+
+        Predicates are expressions, or text, which is SQL. Cost and errors: as for :meth:`select`.
+        """
         return self._add(Where.of(self.schema, predicates))
 
     def filter(self, *predicates: Any) -> Self:
@@ -95,14 +104,16 @@ class LinearCollection(Symbol):
         ``flat_map(tag=expr)``: a list-valued expression, one row per element beside the columns there are; an empty
         or null list gives none.
         ``flat_map(function, schema=...)``: a function from a frame with these columns and ``row`` to a frame with
-        ``row`` and the declared columns.
+        ``row`` and the declared columns. It must give equal results for equal rows, whichever are beside them.
+        Cost: linear in the rows that change and their results. Raises ProgramError; a run raises ExpressionError.
         """
         return self._add(flat_map.flat_map(self.schema, function, schema, lists))
 
     def concat(self, *others: LinearCollection) -> Self:
         """Adds multiplicities (sources: McSherry 2012, Concat). Columns must have the same names and types.
 
-        Their order may differ.
+        Their order may differ. Cost: linear in the rows that change; nothing is stored. Raises ProgramError where the
+        columns differ.
         """
         return self._add(Concat.of(self.schema), *(aligned(self, other)._index for other in others))
 
@@ -113,7 +124,8 @@ class LinearCollection(Symbol):
     def distinct(self, *, allow_negative: bool = False) -> Self:
         """One of each row whose count is positive (sources: McSherry 2015, distinct).
 
-        A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive.
+        A negative count is a NegativeMultiplicity error, or with ``allow_negative`` simply not positive. Cost: linear
+        in the rows that change, with a search for each in the rows there are.
         """
         return self._add(Distinct.of(self.schema, allow_negative))
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import caller
-from ddcore.expressions.expressions import parse
+from ddcore.expressions.parsing import parse
 from ddcore.operators import arguments
-from ddcore.operators.fingerprint import name_of
+from ddcore.operators.function_fingerprint import name_of
 from ddcore.operators.priority import Priority
 from ddcore.program.linear import C, aligned, beside
 from ddcore.text.wording import brief, meant

@@ -35,7 +35,7 @@ class Windows:
         groups, backwards = together(windows, rows.schema, whole.schema, kind)
         steps = [(self.order, group) for group in groups]
         if backwards:
-            mirrored = [each for window in backwards if (each := window.mirrored) is not None]
+            mirrored = [mirror for window in backwards if (mirror := window.mirrored) is not None]
             steps.append((self.order.reversed(self._rest(rows) if _are_of_places(mirrored) else ()), mirrored))
         if len(steps) == 1 and not backwards:
             return rows._add(whole)

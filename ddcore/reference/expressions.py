@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
 from ddcore.reference.types import UUID, instance
 
@@ -77,7 +77,7 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     if any(syntax.operation(node) == "Extension.To" for node in syntax.walk(tree)):  # marks a text as a UUID
         tree = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
         expr = polars_json.build(tree)
-    if "decimal" not in f"{syntax.text(tree)}{frame.schema}".lower():
+    if "decimal" not in f"{texts.text(tree)}{frame.schema}".lower():
         return expr
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
 
@@ -87,7 +87,7 @@ def is_uuid(expr: pl.Expr, columns: Mapping[str, pl.DataType]) -> bool:
     tree = syntax.bare(polars_json.read(expr))
     if isinstance(tree, syntax.Column):
         return columns[tree.name] == UUID
-    return syntax.operation(tree) == "Extension.To" and '"ddcore.uuid"' in syntax.text(tree)
+    return syntax.operation(tree) == "Extension.To" and '"ddcore.uuid"' in texts.text(tree)
 
 
 def is_wide(expr: pl.Expr, frame: pl.DataFrame) -> bool:

@@ -74,7 +74,7 @@ def by_priority(
             for number in range(max_rounds):
                 with record.round((*level, number)):
                     following = _following(current, body)
-                if all(following[name].rows == each.rows for name, each in current.items()):
+                if all(following[name].rows == collection.rows for name, collection in current.items()):
                     break
                 current = following
     finally:

@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, widest
-from ddcore.expressions.expressions import canonical
+from ddcore.expressions.canonical import canonical
 from ddcore.operators import aggregates
 from ddcore.sql import gathered, quotients
 from ddcore.sql.dialects import SPARKS

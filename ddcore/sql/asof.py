@@ -31,8 +31,8 @@ class _Compared:
     """The comparison of an ASOF JOIN: of a value of each side."""
 
     node: exp.Expr
-    mine: Value
-    theirs: Value
+    of_row: Value
+    of_partner: Value
     is_lower: bool
     closed: bool
 
@@ -84,7 +84,7 @@ def _refuse(queries: Queries, node: exp.Expr) -> NoReturn:
 
 def _nearest(queries: Queries, sides: tuple[Any, Any], equal: Sequence[Pair], by: _Compared, *, how: str) -> Any:
     left, right = sides
-    (own, other), kind = aligned(queries.source, [by.mine, by.theirs], shown(by.node))
+    (own, other), kind = aligned(queries.source, [by.of_row, by.of_partner], shown(by.node))
     if kind.is_pooled:
         hint = "compare numbers, dates, timestamps or booleans"
         queries.source.refuse(by.node, f"an ASOF JOIN by {kind}", hint)

@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
-from ddcore.expressions.expressions import canonical
+from ddcore.expressions.canonical import canonical
 from ddcore.operators import gathering
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.gathering import GATHERED

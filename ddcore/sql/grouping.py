@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.source_line import planning
-from ddcore.expressions.expressions import canonical
+from ddcore.expressions.canonical import canonical
 from ddcore.sql.aggregation import Computed, computed, is_aggregate, is_grouping, is_nested
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.grouping_sets import Grouping

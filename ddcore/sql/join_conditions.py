@@ -62,12 +62,12 @@ class Condition:
             self._sides = left, right
         return self._sides
 
-    def is_between(self, queries: Queries, env: Env, mine: AbstractSet[str], theirs: AbstractSet[str]) -> bool:
+    def is_between(self, queries: Queries, env: Env, one_side: AbstractSet[str], other_side: AbstractSet[str]) -> bool:
         """Whether it says that a value of one collection equals one of another, of which these are the columns."""
-        if not self.is_equality or self.keys.isdisjoint(theirs):
+        if not self.is_equality or self.keys.isdisjoint(other_side):
             return False
         left, right = self.sides(queries, env)
-        one_way, other_way = left <= mine and right <= theirs, left <= theirs and right <= mine
+        one_way, other_way = left <= one_side and right <= other_side, left <= other_side and right <= one_side
         return bool(left and right and (one_way or other_way))
 
 
@@ -85,18 +85,18 @@ def part_of(condition: Condition, rows: Estimate) -> float:
     return min(1.0, (len(node.expressions) if isinstance(node, exp.In) else 1) / rows.values(keys))
 
 
-def sides_of(queries: Queries, env: Env, condition: Condition, mine: Schema, theirs: Schema) -> Pair | None:
+def sides_of(queries: Queries, env: Env, condition: Condition, one_side: Schema, other_side: Schema) -> Pair | None:
     """The values of either side that a condition says are equal; None for another condition."""
     node = condition.node
-    if not condition.is_between(queries, env, mine.keys(), theirs.keys()):
+    if not condition.is_between(queries, env, one_side.keys(), other_side.keys()):
         return None
-    is_turned = not condition.sides(queries, env)[0] <= mine.keys()
+    is_turned = not condition.sides(queries, env)[0] <= one_side.keys()
     if condition.equal is not None:
         first, second = reversed(condition.equal) if is_turned else condition.equal
-        values = [Value(pl.col(first), mine[first], node), Value(pl.col(second), theirs[second], node)]
+        values = [Value(pl.col(first), one_side[first], node), Value(pl.col(second), other_side[second], node)]
     else:
         one, two = (node.args[side] for side in (_SIDES[::-1] if is_turned else _SIDES))
-        of_sides = ((mine, one), (theirs, two))
+        of_sides = ((one_side, one), (other_side, two))
         values = [Values(queries.source, condition.columns, side).of(part) for side, part in of_sides]
     (a, b), kind = aligned(queries.source, values, shown(node))
     if kind.is_nested:
@@ -107,8 +107,8 @@ def sides_of(queries: Queries, env: Env, condition: Condition, mine: Schema, the
 def truth(values: Values, condition: Condition) -> pl.Expr:
     """A condition as an expression."""
     if condition.equal is not None:
-        mine, theirs = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
-        (left, right), _ = aligned(values.source, [mine, theirs], "USING")
+        one, other = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
+        (left, right), _ = aligned(values.source, [one, other], "USING")
         return left == right
     return values.truth(condition.node, "this condition")
 
@@ -127,25 +127,29 @@ def range_of(
     for condition in conditions:
         if condition.equal is None and condition.keys <= there and not condition.asks:
             for one in comparisons(condition.node):
-                for each in (one, one.reversed):
-                    value, end = (keys_in(queries, env, part, condition.columns) for part in (each.value, each.end))
+                for comparison in (one, one.reversed):
+                    value, end = (
+                        keys_in(queries, env, part, condition.columns) for part in (comparison.value, comparison.end)
+                    )
                     for swapped in (False, True):
-                        mine, theirs = sides[::-1] if swapped else sides
-                        if value and end and value <= mine.keys() and end <= theirs.keys():
-                            by_side[swapped].append((condition, each))
+                        of_values, of_ends = sides[::-1] if swapped else sides
+                        if value and end and value <= of_values.keys() and end <= of_ends.keys():
+                            by_side[swapped].append((condition, comparison))
     best: list[tuple[tuple[bool, bool, bool], Compared]] = []
     for swapped, pairs in by_side.items():
-        for found in ranges(each for _, each in pairs):
-            conditions_of = {id(each): condition for condition, each in pairs}
+        for found in ranges(comparison for _, comparison in pairs):
+            conditions_of = {id(comparison): condition for condition, comparison in pairs}
             used = [conditions_of[id(comparison)] for comparison in found.comparisons]
-            mine, theirs = sides[::-1] if swapped else sides
-            values, ends = (Values(queries.source, used[0].columns, side) for side in (mine, theirs))
+            of_values, of_ends = sides[::-1] if swapped else sides
+            values, ends = (Values(queries.source, used[0].columns, side) for side in (of_values, of_ends))
             between = Between.of(queries.source, found, values.of, ends.of)
             if between is not None:
-                met = [each for each in used if found.meets(each.node)]
-                rank = (set(theirs) <= single, not set(mine) <= single, len(found.comparisons) > 1)
-                best.append((rank, Compared(between, list({id(each): each for each in met}.values()), swapped)))
-    return max(best, key=lambda each: each[0])[1] if best else None
+                met = [condition for condition in used if found.meets(condition.node)]
+                rank = (set(of_ends) <= single, not set(of_values) <= single, len(found.comparisons) > 1)
+                best.append(
+                    (rank, Compared(between, list({id(condition): condition for condition in met}.values()), swapped))
+                )
+    return max(best, key=lambda ranked: ranked[0])[1] if best else None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def ordered(
     equality. O(tables^3 conditions) at most.
     """
     joins = _Joins(tables, equalities, others)
-    connected = {table for each in equalities for table in (*each.left, *each.right)}.union(*others)
+    connected = {table for equality in equalities for table in (*equality.left, *equality.right)}.union(*others)
     starts = sorted(connected or range(len(tables)), key=lambda table: (tables[table].rows, table))[:_MOST_STARTS]
     as_written = joins.order(0, by_size=False)
     found = min((joins.order(start, by_size=True) for start in sorted(starts)), key=lambda order: order.rows)
@@ -72,7 +72,9 @@ class _Joins:
         so_far, total = self.tables[start], 0.0
         while left:
             candidates = list(self._candidates(so_far, joined, left))
-            (_, _, table), so_far = min(candidates, key=lambda each: each[0] if by_size else (each[0][0], each[0][2]))
+            (_, _, table), so_far = min(
+                candidates, key=lambda candidate: candidate[0] if by_size else (candidate[0][0], candidate[0][2])
+            )
             order.append(table)
             joined.add(table)
             left.remove(table)
@@ -86,10 +88,12 @@ class _Joins:
         condition, or by none.
         """
         for table in left:
-            pairs = [each for one in self.equalities if (each := one.between(joined, table)) is not None]
-            mine, theirs = (frozenset().union(*side) for side in zip(*pairs, strict=True)) if pairs else ((), ())
-            both = so_far.joined(self.tables[table], [*mine], [*theirs])
-            met = [each for each in self.others if table in each and each <= {*joined, table}]
+            pairs = [pair for one in self.equalities if (pair := one.between(joined, table)) is not None]
+            joined_keys, table_keys = (
+                (frozenset().union(*side) for side in zip(*pairs, strict=True)) if pairs else ((), ())
+            )
+            both = so_far.joined(self.tables[table], [*joined_keys], [*table_keys])
+            met = [tables for tables in self.others if table in tables and tables <= {*joined, table}]
             for _ in met:
                 both = both.filtered()
             yield (0 if pairs else 1 if met else 2, both.rows, table), both

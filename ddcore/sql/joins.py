@@ -66,7 +66,7 @@ class _From(Pool):
     @property
     def item(self) -> list[Any]:
         """The relations of the join item under way."""
-        return [each for each in self.pool if not any(each is one for one in self.earlier)]
+        return [rows for rows in self.pool if not any(rows is one for one in self.earlier)]
 
     @property
     def visible(self) -> list[Column]:
@@ -98,7 +98,7 @@ class _From(Pool):
         if table.args.get("sample"):
             source.refuse(table, "a sample")
         for pivot in table.args.get("pivots") or []:
-            query = query_of_pivot(source, [each.name for each in relation.own], pivot, _PIVOTED)
+            query = query_of_pivot(source, [column.name for column in relation.own], pivot, _PIVOTED)
             query.parent = pivot
             relation = self.queries.query(query, self.env.alone.binding(_PIVOTED, relation))
         return self._renamed(table, relation)
@@ -145,8 +145,8 @@ class _From(Pool):
             raise self.queries.source.error(
                 table, f"{name} has {len(own)} columns, and {len(names)} are named", "name fewer of them"
             )
-        new = names + [each.name for each in own[len(names) :]]
-        columns = [Column(name, other, each.key) for each, other in zip(own, new, strict=True)]
+        new = names + [column.name for column in own[len(names) :]]
+        columns = [Column(name, other, column.key) for column, other in zip(own, new, strict=True)]
         wanted = self.mentions.keys(columns, [self.select])
         wanted |= {column.key for column in columns if any(is_named(column.name, used) for used in self.merged)}
         kept = [column for column in columns if column.key in wanted or self.natural]
@@ -205,17 +205,17 @@ class _From(Pool):
         """A condition of WHERE, or of a join's ON, which may name the tables of its own join item only."""
         columns = self.columns if join is None else self.visible
         names = subqueries.names_in(node, self.queries.known(self.env))
-        for each in names if self.start else []:
-            if not candidates(columns, each) and candidates(self.columns, each):
+        for name in names if self.start else []:
+            if not candidates(columns, name) and candidates(self.columns, name):
                 raise self.queries.source.error(
-                    each, f"ON names {each.sql()}, which a comma separates from this JOIN: JOIN binds tighter",
+                    name, f"ON names {name.sql()}, which a comma separates from this JOIN: JOIN binds tighter",
                     "write CROSS JOIN in place of the comma, or move the condition to WHERE",
                 )  # fmt: skip
         return Condition(node, keys_in(self.queries, self.env, node, columns), tuple(columns))
 
     def _equal(self, pair: Shared, around: exp.Expr) -> Condition:
-        mine, theirs = pair
-        return Condition(around, {mine.key, theirs.key}, equal=(mine.key, theirs.key))
+        left, right = pair
+        return Condition(around, {left.key, right.key}, equal=(left.key, right.key))
 
     def _shared(self, join: exp.Join, columns: Sequence[Column]) -> list[Shared]:
         """The pairs of columns that USING or NATURAL makes one."""
@@ -223,42 +223,42 @@ class _From(Pool):
         named: list[Any] = list(join.args.get("using") or [])
         visible = [column for column in self.columns[self.start :] if not column.hidden and not column.outer]
         if join.method == "NATURAL":
-            named = [each.name for each in visible if any(is_named(each.name, other.name) for other in columns)]
-        visible = [each for each in visible if not each.absent]
+            named = [column.name for column in visible if any(is_named(column.name, other.name) for other in columns)]
+        visible = [column for column in visible if not column.absent]
         pairs: list[Shared] = []
         for name in named:
             text = name.name if isinstance(name, exp.Expr) else name
-            mine = [each for each in visible if is_named(name, each.name)]
-            theirs = [column for column in columns if is_named(name, column.name)]
-            if len(mine) != 1 or len(theirs) != 1:
+            on_left = [column for column in visible if is_named(name, column.name)]
+            on_right = [column for column in columns if is_named(name, column.name)]
+            if len(on_left) != 1 or len(on_right) != 1:
                 what = "NATURAL JOIN, column" if join.method == "NATURAL" else "USING"
                 before = any(is_named(name, column.name) for column in self.columns[: self.start] if not column.outer)
                 hint = "JOIN binds tighter than a comma: write CROSS JOIN in place of the comma"
                 raise source.error(
-                    join, f"{what} ({text}): {len(mine)} columns on the left, {len(theirs)} on the right",
-                    hint if before and not mine else "name a column that both sides have once",
+                    join, f"{what} ({text}): {len(on_left)} columns on the left, {len(on_right)} on the right",
+                    hint if before and not on_left else "name a column that both sides have once",
                 )  # fmt: skip
-            if (mine[0], theirs[0]) in pairs:
+            if (on_left[0], on_right[0]) in pairs:
                 raise source.error(join, f"USING names {text} twice", "name it once")
-            pairs.append((mine[0], theirs[0]))
+            pairs.append((on_left[0], on_right[0]))
         return pairs
 
     def _merge(self, shared: Sequence[Shared], side: str) -> None:
         """One visible column in place of each two, before all others of the join item."""
-        merged = [Column("", mine.name, self._merged_key(mine, theirs, side)) for mine, theirs in shared]
-        both = {each for pair in shared for each in pair}
+        merged = [Column("", left.name, self._merged_key(left, right, side)) for left, right in shared]
+        both = {column for pair in shared for column in pair}
         rest = [replace(column, hidden=True) if column in both else column for column in self.columns[self.start :]]
-        self.columns[self.start :] = [*merged, *(each for each in rest if each.table or not each.hidden)]
+        self.columns[self.start :] = [*merged, *(column for column in rest if column.table or not column.hidden)]
 
-    def _merged_key(self, mine: Column, theirs: Column, side: str) -> str:
+    def _merged_key(self, left: Column, right: Column, side: str) -> str:
         """The key of one column in place of two: that of a side that is null only where both are, in both's type."""
         kinds = self.schema
-        first, second = (theirs, mine) if side == "RIGHT" else (mine, theirs)
-        if side != "FULL" and kinds[mine.key] == kinds[theirs.key]:
+        first, second = (right, left) if side == "RIGHT" else (left, right)
+        if side != "FULL" and kinds[left.key] == kinds[right.key]:
             return first.key
-        values = [Value(pl.col(each.key), kinds[each.key], self.select) for each in (first, second)]
-        (one, other), _ = aligned(self.queries.source, values, f"USING ({mine.name})")
-        key = _unused(f"using {mine.name}", "", {*kinds, *self.taken})
+        values = [Value(pl.col(column.key), kinds[column.key], self.select) for column in (first, second)]
+        (one, other), _ = aligned(self.queries.source, values, f"USING ({left.name})")
+        key = _unused(f"using {left.name}", "", {*kinds, *self.taken})
         expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
         place = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
         self.pool[place] = self.pool[place].with_columns(**{key: expr})
@@ -296,7 +296,7 @@ class _From(Pool):
         relation = self.queries.query(query, self.env.inside(correlation.outer))
         rows, columns = self._renamed(table, relation)
         shared = self._shared(join, columns) if join else []
-        pairs = [(mine, theirs, True) for mine, theirs, _ in correlation.pairs]
+        pairs = [(left, right, True) for left, right, _ in correlation.pairs]
         joined = paired(before.rows, rows, pairs, "left" if side else "inner")
         self.fused = bool(self.earlier)
         if relation.carried:
@@ -349,12 +349,12 @@ class _From(Pool):
             self.conditions += self._before()
         conditions = [self._condition(node, join) for node in nodes]
         conditions += [self._equal(pair, join) for pair in shared]
-        theirs = set(types(rows))
-        needed = set().union(*(condition.keys for condition in conditions)) - theirs if conditions else set()
+        own = set(types(rows))
+        needed = set().union(*(condition.keys for condition in conditions)) - own if conditions else set()
         picked = self.item
         if side == "LEFT":
-            picked = [each for each in self.pool if needed & set(types(each))] or picked[-1:]
-        rest = [each for each in self.pool if not any(each is one for one in picked)]
+            picked = [rows for rows in self.pool if needed & set(types(rows))] or picked[-1:]
+        rest = [rows for rows in self.pool if not any(rows is one for one in picked)]
         self.pool = picked
         left = self.joined(
             final=False, keep=[condition.node for condition in conditions if condition.equal is None], keys=needed
@@ -387,8 +387,10 @@ class _From(Pool):
         needed = set().union(*(condition.keys for condition in conditions)) - set(types(rows))
         picked, before = self.item, self.pool
         self.pool = picked
-        left = self.joined(final=False, keys=needed, keep=[each.node for each in conditions if each.equal is None]).rows
-        rest = [each for each in before if not any(each is one for one in picked)]
+        left = self.joined(
+            final=False, keys=needed, keep=[condition.node for condition in conditions if condition.equal is None]
+        ).rows
+        rest = [rows for rows in before if not any(rows is one for one in picked)]
         self.pool = [*rest, asof_joined(self.queries, self.env, (left, rows), conditions, join)]
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:
@@ -435,14 +437,14 @@ def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[ex
     start.where = [node for node in conditions if is_kept and not subqueries.subqueries_in([node])]
     later_ones = [node for node in conditions if not any(node is one for one in start.where)]
     outer = [env.outer] if env.outer is not None and env.outer.columns else []
-    start.columns += [column for each in outer for column in each.columns]
+    start.columns += [column for part in outer for column in part.columns]
     first = bool(outer) and start.names_around(tables)
     if first:
-        start.pool += [each.rows for each in outer]
+        start.pool += [part.rows for part in outer]
     for table, join in tables:
         start.add(table, join)
     if not first:
-        start.pool += [each.rows for each in outer]
+        start.pool += [part.rows for part in outer]
     if not start.pool:
         start.pool.append(queries.unit)
     left = {id(node) for node in (*start.where, *later_ones)}

@@ -158,7 +158,7 @@ def candidates(columns: Iterable[Column], node: exp.Column) -> list[Column]:
         and is_named(node.this, column.name)
         and (is_named(table, column.table) if table is not None else not column.hidden)
     ]
-    return [each for each in fitting if not each.outer] or fitting
+    return [column for column in fitting if not column.outer] or fitting
 
 
 def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Column:
@@ -172,20 +172,20 @@ def resolve(source: Source, columns: Sequence[Column], node: exp.Column) -> Colu
         return found[0]
     text = node.sql()
     if found:
-        tables = [f"{each.table}.{each.name}" for each in found]
+        tables = [f"{column.table}.{column.name}" for column in found]
         raise source.error(node, f"the column {text} could be {' or '.join(tables)}", "name its table")
     own = [column for column in columns if not column.outer and not column.hidden]
     table = node.args.get("table")
     gone = [column for column in columns if column.absent and column.key and is_named(node.this, column.name)]
-    if any(table is None or is_named(table, each.table) for each in gone):
+    if any(table is None or is_named(table, column.table) for column in gone):
         raise source.error(node, f"{text} is neither a key of GROUP BY nor in an aggregate", "add it to GROUP BY")
     if table is not None and not any(is_named(table, column.table) for column in columns):
-        there = dict.fromkeys(each.table for each in own if each.table)
+        there = dict.fromkeys(column.table for column in own if column.table)
         raise source.error(
             node, f"there is no table {table.name} for {text}; there are: {listed(there)}",
             meant(table.name, there) or "name a table of FROM by its alias",
         )  # fmt: skip
-    names = [each.name for each in own if table is None or is_named(table, each.table)]
+    names = [column.name for column in own if table is None or is_named(table, column.table)]
     hint = f"text has single quotes: '{node.name}'" if node.this.args.get("quoted") else "name one of these"
     if node.name[:1] in _SLANTED:
         hint = f"text has straight single quotes: '{node.name.strip(_SLANTED)}'"
@@ -286,7 +286,7 @@ def _joined_names(tables: Iterable[tuple[exp.Expr, exp.Join | None]], known: Kno
         if join is None or is_comma(join):
             items.append(names)
             continue
-        merged = [each.name for each in join.args.get("using") or []]
+        merged = [column.name for column in join.args.get("using") or []]
         if join.method == "NATURAL":
             merged = [name for name in items[-1] if any(is_named(name, other) for other in names)]
         rest = [name for name in items[-1] + names if not any(is_named(name, other) for other in merged)]

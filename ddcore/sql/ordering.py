@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.expressions.expressions import canonical
+from ddcore.expressions.canonical import canonical
 from ddcore.sql.names import Column, Relation, candidates, is_named, named, resolve, types
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, column_value, selected

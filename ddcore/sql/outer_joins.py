@@ -41,11 +41,13 @@ class OuterJoin:
             kinds = types(self.left), types(self.right)
             equal = [(condition, sides_of(self.queries, self.env, condition, *kinds)) for condition in self.conditions]
             pairs = [pair for _, pair in equal if pair is not None]
-            rest = [each for each, pair in equal if pair is None]
+            rest = [condition for condition, pair in equal if pair is None]
             own, other = set(types(self.left)), set(types(self.right))
-            left = self._limited(self.left, [each for each in rest if each.keys <= own])
-            right = self._limited(self.right, [each for each in rest if each.keys <= other and each.keys])
-            mixed = [each for each in rest if not each.keys <= own and not each.keys <= other]
+            left = self._limited(self.left, [condition for condition in rest if condition.keys <= own])
+            right = self._limited(
+                self.right, [condition for condition in rest if condition.keys <= other and condition.keys]
+            )
+            mixed = [condition for condition in rest if not condition.keys <= own and not condition.keys <= other]
             matches = self._matches(left, right, pairs, mixed, after)
             parts = [matches]
             if side in ("LEFT", "FULL"):

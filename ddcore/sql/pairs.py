@@ -78,15 +78,17 @@ def _terms(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
             return [part.this]
         return [part.left, part.right] if isinstance(part, kind) else []
 
-    return [each for each in parts([node], inside) if not isinstance(each, exp.Paren | kind)]
+    return [part for part in parts([node], inside) if not isinstance(part, exp.Paren | kind)]
 
 
 def _shared(node: exp.Or) -> list[exp.Expr]:
     """Equalities that all sides of an OR have: a join needs them."""
     shared: dict[str, exp.Expr] | None = None
     for side in _terms(node, exp.Or):
-        found: dict[str, exp.Expr] = {each.sql(): each for each in conjuncts(side) if isinstance(each, exp.EQ)}
-        shared = found if shared is None else {text: each for text, each in shared.items() if text in found}
+        found: dict[str, exp.Expr] = {
+            equality.sql(): equality for equality in conjuncts(side) if isinstance(equality, exp.EQ)
+        }
+        shared = found if shared is None else {text: equality for text, equality in shared.items() if text in found}
         if not shared:
             break
     return [*(shared or {}).values()]

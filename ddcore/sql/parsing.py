@@ -66,7 +66,7 @@ def parse(
     """
     source = Source.of(texts, dialect, heads)
     read = [_statement(source, tokens) for tokens in statements(source)]
-    views = [each for each in read if isinstance(each, View)]
+    views = [statement for statement in read if isinstance(statement, View)]
     if not views:
         what = "there is no view, only comments or semicolons" if source.text.strip() else "the file is empty"
         raise source.error_at(0, what, _FORM)
@@ -74,7 +74,7 @@ def parse(
         raise source.error(
             views[-1].node, "all views are temporary, so the program has no output", "leave TEMPORARY out of one"
         )
-    return views, [each for each in read if isinstance(each, Table)], source
+    return views, [statement for statement in read if isinstance(statement, Table)], source
 
 
 def _statement(source: Source, tokens: list[Token]) -> View | Table:
@@ -136,7 +136,7 @@ def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
         raise source.error(tree, "this view has no query", _FORM)
     kinds = {exp.TemporaryProperty, exp.MaterializedProperty}
     properties = tree.args.get("properties")
-    if [each for each in (properties.expressions if properties else []) if type(each) not in kinds]:
+    if [kind for kind in (properties.expressions if properties else []) if type(kind) not in kinds]:
         raise source.error(tree, "CREATE VIEW takes a name, columns and a query only", "write CREATE VIEW name AS ...")
     temporary = head.local or bool(properties and properties.find(exp.TemporaryProperty))
     target = tree.this
@@ -145,7 +145,7 @@ def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
     if head.recursive and not columns:
         hint = "write CREATE RECURSIVE VIEW name (a, b) AS ..., or leave RECURSIVE out"
         raise source.error(table, f"the recursive view {table.name} names no columns", hint)
-    comment = "\n".join(line.strip() for each in first.comments for line in each.strip().splitlines())
+    comment = "\n".join(line.strip() for comment_ in first.comments for line in comment_.strip().splitlines())
     return View(table.name, columns, query, temporary, table, first.start, comment)
 
 

@@ -79,17 +79,17 @@ class Pool:
 
     def _next(self, rows: Any, rest: Sequence[Any]) -> int:
         """The place of the first of the others with an equality, else of the first one with a range, else 0."""
-        mine = types(rows).keys()
+        names = types(rows).keys()
         for number, other in enumerate(rest):
-            theirs = types(other).keys()
-            if any(each.is_between(self.queries, self.env, mine, theirs) for each in self.conditions):
+            other_names = types(other).keys()
+            if any(condition.is_between(self.queries, self.env, names, other_names) for condition in self.conditions):
                 return number
         return next((number for number, other in enumerate(rest) if self._range(rows, other)), 0)
 
     def _order(self, rest: Sequence[Any]) -> tuple[int, ...] | None:
         """The numbers of the collections in an order by their sizes; None where it is that of the text."""
         sizes = [estimate_of(rows) for rows in rest] if len(rest) > 2 else []
-        known = [each for each in sizes if each is not None]
+        known = [size for size in sizes if size is not None]
         if len(known) < len(rest):
             return None
         place_of = {key: number for number, rows in enumerate(rest) for key in types(rows)}
@@ -162,11 +162,11 @@ class Pool:
             self.conditions = [condition for condition in self.conditions if not any(condition is one for one in ready)]
             if told:
                 self.told.filtered(rows, ready)
-            plain = [each for each in ready if not each.asks]
-            for each in plain:
-                with planning(self.queries.source.place(each.node)):
-                    rows = rows.where(truth(Values(self.queries.source, each.columns, schema), each))
-            rows, compared = self._within(rows, [each for each in ready if each.asks])
+            plain = [condition for condition in ready if not condition.asks]
+            for condition in plain:
+                with planning(self.queries.source.place(condition.node)):
+                    rows = rows.where(truth(Values(self.queries.source, condition.columns, schema), condition))
+            rows, compared = self._within(rows, [condition for condition in ready if condition.asks])
             for each in ready:
                 if not any(each is one for one in (*plain, *compared)):
                     with planning(self.queries.source.place(each.node)):
@@ -209,10 +209,10 @@ class Pool:
 
     def _equalities(self, rows: Any, other: Any) -> list[tuple[Condition, Pair]]:
         """The conditions that say that a value of one side equals a value of the other."""
-        mine, theirs = types(rows), types(other)
+        one_side, other_side = types(rows), types(other)
         found: list[tuple[Condition, Pair]] = []
         for condition in self.conditions:
-            sides = sides_of(self.queries, self.env, condition, mine, theirs)
+            sides = sides_of(self.queries, self.env, condition, one_side, other_side)
             if sides is not None:
                 found.append((condition, sides))
         return found

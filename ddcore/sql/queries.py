@@ -149,7 +149,7 @@ class QueryPlanner(Queries):
                 self.source.refuse(expression, "this star")
             table = expression.args.get("table") if star is not expression else None
             own = relation.columns if table is not None else relation.own
-            chosen = [each for each in own if not each.outer and (table is None or is_named(table, each.table))]
+            chosen = [column for column in own if not column.outer and (table is None or is_named(table, column.table))]
             if not chosen:
                 raise self.source.error(expression, f"{shown(expression)} stands for no column", "name a table of FROM")
             columns += [_of_star(column, expression) for column in chosen]
@@ -210,15 +210,17 @@ class QueryPlanner(Queries):
     def _met(self, left: Relation, right: Relation, node: exp.SetOperation) -> tuple[Any, Any]:
         """Two results with the columns of the left one, by place, in types that hold both."""
         kinds, others = left.types, right.types
-        mine: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
-        theirs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
+        left_exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
+        right_exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in left.carried}
         for one, other in zip(left.own, right.own, strict=True):
             pair = [
                 Value(pl.col(one.key), None if one.untyped else kinds[one.key], node),
                 Value(pl.col(other.key), None if other.untyped else others[other.key], node),
             ]
-            (mine[one.key], theirs[one.key]), _ = merged(self.source, pair, f"{node.key.upper()}, column {one.name}")
-        return selected(left.rows, mine), selected(right.rows, theirs)
+            (left_exprs[one.key], right_exprs[one.key]), _ = merged(
+                self.source, pair, f"{node.key.upper()}, column {one.name}"
+            )
+        return selected(left.rows, left_exprs), selected(right.rows, right_exprs)
 
 
 def _of_star(column: Column, star: exp.Expr) -> exp.Column:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.errors import ExpressionError
 from ddcore.base.source_line import planning
-from ddcore.expressions.expressions import failing
+from ddcore.expressions.formulas import failing
 from ddcore.operators import aggregates
 from ddcore.sql import aggregation, grouping
 from ddcore.sql.correlation import body_of, direct, keyed, plain

@@ -18,7 +18,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, parse_type, widest
 from ddcore.data.forms import canonical_uuids, intervals_of, marked
 from ddcore.expressions import polars_json
-from ddcore.expressions.expressions import Projection
+from ddcore.expressions.projections import Projection
 from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown

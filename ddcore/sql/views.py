@@ -162,6 +162,6 @@ def _named(queries: QueryPlanner, view: View, relation: Relation) -> Relation:
                 view.node, f"two columns of the view {view.name} are called {column.name}", "rename one: AS other_name"
             )
         seen.add(column.name.casefold())
-    names = {each.name: pl.col(each.key) for each in relation.own}
-    columns = tuple(Column("", each.name, each.name, untyped=each.untyped) for each in relation.own)
+    names = {column.name: pl.col(column.key) for column in relation.own}
+    columns = tuple(Column("", column.name, column.name, untyped=column.untyped) for column in relation.own)
     return Relation(selected(relation.rows, names), columns, single=relation.single)

@@ -13,11 +13,10 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
-from ddcore.base.lazy import numpy as np
 from ddcore.base.version import __version__
 from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.deltalog import (
@@ -32,11 +31,9 @@ from ddcore.io.delta.deltalog import (
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.ledger.entry import COLUMNS, NUMBERS, Entry, standing
+from ddcore.io.ledger.entry_files import NOTES, file_column, file_notes, file_span, file_width, replaced_at
 from ddcore.io.ledger.ingest_index import FOOTER, IngestIndex, index_of
 from ddcore.io.ledger.labels import FOOTER as LABELS
-from ddcore.io.ledger.labels import labels_of
-from ddcore.io.ledger.run_index import FOOTER as RUNS
-from ddcore.io.ledger.run_index import runs_of
 from ddcore.io.ledger.summary import Summary
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
@@ -45,19 +42,16 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from ddcore.io.delta.writer import Writer
 
-__all__ = ["FORMAT", "Entries", "replaced_at"]
+__all__ = ["FORMAT", "Entries"]
 
 FORMAT = 2  # of the whole warehouse: docs/storage.md says when it rises
 
-_LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _ROW_GROUP = 64  # rows that are decoded together
 _FIRST_READ = 4  # rows: those of one ingest and one run; the newest has the summary
-_NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
 _SETTINGS = {
     # Older versions may be deleted soon: no reader opens them.
     "delta.logRetentionDuration": "interval 1 hours",
@@ -65,7 +59,6 @@ _SETTINGS = {
 }
 _KEPT_LEAST = 20  # seconds that a file is kept after its merge where there are more than so many files:
 _KEPT_FILES = 64
-_NOTES = (FOOTER, LABELS, RUNS)
 _ROW = "ddcore.row"  # in commitInfo: the row that the commit adds, as JSON
 _DESCRIPTION = "ledger of ddcore, format "
 _FORMAT_NUMBER = re.compile(r"[0-9]{1,9}")
@@ -213,14 +206,14 @@ class Entries:
         for path in paths:
             if path not in self._footers and not self._followed:
                 try:
-                    self._footers[path] = datafile.notes(folder / path, open_tables.mend_hint(folder), _NOTES)
+                    self._footers[path] = datafile.notes(folder / path, open_tables.mend_hint(folder), NOTES)
                 except StorageError:
                     if not self._follow():
                         raise
         if self._followed:
             return None
         notes = [self._footers[path] for path in paths]
-        spans = [span for path in paths if (span := _span(path)) is not None]
+        spans = [span for path in paths if (span := file_span(path)) is not None]
         if not all(FOOTER in note for note in notes) or len(spans) < len(paths):
             self._rewrites = True
             return None
@@ -234,8 +227,8 @@ class Entries:
         folder = self.folder
         rows = list(self.onwards())
         for path in () if self._followed else self._files:
-            notes, span = datafile.notes(folder / path, open_tables.mend_hint(folder), _NOTES), _span(path)
-            right = _notes_of(rows[span[0] : span[1] + 1]) if span is not None else notes
+            notes, span = datafile.notes(folder / path, open_tables.mend_hint(folder), NOTES), file_span(path)
+            right = file_notes(rows[span[0] : span[1] + 1]) if span is not None else notes
             if FOOTER in notes and notes != right:
                 raise self._damaged(f"the index of ingests in {path} is not that of its rows")
 
@@ -270,7 +263,7 @@ class Entries:
         folder, first, last = self.folder, entries[0], entries[-1]
         with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
             for path in self._files:
-                span = _span(path)
+                span = file_span(path)
                 if span is None or bisect_left(entries, span[0]) < bisect_right(entries, span[1]):
                     datafile.verify(folder / path, open_tables.mend_hint(folder))
             rows = self._in_commits(entries) or self._in_files(entries)
@@ -316,22 +309,22 @@ class Entries:
         """Commit a row in its own file, or in one file with the rows of earlier files; return whether in one."""
         from ddcore.base.schema import Type
 
-        spans = [_span(path) for path in self._files]
-        width = (
-            row.entry + 1 if self._rewrites or None in spans else _width(row.entry + 1, self.owner.tuning.ledger_files)
-        )
+        spans = [file_span(path) for path in self._files]
+        is_whole = self._rewrites or None in spans
+        width = row.entry + 1 if is_whole else file_width(row.entry + 1, self.owner.tuning.ledger_files)
         first = row.entry + 1 - width
         # A file of all rows, for the reasons above, may end anywhere.
         first = min([first, *(span[0] for span in spans if span is not None and span[1] >= first)])
         rows = [*self.onwards(first), row]
         schema = {name: Type("int64" if name in NUMBERS else "string") for name in COLUMNS}
-        columns = {name: _column([getattr(one, name) for one in rows], of_text=name not in NUMBERS) for name in schema}
+        is_text = {name: name not in NUMBERS for name in schema}
+        columns = {name: file_column([getattr(one, name) for one in rows], of_text=is_text[name]) for name in schema}
         stem = f"entries-{first:08d}-{row.entry:08d}"
         file = new_files.write_file(
             self.folder, stem, new_files.arrow_table(columns, schema), bounded=["entry"], row_group=_ROW_GROUP,
-            notes=_notes_of(rows),
+            notes=file_notes(rows),
         )  # fmt: skip
-        merged = [path for path in self._files if (_span(path) or (first, 0))[0] >= first]
+        merged = [path for path in self._files if (file_span(path) or (first, 0))[0] >= first]
         self._change(file, [path for path in merged if path != file.path], row)
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self.last, self.summary = row, row.entry, Summary.from_json(row.summary)
@@ -412,60 +405,6 @@ class Entries:
 def _paths(table: DeltaTable) -> list[str]:
     paths: list[str] = tables.values(table.get_add_actions().column("path"))
     return paths
-
-
-def replaced_at(written: Mapping[str, float]) -> dict[str, float]:
-    """When each file was merged into another one, in seconds since the epoch: when the first with its rows was written
-    after it. Its own time, where none is there any more.
-
-    ``written``: when each file was written. Linear in their number, but for a sort: few files have the same row.
-    """
-    ours = [(span, at, name) for name, at in written.items() if (span := _span(name)) is not None]
-    result, around = dict(written), list[tuple[tuple[int, int], float]]()
-    for span, at, name in sorted(ours, key=lambda file: (file[0][0], -file[0][1], -file[1])):
-        around = [file for file in around if file[0][1] >= span[0]]
-        merged = (
-            later for outer, later in around if outer[1] >= span[1] and later >= at and (outer, later) != (span, at)
-        )
-        result[name] = min(merged, default=at)
-        around.append((span, at))
-    return result
-
-
-def _column(values: Sequence[Any], *, of_text: bool) -> pa.Array:
-    """Texts or integers as an array. From buffers: given Python's values, PyArrow imports pandas."""
-    import pyarrow as pa
-
-    if not of_text:
-        return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.array(values, np.int64))])
-    texts = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    return pa.Array.from_buffers(
-        pa.large_string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    )
-
-
-def _notes_of(rows: Sequence[Entry]) -> dict[str, str]:
-    """The notes in the footer of a file with these rows."""
-    labels = labels_of(rows)
-    runs = runs_of(rows)
-    return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {}), **({RUNS: runs} if runs else {})}
-
-
-def _width(rows: int, merged: int) -> int:
-    """How many of the newest rows one file gets when there are ``rows``: the greatest power of ``merged`` that divides
-    it, up to ``_LARGEST``.
-    """
-    width = 1
-    while width < _LARGEST and rows % (width * merged) == 0:
-        width *= merged
-    return width
-
-
-def _span(path: str) -> tuple[int, int] | None:
-    """The first and last entry in a file of ours; None for one that another program wrote (OPTIMIZE)."""
-    name = _NAME.match(path)
-    return (int(name[1]), int(name[2])) if name else None
 
 
 def _check_format(folder: Place, description: str) -> None:

@@ -99,7 +99,7 @@ class IngestIndex:
         wanted, entries = frozenset(marks), set[int]()
         for one in self._files:
             if not wanted.isdisjoint(one["marks"]):
-                entries.update(place for place, each in zip(one["places"], one["marks"], strict=True) if each in wanted)
+                entries.update(place for place, mark in zip(one["places"], one["marks"], strict=True) if mark in wanted)
         return entries & self.numbers.keys()
 
     def between(self, first: int, last: int) -> set[int]:

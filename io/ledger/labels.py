@@ -215,12 +215,12 @@ class _Given:
     instant: str | None = None
 
 
-def _replace(mine: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces: Sequence[int], place: int) -> None:
+def _replace(given: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces: Sequence[int], place: int) -> None:
     """Take away the labels that a restatement replaces by its own, or gives to other coordinates; and the instants."""
     if any(start for other, start in enumerate(replaces) if other != place):
         return
     texts = {of[key][0] for key in of}
-    for coordinate, one in mine.items():
+    for coordinate, one in given.items():
         if coordinate >= replaces[place]:
             text, *instant = of.get(str(coordinate), ("",))
             kept = (label for label in one.labels if label not in texts and not (text and _same_kind(label, text)))
@@ -233,9 +233,9 @@ def _same_kind(a: str, b: str) -> bool:
     return (moment_of(a) is None) == (moment_of(b) is None)
 
 
-def _add(mine: dict[int, _Given], number: int, of: Mapping[str, Sequence[Any]]) -> None:
+def _add(given: dict[int, _Given], number: int, of: Mapping[str, Sequence[Any]]) -> None:
     for key, (text, *instant) in of.items():
-        one = mine.setdefault(int(key), _Given())
+        one = given.setdefault(int(key), _Given())
         if text:
             one.labels[text] = number
         if instant and one.instant is None:

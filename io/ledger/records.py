@@ -14,6 +14,7 @@ from ddcore.base.lattice import le
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
+from ddcore.io.ledger.workloads import Workload, workloads_from_json, workloads_to_json
 from ddcore.io.project import times
 from ddcore.io.project.times import Frontier, Time, time_of
 from ddcore.program.data_tests import is_test
@@ -192,7 +193,8 @@ class RunRecord:
     an operator's results; ``noted``: those that are to have them in the next run. ``profile``: what
     each operator did. ``broken``: data tests by name.
     ``instants``: what identifies the instants of all complete times, of a program that uses them.
-    ``why``: as many workers as ``parallelism`` says folded, in words; ``sent``: the bytes between them.
+    ``why``: as many workers as ``parallelism`` says folded, in words; ``sent``: the bytes between them. ``loads``: what
+    workers on Spark took in this run and in earlier ones of the same program.
     """
 
     run: int
@@ -224,6 +226,7 @@ class RunRecord:
     instants: str = ""
     why: str = ""
     sent: int = 0
+    loads: tuple[Workload, ...] = ()
 
     @property
     def folds_again(self) -> bool:
@@ -296,7 +299,7 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out", "instants", "part", "upstream", "why", "sent",
+    "broken", "left_out", "instants", "part", "upstream", "why", "sent", "loads",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")
@@ -339,6 +342,7 @@ def to_json(record: Record) -> dict[str, Any]:
         body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
     if isinstance(record, RunRecord):
         del body["profile"]
+        body |= {"loads": workloads_to_json(record.loads)} if record.loads else {}
         if record.profile.operators:
             body["profile"] = record.profile.to_json()
         if record.outdated is None:
@@ -399,6 +403,7 @@ def from_json(kind: str, body: dict[str, Any]) -> Record:
     body |= {kind: {name: tuple(codes) for name, codes in body.get(kind, {}).items()} for kind in _CODES}
     body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
     body["profile"] = profile_from_json(body.get("profile", {}))
+    body["loads"] = workloads_from_json(body.get("loads", ()))
     broken = body.get("broken", {}).items()
     body["broken"] = {name: BrokenRecord(time_of(first), *rest) for name, (first, *rest) in broken}
     corrections = body.get("corrections", {})

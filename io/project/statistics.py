@@ -38,7 +38,7 @@ def kept_statistics(project: Project) -> dict[str, Statistics]:
     with reporting(file, "read"):
         content = store.read(file)
     try:
-        return {name: _statistics(each) for name, each in json.loads(content)["inputs"].items()}
+        return {name: _statistics(values) for name, values in json.loads(content)["inputs"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
             f"{file} does not hold statistics of inputs: {error}",
@@ -48,7 +48,7 @@ def kept_statistics(project: Project) -> dict[str, Statistics]:
 
 def keep_statistics(project: Project, statistics: Mapping[str, Statistics]) -> None:
     """Write the file, whole, and sync it. The caller holds the warehouse's lock. StorageError."""
-    inputs = {name: {"rows": each.rows, "distinct": dict(each.distinct)} for name, each in statistics.items()}
+    inputs = {name: {"rows": counted.rows, "distinct": dict(counted.distinct)} for name, counted in statistics.items()}
     file = _file(project)
     with reporting(file, "write"), store.new_file(file.parent, FILE) as new:
         with open(new.temporary, "wb") as content:

@@ -77,7 +77,7 @@ class Part:
         """This part as text, to be sent between processes."""
         values = asdict(self)
         values["digests"] = _digests_to_json(self.digests)
-        values["former"] = [_digests_to_json(each) for each in self.former]
+        values["former"] = [_digests_to_json(digests) for digests in self.former]
         values["counts"] = {str(at): sides for at, sides in self.counts.items()}
         values["beginnings"] = _texts_of(self.beginnings)
         values["former_beginnings"] = [_texts_of(former_beginning) for former_beginning in self.former_beginnings]
@@ -89,7 +89,7 @@ class Part:
         values = json.loads(text)
         values["files"] = [AddedFile(**file) for file in values["files"]]
         values["digests"] = _digests_of_json(values["digests"])
-        values["former"] = [_digests_of_json(each) for each in values["former"]]
+        values["former"] = [_digests_of_json(digests) for digests in values["former"]]
         values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
         values["beginnings"] = _of_texts(values["beginnings"])
         values["former_beginnings"] = [_of_texts(former_beginning) for former_beginning in values["former_beginnings"]]

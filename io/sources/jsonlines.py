@@ -76,7 +76,7 @@ class JsonLines(Source):
         tree = {name: self._tree[name] for name in columns if name in self._tree}
         for first_line_number, block in self._blocks():
             maps = {name: node for name, node in tree.items() if isinstance(node, Type) and node.name == "map"}
-            table = self._parse_block(block, first_line_number, {n: each for n, each in tree.items() if n not in maps})
+            table = self._parse_block(block, first_line_number, {n: kind for n, kind in tree.items() if n not in maps})
             for name, kind in maps.items():
                 table = table.append_column(name, self._maps(block, first_line_number, name, kind))
             for name in columns:

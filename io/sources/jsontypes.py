@@ -60,7 +60,7 @@ def _fields(objects: Iterable[Mapping[str, Any]], unknown: str | None = "string"
     for one in objects:
         for name, value in one.items():
             values.setdefault(name, []).append(value)
-    kinds = {name: _kind([each for each in found if each is not None], unknown) for name, found in values.items()}
+    kinds = {name: _kind([kind for kind in found if kind is not None], unknown) for name, found in values.items()}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
 

@@ -159,7 +159,7 @@ def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[
     """For each source, by its name for the ledger, the names in the ledger that now lead to its place."""
     places = Places(root)
     here = [places.of(one) for one in identities]
-    names: dict[str, set[str]] = {place: set() for each in here for place in each}
+    names: dict[str, set[str]] = {place: set() for places in here for place in places}
     lasts = {".", "..", *(os.path.basename(place) for place in names)}
     for name in index.names():
         path = places.path(name)
@@ -168,7 +168,7 @@ def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[
             for place in places.of(name):
                 if place in names:
                     names[place].add(name)
-    return [set().union(*(names[place] for place in each)) for each in here]
+    return [set().union(*(names[place] for place in places)) for places in here]
 
 
 def _beginnings(source: SourceIdentity) -> Iterator[Digest]:

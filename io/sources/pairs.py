@@ -40,13 +40,13 @@ def without_pairs(
     return _without(one, left[equal]), _without(other, right[equal])
 
 
-def _aligned(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _aligned(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places of equal values in two ascending arrays: the n-th of a value in the one, and the n-th in the other."""
-    short = min(len(mine), len(theirs))
-    differs = mine[:short] != theirs[:short]
+    short = min(len(one), len(other))
+    differs = one[:short] != other[:short]
     start = int(differs.argmax()) if differs.any() else short  # up to here the n-th is simply at the same place
-    start = int(np.searchsorted(mine, mine[start])) if start < len(mine) else start
-    rest, others = mine[start:], theirs[start:]
+    start = int(np.searchsorted(one, one[start])) if start < len(one) else start
+    rest, others = one[start:], other[start:]
     places = np.searchsorted(others, rest) + np.arange(len(rest)) - np.searchsorted(rest, rest)
     inside = places < len(others)
     inside[inside] = others[places[inside]] == rest[inside]

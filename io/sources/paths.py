@@ -25,7 +25,7 @@ def steps(types: Types, path: str) -> Steps | None:
 def roots(types: Types, paths: Iterable[str]) -> list[str]:
     """The columns that have these paths, each once."""
     found = (steps(types, path) for path in paths)
-    return list(dict.fromkeys(each[0] for each in found if each is not None))
+    return list(dict.fromkeys(path[0] for path in found if path is not None))
 
 
 def type_at(types: Types, path: str) -> pl.DataType | None:
@@ -66,7 +66,7 @@ def spark_columns(frame: DataFrame, paths: Iterable[str]) -> list[Column]:
         return kind.names if isinstance(kind, StructType) else []
 
     found = [_steps(path, names) or (path,) for path in paths]
-    return [F.col(".".join(map(quoted, each))).alias(str(number)) for number, each in enumerate(found)]
+    return [F.col(".".join(map(quoted, path))).alias(str(number)) for number, path in enumerate(found)]
 
 
 def named_again(frame: pl.DataFrame, paths: Iterable[str]) -> pl.DataFrame:

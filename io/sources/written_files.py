@@ -76,8 +76,8 @@ class Files:
         """Take in updates, and begin to write a file if there are enough of them."""
         self._batches.append(batch)
         if (
-            sum(len(each.updates) for each in self._batches) >= self._log.tuning.file_rows
-            or sum(each.updates.estimated_size() for each in self._batches) >= _MOST_BYTES
+            sum(len(batch.updates) for batch in self._batches) >= self._log.tuning.file_rows
+            or sum(batch.updates.estimated_size() for batch in self._batches) >= _MOST_BYTES
         ):
             self._begin_file()
 

@@ -12,6 +12,7 @@ from ddcore.base.record import record
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import AddedFile, LiveFile
+from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project.times import Time
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
@@ -45,7 +46,8 @@ class FoldResult:
 
     ``files`` by table; ``merged``: paths of earlier files, by table, whose rows are in those now; ``outputs``: rows
     (plus, minus) by output and time; ``rounds`` of loops; ``groups``: the large groups after the fold; ``profile``:
-    what its operators did; ``sent``: bytes between workers; ``why``: so many workers, in words.
+    what its operators did; ``sent``: bytes between workers; ``why``: so many workers, in words. ``took``: seconds by
+    the clock; ``worked``: of these, outside of exchanges. ``load``: what the workers of a fold on Spark took.
     """
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
@@ -56,6 +58,9 @@ class FoldResult:
     profile: Profile = field(default_factory=Profile)
     sent: int = 0
     why: str = ""
+    took: float = 0.0
+    worked: float = 0.0
+    load: Workload | None = None
 
     def absorb(self, other: FoldResult) -> None:
         """Add the gains of another worker of the same fold."""
@@ -64,10 +69,11 @@ class FoldResult:
         for table, paths in other.merged.items():
             self.merged.setdefault(table, []).extend(paths)
         for name, counts in other.outputs.items():
-            mine = self.outputs.setdefault(name, {})
+            known = self.outputs.setdefault(name, {})
             for time, (plus, minus) in counts.items():
-                before = mine.get(time, (0, 0))
-                mine[time] = (before[0] + plus, before[1] + minus)
+                before = known.get(time, (0, 0))
+                known[time] = (before[0] + plus, before[1] + minus)
         self.rounds = max(self.rounds, other.rounds)
+        self.worked += other.worked
         self.groups.absorb(other.groups)
         self.profile.absorb(other.profile)

@@ -68,34 +68,25 @@ def _on_spark_connect(fold: Fold, listener: Listener | None) -> tuple[FoldResult
 
 
 def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
+    from ddcore.jobs.engines.worker_count import WorkerCount
     from ddcore.jobs.spark import session
 
-    parallelism = fold.parallelism or (None if _is_large(fold) else 1)
+    parallelism = fold.parallelism or (None if WorkerCount.of(fold).may_be_several else 1)
     with session.spark_context(fold.settings.spark_conf, fold.settings.spark_master, parallelism) as context:
         return _with(context, fold)
 
 
 def _with(spark: Any, fold: Fold) -> tuple[FoldResult, int]:
-    """Fold in one task, or in several if the window is large or their number is given."""
+    """Fold in one task, or in several if that pays or their number is given."""
     from ddcore.jobs.engines import exchange, one_task
+    from ddcore.jobs.engines.worker_count import WorkerCount
     from ddcore.jobs.spark import slots
 
-    parallelism = fold.parallelism or (slots.workers_of(spark) if _is_large(fold) else 1)
-    way = one_task.fold_with(spark, fold) if parallelism == 1 else exchange.fold_with(spark, fold, parallelism)
-    way[0].why = way[0].why or _why(fold)
-    return way
-
-
-def _why(fold: Fold) -> str:
-    """Why so many workers fold, in words."""
+    count = WorkerCount.of(fold)
     if fold.parallelism:
-        return "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
-    limit = fold.settings.tuning.parallel_rows
-    if _is_large(fold):
-        return f"as many as Spark runs at a time, for {fold.rows:,} rows are not fewer than {limit:,}"
-    return f"{fold.rows:,} row{'' if fold.rows == 1 else 's'} of the window, fewer than {limit:,}"
-
-
-def _is_large(fold: Fold) -> bool:
-    """Whether several workers fold it, where no number of them is given: docs/performance.md."""
-    return fold.rows >= fold.settings.tuning.parallel_rows
+        parallelism, why = fold.parallelism, "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
+    else:
+        parallelism, why = count.chosen(slots.workers_of(spark) if count.may_be_several else None)
+    way = one_task.fold_with(spark, fold) if parallelism == 1 else exchange.fold_with(spark, fold, parallelism)
+    way[0].why = way[0].why or why
+    return way

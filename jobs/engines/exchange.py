@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from ddcore.jobs.engines.certificates import can_encrypt, new_certificate
 from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import Credentials, Report, SharedFold, Split, Unreachable, raise_first
 from ddcore.jobs.engines.routes import routing_of
+from ddcore.jobs.engines.worker_count import workload
 from ddcore.jobs.failures import out_of_memory
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark import slots
@@ -53,12 +55,17 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
     work = shared(fold, parallelism, encrypted=bool(encrypting) and can_encrypt())
     if not work.splits and not fold.rebuilding:
         return one_task.fold_with(spark, fold)
+    start = time.perf_counter()
     reason = obstacle(spark, parallelism)
+    waited = time.perf_counter() - start
     if not reason and encrypting and not can_encrypt():
         reason = f"{encrypting} is set, and to encrypt too, workers need pip install 'ddcore[encryption]' on the driver"
     if not reason:
         try:
-            return gained(_reports(spark, work)), parallelism
+            reports, seconds = _reports(spark, work)
+            result = gained(reports)
+            result.load = workload(fold, result, parallelism, waited + seconds)
+            return result, parallelism
         except Unreachable as error:
             reason = str(error)
     _logger.warning(f"one worker folds, and not {parallelism}: {reason}")
@@ -77,12 +84,15 @@ def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFo
     return SharedFold(fold, routing, division, list(_splits(fold, parallelism)), parallelism, credentials)
 
 
-def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> list[Report]:
-    """What all workers report. The fold begins again where some are lost, a few times at most. Raises Unreachable."""
+def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> tuple[list[Report], float]:
+    """What all workers report, and after how many seconds. The fold begins again where some are lost, a few times at
+    most; the seconds are of the last time. Raises Unreachable.
+    """
     task = partial(_work, pickled(work), slots.threads_of(spark, work.parallelism))
     for left in range(_ATTEMPTS - 1, -1, -1):
+        start = time.perf_counter()
         try:
-            return in_tasks(spark, task, work.parallelism)
+            return in_tasks(spark, task, work.parallelism), time.perf_counter() - start
         except TaskLost as error:
             if reason := _UNREACHABLE.search(error.text):
                 raise Unreachable(reason[1]) from error
@@ -101,6 +111,7 @@ def gained(reports: list[Report]) -> FoldResult:
     for report in sorted(reports, key=lambda report: report.worker):
         assert report.gained is not None
         total.absorb(report.gained)
+    total.took = min(report.gained.took for report in reports if report.gained is not None)  # of the last to come
     steps, total.sent = max(report.supersteps for report in reports), sum(report.sent for report in reports)
     _logger.debug("%d workers: %d supersteps, %d bytes between them", len(reports), steps, total.sent)
     return total

@@ -6,12 +6,14 @@ The driver does not load the engine.
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import DdError
 from ddcore.io.state.fold_result import FoldResult
+from ddcore.jobs.engines.worker_count import workload
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark import slots
 from ddcore.jobs.spark.shipping import pickled
@@ -29,9 +31,11 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold) -> tuple[FoldResul
 
     Errors of the task are raised unchanged.
     """
+    start = time.perf_counter()
     (result,) = in_tasks(spark, partial(_fold, pickled(fold), slots.threads_of(spark, 1)))
     if isinstance(result, DdError):
         raise result
+    result.load = workload(fold, result, 1, time.perf_counter() - start)
     return result, 1
 
 
@@ -39,7 +43,10 @@ def _fold(fold: bytes, threads: int) -> FoldResult | DdError:
     """The task. A DdError is returned as its result, so that the driver can raise it unchanged."""
     from ddcore.jobs.engines import inline
 
+    start = time.perf_counter()
     try:
-        return inline.fold(replace(pickle.loads(fold), parallelism=threads))[0]
+        result = inline.fold(replace(pickle.loads(fold), parallelism=threads))[0]
     except DdError as error:
         return error
+    result.took = result.worked = time.perf_counter() - start
+    return result

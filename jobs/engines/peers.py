@@ -150,6 +150,7 @@ class Peers:
         for connection in connections.values():
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.seconds = 0.0  # spent in exchanges
         self._lock, self._closed = threading.Lock(), threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
 
@@ -171,11 +172,13 @@ class Peers:
         What an iterator of parts raises is raised after the exchange; its worker gets the note ``{"failing": True}``.
         """
         outgoing = {peer: _Outgoing(some, note) for peer, some in (parts or {}).items()}
+        start = time.perf_counter()
         with self._lock:
             try:
                 self._exchange(note, outgoing, accept, SILENCE if patience is None else patience)
             except OSError as error:
                 raise PeerLost(f"a worker is gone: {error}") from error
+        self.seconds += time.perf_counter() - start
         for one in outgoing.values():
             if one.error is not None:
                 raise one.error

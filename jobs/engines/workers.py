@@ -8,6 +8,7 @@ and the next horizon. Nothing is written before the end, where each worker write
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -33,6 +34,8 @@ __all__ = ["Member"]
 
 _STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
+_LEAST = 1 << 10  # updates in a part, however little memory is set and however many workers there are
+
 _EVERYWHERE: Position = (-1,)  # before all positions
 
 
@@ -57,6 +60,7 @@ class Member:
 
     def fold(self) -> Report:
         """Read, work, write. An error of the fold is told to the others before it is reported."""
+        begun = time.perf_counter()
         try:
             with fold_errors():
                 self._read()
@@ -70,6 +74,8 @@ class Member:
             with fold_errors():
                 gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number))
             self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
+            gained.took = time.perf_counter() - begun
+            gained.worked = gained.took - self.peers.seconds
             return self._report(gained=gained)
         except DdError as error:
             self.peers.exchange({"failed": True})
@@ -137,7 +143,8 @@ class Member:
         In several rounds where there is much to send, so that no more than a part of it is divided at a time.
         """
         least: list[Position] = []
-        most = self.budget.tuning.message_rows
+        # A part of each other worker may be on its way here at once.
+        most = min(self.budget.tuning.message_rows, max(_LEAST, self.budget.memory.rows // self.shared.parallelism))
         while True:
             with fold_errors():
                 outgoing = self._divided()

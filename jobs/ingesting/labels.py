@@ -83,7 +83,7 @@ class Naming:
         self._add_dates(ours, merged(known, {*ledger.inputs()} - {self.input}), own)
         return (tuple(ours) if any(ours) else ()), notes
 
-    def _add_given(self, mine: list[dict[int, Label]], notes: list[str]) -> None:
+    def _add_given(self, ours: list[dict[int, Label]], notes: list[str]) -> None:
         """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
         left_out = []
         for number, of in enumerate(self.given):
@@ -94,7 +94,7 @@ class Naming:
                     left_out.append(f"{label.text!r:.60} of {self._word(number)} {coordinate}: {why}")
                 one = Label("" if why else label.text, label.instant)
                 if one and (coordinate in landed or not self.moved):  # else its rows went to another version
-                    mine[number][coordinate] = one
+                    ours[number][coordinate] = one
         if left_out:
             more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
             notes.append(f"left out, because it cannot be a label: {left_out[0]}{more}")
@@ -113,13 +113,13 @@ class Naming:
     def _word(self, place: int) -> str:
         return "version" if len(self.dims) == 1 else self.dims[place]
 
-    def _leave_out_known(self, mine: list[dict[int, Label]], own: Names) -> None:
+    def _leave_out_known(self, ours: list[dict[int, Label]], own: Names) -> None:
         """Leave out what the input's earlier ingests said about versions of which this one brings no rows: a source
         that grows says it every time.
 
         A restatement says it again: its labels replace all that were given from there on.
         """
-        for number, (of, names) in enumerate(zip(mine, own, strict=False)):
+        for number, (of, names) in enumerate(zip(ours, own, strict=False)):
             landed = {time[number] for time in self.times}
             for coordinate in [named for named in of if named in names and named not in landed]:
                 label, name = of.pop(coordinate), names[coordinate]
@@ -127,7 +127,7 @@ class Naming:
                 if new := Label(text, label.instant if name.instant is None else None):
                     of[coordinate] = new
 
-    def _add_dates(self, mine: list[dict[int, Label]], others: Names, own: Names) -> None:
+    def _add_dates(self, ours: list[dict[int, Label]], others: Names, own: Names) -> None:
         """Add the dates of sources for versions of which no other input said when they were made.
 
         Nor may this input have said it, if it is restated: then that stays. Otherwise what it said first counts, and
@@ -135,10 +135,10 @@ class Naming:
         """
         for time, date in self.dates.items():
             coordinate = time.version
-            label = mine[0].get(coordinate, Label())
+            label = ours[0].get(coordinate, Label())
             said = [names[0].get(coordinate) for names in (others, own if self.restates else []) if names]
             if time in self.times and label.instant is None and all(one is None or one.moment is None for one in said):
-                mine[0][coordinate] = Label(label.text, date)
+                ours[0][coordinate] = Label(label.text, date)
 
 
 def _shared(names: VersionNames, place: int, coordinate: int, text: str) -> Iterator[str]:

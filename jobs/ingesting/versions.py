@@ -38,7 +38,7 @@ def version_of(version: Version | None, project: Project) -> Version | None:
         return time
     if len(time) == 1:
         return NEXT
-    return tuple(NEXT if number in new else each for number, each in enumerate(time))
+    return tuple(NEXT if number in new else coordinate for number, coordinate in enumerate(time))
 
 
 def start_of(start: Time | str | None, project: Project) -> Time | str | None:
@@ -60,13 +60,16 @@ def following(ledger: Ledger, name: str, version: Sequence[int | str]) -> Time:
     dimension, and after all that is closed where that time is closed. UsageError where there is none.
     """
     latest, upper = ledger.latest_ingested([name]), ledger.open_from(name)
-    after = [0] * len(version) if latest is None else [each + 1 for each in latest]
-    new = [number for number, each in enumerate(version) if isinstance(each, str)]
-    time = Time(after[number] if isinstance(each, str) else each for number, each in enumerate(version))
+    after = [0] * len(version) if latest is None else [coordinate + 1 for coordinate in latest]
+    new = [number for number, coordinate in enumerate(version) if isinstance(coordinate, str)]
+    time = Time(
+        after[number] if isinstance(coordinate, str) else coordinate for number, coordinate in enumerate(version)
+    )
     if upper is not None and not is_open(time, upper):
         tops = corners(upper)
         time = Time(
-            max(each, *(top[number] + 1 for top in tops)) if number in new else each for number, each in enumerate(time)
+            max(coordinate, *(top[number] + 1 for top in tops)) if number in new else coordinate
+            for number, coordinate in enumerate(time)
         )
     if max(time) > LARGEST_TIME:
         raise UsageError(f"--version: no coordinate comes after {LARGEST_TIME}", "say a number")

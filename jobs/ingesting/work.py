@@ -30,10 +30,10 @@ from ddcore.io.sources.source import Located
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
 from ddcore.jobs.ingesting.engines import Layouts, Take
-from ddcore.jobs.ingesting.judgement import Listener, SourceChecks
 from ddcore.jobs.ingesting.labels import Naming
 from ddcore.jobs.ingesting.notes import ignored_notes, left_out, repeat_note, shown_count, sweep_note
 from ddcore.jobs.ingesting.report import IngestReport
+from ddcore.jobs.ingesting.source_checks import Listener, SourceChecks
 
 __all__ = ["Reader", "Work"]
 

@@ -95,7 +95,7 @@ def check(
     """
     if commits.upcoming.effect is Effect.APPEND and not is_last:
         return []
-    broken = [each for test in tests if (each := _Tested(test, commits, gained, times).broken()) is not None]
+    broken = [verdict for test in tests if (verdict := _Tested(test, commits, gained, times).broken()) is not None]
     errors = [failure for failure in broken if failure.test.severity == ERROR]
     if not errors:
         return broken

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddcore.base.record import record
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord, PartRecord, RunRecord
+from ddcore.io.ledger.workloads import Workload, kept
 from ddcore.io.project.times import Frontier
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.failures import one_line
@@ -123,7 +125,17 @@ class Records:
             instants=instants.folded_digest(self.ledger, plan, upcoming.times.upper),
             why=gained.why,
             sent=gained.sent,
+            loads=self._loads(gained),
         )
+
+    def loads(self) -> tuple[Workload, ...]:
+        """What workers on Spark took in earlier runs of this program."""
+        last = self.ledger.current_run()
+        return last.loads if last is not None and last.fingerprint == self.plan.fingerprint else ()
+
+    def _loads(self, gained: FoldResult) -> tuple[Workload, ...]:
+        new = gained.load
+        return self.loads() if new is None else kept(self.loads(), replace(new, run=self.upcoming.number))
 
     def _stored(self, frontier: Frontier) -> Frontier:
         """A frontier as records have it: none with one dimension."""

@@ -124,6 +124,7 @@ class Run:
             begin,
             self.commits.rebuilding,
             instants.folded(self.ledger, self.plan, upcoming.times, begin),
+            self.records.loads(),
         )
 
     def _begin(self) -> tuple[int, ...] | None:

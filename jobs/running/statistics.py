@@ -33,7 +33,7 @@ def keep_new_statistics(project: Project, ledger: Ledger, *, refresh: bool) -> N
         state = ledger.input_table(name)
         if name not in known and name not in read and state is not None:
             new[name] = _counted(project, ledger, name, state)
-    found = {name: each for name, each in new.items() if each.rows > 0}
+    found = {name: counted for name, counted in new.items() if counted.rows > 0}
     if found:
         keep_statistics(project, {**known, **found})
 

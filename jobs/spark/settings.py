@@ -14,7 +14,10 @@ from pathlib import Path
 
 from ddcore.text.redaction import PATTERN
 
-__all__ = ["DELTA", "cores_of", "defaults_file", "is_connect", "is_local", "is_this_machine", "runtime", "settings"]
+__all__ = [
+    "DELTA", "LOCAL_CLUSTER", "cores_of", "defaults_file", "is_connect", "is_local", "is_this_machine", "runtime",
+    "settings",
+]  # fmt: skip
 
 # A setting that is a list: its separator.
 _LISTS = {
@@ -48,7 +51,7 @@ _SAME_EVERYWHERE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _UTC = "-Duser.timezone=UTC"
 # The first-tier compiler alone starts faster; without the larger code cache it stops compiling after a minute.
@@ -77,7 +80,7 @@ def cores_of(master: str) -> int | None:
     here = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", master)
     if here:
         return _cpus() if here[1] == "*" else int(here[1])
-    cluster = _LOCAL_CLUSTER.fullmatch(master)
+    cluster = LOCAL_CLUSTER.fullmatch(master)
     return int(cluster[1]) * int(cluster[2]) if cluster else None
 
 
@@ -136,7 +139,7 @@ def _threads(master: str, parallelism: int | None, overrides: Mapping[str, str])
     cores = cores_of(master)
     if is_local(master):
         return max(1, cores // min(parallelism, cores)) if cores and parallelism else 1
-    cluster = _LOCAL_CLUSTER.fullmatch(master)
+    cluster = LOCAL_CLUSTER.fullmatch(master)
     stated = cluster or ("", overrides.get("spark.executor.instances", ""), overrides.get("spark.executor.cores", ""))
     executors, cores = (int(text) if text.isdecimal() and int(text) else None for text in (stated[1], stated[2]))
     executors, cores = executors or parallelism or 1, cores or 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ddcore.jobs.spark.settings import cores_of
+from ddcore.jobs.spark.settings import LOCAL_CLUSTER, cores_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["encryption", "obstacle", "threads_of", "workers_of"]
 
 _PATIENCE = 60.0  # seconds in which executors of a cluster may come
+_SETTLED = 2.0  # seconds without a new one, after which no more are waited for, where nothing says how many come
+_MANY = 1 << 16
 # With these, Spark encrypts what its own processes send each other, or some of it.
 _ENCRYPTED = (
     "spark.network.crypto.enabled",
@@ -28,7 +30,7 @@ def obstacle(spark: SparkContext | SparkSession, number: int) -> str:
     if _is_set(spark, "spark.dynamicAllocation.enabled"):
         return "spark.dynamicAllocation.enabled is set, and with it Spark does not start several tasks together"
     until = time.monotonic() + _PATIENCE
-    while (slots := _slots(spark)) < number and time.monotonic() < until and not _is_here(spark):
+    while (slots := _slots(spark)) < number and time.monotonic() < until and not _are_all_here(spark):
         time.sleep(0.1)
     if slots >= number:
         return ""
@@ -42,14 +44,18 @@ def obstacle(spark: SparkContext | SparkSession, number: int) -> str:
 def workers_of(spark: SparkContext | SparkSession) -> int:
     """How many workers fold where no number is given: one for each executor, which works in as many threads as it has
     cores; as many as there are tasks at a time where ``spark.task.cpus`` says how many cores one gets, and on Spark
-    Connect. Waits a while for the first executor.
+    Connect. Waits a while for executors: for as many as settings say, else until no more come.
     """
-    if not hasattr(spark, "parallelize") or _task_cpus(spark) > 1:
+    if not hasattr(spark, "parallelize"):
         return max(1, _slots(spark))
-    until = time.monotonic() + _PATIENCE
-    while (executors := _executors(spark)) == 0 and time.monotonic() < until:
+    executors, expected, now = _executors(spark), _stated_executors(spark), time.monotonic()
+    until, settled = now + _PATIENCE, now + (_PATIENCE if expected or not executors else _SETTLED)
+    while not _is_here(spark) and executors < (expected or _MANY) and time.monotonic() < min(until, settled):
         time.sleep(0.1)
-    return max(1, executors)
+        before, executors = executors, _executors(spark)
+        if executors != before and not expected:
+            settled = time.monotonic() + _SETTLED
+    return max(1, _slots(spark) if _task_cpus(spark) > 1 else executors)
 
 
 def threads_of(spark: SparkContext | SparkSession, workers: int) -> int:
@@ -81,6 +87,12 @@ def _executors(spark: Any) -> int:
     return len(spark._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
+def _stated_executors(spark: Any) -> int:
+    """How many executors a context is to have, as its settings say; 0 where they do not."""
+    cluster = LOCAL_CLUSTER.fullmatch(str(spark.master))
+    return int(cluster[1] if cluster else _conf(spark).get("spark.executor.instances", "0"))
+
+
 def _task_cpus(spark: Any) -> int:
     return int(_conf(spark).get("spark.task.cpus", "1"))
 
@@ -94,6 +106,11 @@ def _stated_cores(conf: Any) -> int:
 def _is_here(spark: Any) -> bool:
     """Whether all tasks that there will be are there already."""
     return not hasattr(spark, "parallelize") or str(spark.master).startswith("local[") or spark.master == "local"
+
+
+def _are_all_here(spark: Any) -> bool:
+    """Whether no more executors come, as far as settings say."""
+    return _is_here(spark) or 0 < _stated_executors(spark) <= _executors(spark)
 
 
 def _is_set(spark: Any, name: str) -> bool:

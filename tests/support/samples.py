@@ -20,7 +20,7 @@ from polars import col, element
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import parse_schema
 from ddcore.expressions import hashes
-from ddcore.expressions.expressions import ListProjection, Projection
+from ddcore.expressions.projections import ListProjection, Projection
 
 SCHEMA = parse_schema(
     {

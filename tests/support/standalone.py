@@ -30,9 +30,7 @@ class Standalone:
             place = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.page)]
             self._start("master.Master", *place)
             self._wait(lambda: self._status()["status"] == "ALIVE")
-            size = ["--cores", str(self.cores), "--memory", "2g", "--work-dir", str(self.folder / "work")]
-            self._start("worker.Worker", *size, "--host", "127.0.0.1", "--webui-port", "0", self.master)
-            self._wait(lambda: self._status()["aliveworkers"] == 1)
+            self.grow()
         except BaseException:
             self.__exit__()
             raise
@@ -48,6 +46,19 @@ class Standalone:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
+    def grow(self) -> None:
+        """One more machine, as it were."""
+        number = len(self.processes)
+        size = ["--cores", str(self.cores), "--memory", "2g", "--work-dir", str(self.folder / "work")]
+        self._start("worker.Worker", *size, "--host", "127.0.0.1", "--webui-port", "0", self.master)
+        self._wait(lambda: self._status()["aliveworkers"] == number)
+
+    def shrink(self) -> None:
+        """One machine less: its executors, which are of its group, are gone with it."""
+        process = self.processes.pop()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
     def applications(self) -> list[dict[str, Any]]:
         """What the master says of the applications that it has run, also of those that run now."""
         status = self._status()
@@ -58,7 +69,7 @@ class Standalone:
 
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        with (self.folder / f"{name}.log").open("w") as log:
+        with (self.folder / f"{name}-{len(self.processes)}.log").open("w") as log:
             process = subprocess.Popen(
                 [program, f"org.apache.spark.deploy.{name}", *arguments],
                 env=variables | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},

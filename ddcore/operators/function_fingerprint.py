@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
-import dis
 import enum
 import functools
 import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import PurePath
@@ -31,6 +29,17 @@ from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.symbol import Symbol
+from ddcore.operators.introspection import (
+    allow_no_source,
+    attributes_of,
+    attributes_read,
+    globals_read,
+    has_source,
+    holds_more,
+    is_of_enum,
+    module_of,
+    reach_of,
+)
 from ddcore.text.wording import described
 
 __all__ = ["name_of", "text_of"]
@@ -38,11 +47,6 @@ __all__ = ["name_of", "text_of"]
 _PLAIN = (int, float, complex, bool, type(None), type(...), type(NotImplemented), range, Decimal, timedelta)
 _PLAIN_VALUES = "give it plain values (numbers, texts, lists, frames), and make the rest inside of the function"
 _STATELESS = ("_thread.lock", "_thread.RLock")  # locks change no result
-# Functions of these libraries count by name; those of other installed libraries by source, without what that uses.
-_KNOWN = {"ddcore", "numba", "numpy", "pandas", "polars", "pyarrow"}
-_STANDARD = str(PurePath(inspect.__file__).parent)
-_READS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-_INSTALLED = {"site-packages", "dist-packages"}
 _OF_EVERY_CLASS = {
     "__module__", "__qualname__", "__dict__", "__weakref__", "__doc__", "__slots__", "__firstlineno__",
     "__static_attributes__", "__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__",
@@ -86,7 +90,7 @@ class _Reader:
         while isinstance(root, functools.partial | MethodType):
             root = root.func if isinstance(root, functools.partial) else root.__func__
         home = root if isinstance(root, FunctionType | type) else type(root)
-        self._home = _module_of(home).partition(".")[0]
+        self._home = module_of(home).partition(".")[0]
 
     def text(self, value: Any) -> str:
         """The text of any value."""
@@ -115,7 +119,7 @@ class _Reader:
         elif isinstance(value, type):
             yield from self._class(value)
         elif isinstance(value, ModuleType):
-            yield from ("module", value.__name__ if _reach(value.__name__, self._home) != "all" else "")
+            yield from ("module", value.__name__ if reach_of(value.__name__, self._home) != "all" else "")
         elif isinstance(value, MethodType):
             yield from ("method", self._at(".__self__", value.__self__), self.text(value.__func__))
         elif isinstance(value, BuiltinFunctionType):
@@ -126,7 +130,7 @@ class _Reader:
             yield from ("partial", *parts)
         elif isinstance(value, functools._lru_cache_wrapper):
             yield from ("cached", self.text(value.__wrapped__))
-        elif _module_of(type(value)).startswith("numba.") and isinstance(vars(value).get("py_func"), FunctionType):
+        elif module_of(type(value)).startswith("numba.") and isinstance(vars(value).get("py_func"), FunctionType):
             yield from ("compiled", self.text(vars(value)["py_func"]))
         elif type(value) in (list, dict, set, frozenset, MappingProxyType):
             yield from self._container(value)
@@ -155,7 +159,7 @@ class _Reader:
 
     def _data(self, value: Any) -> Iterator[Part]:
         """Expressions, collections, frames and arrays; then any other object."""
-        library = _module_of(type(value)).partition(".")[0]
+        library = module_of(type(value)).partition(".")[0]
         if isinstance(value, pl.Expr):
             yield from ("expression", *self._expression(value))
         elif isinstance(value, Symbol) and (identity := value._identity()):
@@ -185,7 +189,7 @@ class _Reader:
         code, reach = function.__code__, self._reach(function)
         yield "function"
         if reach != "all":
-            yield from (_module_of(function), function.__qualname__)
+            yield from (module_of(function), function.__qualname__)
         if reach == "name":
             return
         yield self._source(code)
@@ -200,7 +204,7 @@ class _Reader:
                 yield "itself"
             else:
                 yield from self._value(name, captured, code)
-        for name in sorted(_globals(code)):
+        for name in sorted(globals_read(code)):
             if name in function.__globals__ and not name.startswith("__"):
                 yield f"global {name}"
                 yield from self._value(name, function.__globals__[name], code)
@@ -211,8 +215,8 @@ class _Reader:
     def _value(self, name: str, value: Any, code: CodeType) -> Iterator[Part]:
         """A captured or global value; of a module of the user's own, what the function may read there."""
         yield self._at(f".{name}", value)
-        if isinstance(value, ModuleType) and _reach(value.__name__, self._home) == "all":
-            for attribute in sorted(_attributes(code) & vars(value).keys()):
+        if isinstance(value, ModuleType) and reach_of(value.__name__, self._home) == "all":
+            for attribute in sorted(attributes_read(code) & vars(value).keys()):
                 if not attribute.startswith("__"):
                     yield attribute
                     yield self._at(f".{name}.{attribute}", vars(value)[attribute])
@@ -238,11 +242,11 @@ class _Reader:
         reach = self._reach(cls)
         yield from ("class", cls.__qualname__)
         if reach != "all":
-            yield _module_of(cls)
+            yield module_of(cls)
         if reach == "name":
             return
         source = ""
-        with _allow_no_source():
+        with allow_no_source():
             source = textwrap.dedent(inspect.getsource(cls)).strip()
         yield source
         if reach == "source":
@@ -256,10 +260,10 @@ class _Reader:
             if field.default_factory is not dataclasses.MISSING:
                 yield from (field.name, self._at(f".{field.name}", field.default_factory))
         for name, value in sorted(vars(cls).items()):
-            if name not in _OF_EVERY_CLASS and not (issubclass(cls, enum.Enum) and _is_of_enum(name, value)):
+            if name not in _OF_EVERY_CLASS and not (issubclass(cls, enum.Enum) and is_of_enum(value)):
                 yield from self._attribute(name, value, bool(source))
 
-    def _attribute(self, name: str, value: Any, has_source: bool) -> Iterator[Part]:
+    def _attribute(self, name: str, value: Any, is_in_source: bool) -> Iterator[Part]:
         inner: tuple[Any, ...] = (value,)
         if isinstance(value, staticmethod | classmethod):
             inner = (value.__func__,)
@@ -268,15 +272,15 @@ class _Reader:
         elif inspect.isgetsetdescriptor(value) or inspect.ismemberdescriptor(value):
             inner = ()
         for code in inner:
-            if has_source and isinstance(code, FunctionType) and not _has_source(code.__code__):
+            if is_in_source and isinstance(code, FunctionType) and not has_source(code.__code__):
                 continue  # from a decorator that the source names, such as dataclass
             yield name
             yield self._at(f".{name}", code)
 
     def _reach(self, thing: FunctionType | type) -> str:
         """How far a function or class is read: ``name``, its ``source``, or ``all``."""
-        module = _module_of(thing)
-        reach = _reach(module, self._home)
+        module = module_of(thing)
+        reach = reach_of(module, self._home)
         value: Any = sys.modules.get(module)
         for name in thing.__qualname__.split("."):
             value = getattr(value, name, None)
@@ -287,12 +291,12 @@ class _Reader:
     def _object(self, value: Any) -> Iterator[Part]:
         cls = type(value)
         yield from ("object", self.text(cls))
-        if f"{_module_of(cls)}.{cls.__qualname__}" in _STATELESS:
+        if f"{module_of(cls)}.{cls.__qualname__}" in _STATELESS:
             return
-        if self._reach(cls) != "all" or _holds_more(cls) or cls in copyreg.dispatch_table:
+        if self._reach(cls) != "all" or holds_more(cls) or cls in copyreg.dispatch_table:
             yield from self._reduce(value)
             return
-        for name, attribute in sorted(_attributes_of(value).items()):
+        for name, attribute in sorted(attributes_of(value).items()):
             yield name
             yield self._at(f".{name}", attribute)
 
@@ -302,7 +306,7 @@ class _Reader:
             reduction = copyreg.dispatch_table[type(value)](value) if type(value) in copyreg.dispatch_table else None
             reduction = value.__reduce_ex__(4) if reduction is None else reduction
             if isinstance(reduction, str):  # the name of a global
-                yield from (_module_of(value), reduction)
+                yield from (module_of(value), reduction)
                 return
             call, arguments, state, items, pairs = (*reduction, None, None, None)[:5]
             parts = (call, arguments, state, list(items or ()), [tuple(pair) for pair in pairs or ()])
@@ -326,7 +330,7 @@ class _Reader:
     # -- data: schema and values in a form of our own -----------------------------------------------------------------
 
     def _expression(self, expr: pl.Expr) -> Iterator[Part]:
-        from ddcore.expressions.expressions import identity
+        from ddcore.expressions.canonical import identity
 
         try:
             parts = identity(expr)
@@ -373,76 +377,6 @@ class _Reader:
             yield from (self.text(column.name), str(column.dtype), *self._array(column.to_numpy()))
         if hasattr(value, "index"):
             yield from (self.text(list(value.index.names)), *self._array(value.index.to_numpy()))
-
-
-@contextmanager
-def _allow_no_source() -> Iterator[None]:
-    """Ignore a missing source: classes of a notebook or of generated code have none."""
-    try:
-        yield
-    except (OSError, TypeError):
-        return
-
-
-def _module_of(thing: Any) -> str:
-    """The module of a function or class; for some compiled ones Python does not give it as text."""
-    module = getattr(thing, "__module__", None)
-    return module if isinstance(module, str) else repr(thing).partition("'")[2].rpartition(".")[0]
-
-
-def _reach(module: str, home: str) -> str:
-    """The part of a module's functions that counts: the ``name``, the ``source``, or ``all`` that they use."""
-    top = module.partition(".")[0]
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    installed = bool(_INSTALLED & {*PurePath(file).parts})
-    if top in _KNOWN:
-        return "name"
-    if top in sys.stdlib_module_names and not installed and (not file or file.startswith(_STANDARD)):
-        return "name"  # a file of the user's own may have a name of the standard library
-    return "source" if installed and top not in (home, "__main__") else "all"
-
-
-def _globals(code: CodeType) -> set[str]:
-    """Global names that a function, or one inside of it, reads."""
-    read = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname in _READS}
-    return read.union(*map(_globals, _inner(code)))
-
-
-def _attributes(code: CodeType) -> set[str]:
-    """Names that a function, or one inside of it, may read of an object."""
-    return set(code.co_names).union(*map(_attributes, _inner(code)))
-
-
-def _inner(code: CodeType) -> list[CodeType]:
-    return [value for value in code.co_consts if isinstance(value, CodeType)]
-
-
-def _has_source(code: CodeType) -> bool:
-    has_source = False
-    with _allow_no_source():
-        has_source = bool(inspect.getsource(code))
-    return has_source
-
-
-def _is_of_enum(name: str, value: Any) -> bool:
-    """Whether an attribute of an enumeration is its machinery or a member, and no method of the user's."""
-    return not (isinstance(value, FunctionType | staticmethod | classmethod | property) and _in_source(value))
-
-
-def _in_source(value: Any) -> bool:
-    inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-    return isinstance(inner, FunctionType) and inner.__module__ != "enum" and _has_source(inner.__code__)
-
-
-def _holds_more(cls: type) -> bool:
-    """Whether objects of a class hold more than Python attributes: as a subclass of dict does, or of datetime."""
-    words = (cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + len(copyreg._slotnames(cls))  # type: ignore[attr-defined]
-    return bool(cls.__itemsize__) or cls.__basicsize__ > object.__basicsize__ + 8 * words
-
-
-def _attributes_of(value: Any) -> dict[str, Any]:
-    slots = copyreg._slotnames(type(value))  # type: ignore[attr-defined]
-    return {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
 
 
 def _dtype(dtype: pl.DataType) -> str:
