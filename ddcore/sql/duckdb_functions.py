@@ -255,7 +255,7 @@ def _signed(kind: type[exp.Binary]) -> Rule:
     return lambda values, node: values.of(kind(this=node.expressions[0], expression=node.expressions[1]))
 
 
-def _since_epoch(unit: Literal["ms", "us", "ns"]) -> Rule:
+def _since_epoch(unit: Literal["us", "ns"]) -> Rule:
     def rule(values: Values, node: exp.Expr) -> Value:
         inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
         moment = as_type(values.source, values.require(values.of(inner), "timestamp", "date"), TIMESTAMP)
@@ -265,10 +265,10 @@ def _since_epoch(unit: Literal["ms", "us", "ns"]) -> Rule:
 
 
 def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
-    """``to_timestamp(seconds)``, ``make_timestamp(microseconds)``, ``epoch_ms`` of milliseconds or a timestamp."""
+    """``to_timestamp(seconds)``, ``make_timestamp(microseconds)`` and ``epoch_ms(milliseconds)``."""
     scale = int(node.args["scale"].name) if node.args.get("scale") else 0
-    if scale == 3 and dates.is_day(values.peek(node.this)):
-        return _since_epoch("ms")(values, node)
+    if dates.is_day(values.peek(node.this)):
+        values.source.refuse(node, "epoch_ms() of a timestamp", "epoch_us(ts) // 1000")
     if not scale:
         return dates.RULES[exp.UnixToTime](values, node)
     number = values.require(values.of(node.this), "int64").expr * 10 ** (6 - scale)
@@ -331,7 +331,7 @@ RULES: dict[type[exp.Expr], Rule] = {
 
 
 _NAMES = {
-    "greatest_common_divisor": "gcd", "least_common_multiple": "lcm",
+
     "array_extract": "list_extract", "array_has_any": "list_has_any", "array_indexof": "list_position",
     "array_transform": "list_transform", "array_unique": "list_unique", "array_aggregate": "list_aggregate",
     "datepart": "date_part",
@@ -343,8 +343,6 @@ NAMED: dict[str, Named] = {
     "subtract": (2, _signed(exp.Sub)),
     "multiply": (2, _signed(exp.Mul)),
     "divide": (2, _signed(exp.IntDiv)),
-    "gcd": whole_numbers.NAMED["gcd"],
-    "lcm": whole_numbers.NAMED["lcm"],
     "list_avg": (1, _of_elements(lambda some: some.list.mean(), FLOAT)),
     "list_aggregate": (2, _aggregated),
     "epoch_us": (1, _since_epoch("us")),

@@ -66,7 +66,7 @@ _INSTEAD = {
     **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty",
                      "row_to_json"), _ANEW),
     **dict.fromkeys(("uuid", "gen_random_uuid", "uuid_generate_v4"), _UUID),
-    **dict.fromkeys(("levenshtein", "soundex", "similarity"), "compute it before, or by flat_map() in Python"),
+    **dict.fromkeys(("gcd", "lcm", "levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
     "regexp_matches": "regexp_match() gives the groups of the first match",
     "element_at": "m['a'] is the value of a key",
     "sind": "sin(radians(x))", "cosd": "cos(radians(x))", "tand": "tan(radians(x))",

@@ -16,6 +16,7 @@ from ddcore.sql.values import BOOL, DATE, FLOAT, INT, TEXT, Rule, Value, Values,
 __all__ = ["rule"]
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32}
+_NOTHING = r"[^\s\S]"
 _WHOLE, _NUMBER = r"^[+-]?[0-9]+$", r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)$"
 _OTHER_NUMBERS = (
     r"(?i)^[+-]?(0x[0-9a-f]+|0b[01]+|inf|infinity|nan|[0-9]+[.]?[0-9]*[df]"
@@ -67,7 +68,7 @@ def _numeric(text: pl.Expr) -> pl.Expr:
 
 def _whole(text: pl.Expr, dialect: str, node: exp.TryCast) -> pl.Expr:
     """In DuckDB a fraction is rounded, half away from zero; in Spark there is none."""
-    usual = _numeric(text) if dialect == "duckdb" else _usual(text, _WHOLE, "^$^")
+    usual = _numeric(text) if dialect == "duckdb" else _usual(text, _WHOLE, _NOTHING)
     digits = usual.str.extract("^[+-]?0*([0-9]*)", 1)
     more = usual.str.contains("[.][5-9]")
     fits = (digits.str.len_chars() < len(_MOST)) | (

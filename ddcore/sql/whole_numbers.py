@@ -7,11 +7,10 @@ import math
 import polars as pl
 from sqlglot import exp
 
-from ddcore.expressions import polars_json
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, Named, Rule, Value, Values, shared
+from ddcore.sql.values import INT, Rule, Value, Values, shared
 
-__all__ = ["NAMED", "RULES", "count_of_ones", "factorial"]
+__all__ = ["RULES", "count_of_ones", "factorial"]
 
 _MOST_FACTORIAL = 20
 
@@ -50,38 +49,8 @@ def _quotient(values: Values, node: exp.IntDiv) -> Value:
     return Value(left.expr.truncdiv(right.expr), INT, node)
 
 
-_MOST_STEPS = 92  # of Euclid's algorithm, which Fibonacci numbers below 2^63 need
-
-
-def _divisor(one: pl.Expr, other: pl.Expr, steps: int = _MOST_STEPS) -> pl.Expr:
-    """The greatest common divisor, or less than nothing of it. Each step computes one remainder for all rows."""
-    if not steps:
-        return one
-    rest = polars_json.called("Sql.Rem", [one, pl.when(other != 0).then(other).otherwise(one)])
-    return polars_json.share(
-        [rest], lambda rest: pl.when(other == 0).then(one).otherwise(_divisor(other, rest, steps - 1))
-    )
-
-
-def _common(values: Values, node: exp.Anonymous) -> Value:
-    """``gcd(a, b)``."""
-    sides = values.arguments(node, "int64", "int64")
-    return Value(shared(sides, lambda a, b: _divisor(a.expr, b.expr).abs()), INT, node)
-
-
-def _multiple(values: Values, node: exp.Anonymous) -> Value:
-    """``lcm(a, b)``: 0 where one is 0."""
-
-    def multiple(a: Value, b: Value) -> pl.Expr:
-        parts = (a.expr.truncdiv(_divisor(a.expr, b.expr)) * b.expr).abs()
-        return pl.when((a.expr == 0) | (b.expr == 0)).then(a.expr * b.expr).otherwise(parts)
-
-    return Value(shared(values.arguments(node, "int64", "int64"), multiple), INT, node)
-
-
 RULES: dict[type[exp.Expr], Rule] = {
     exp.IntDiv: _quotient,
     exp.Factorial: factorial,
     exp.BitwiseLeftShift: _shifted_left,
 }
-NAMED: dict[str, Named] = {"gcd": (2, _common), "lcm": (2, _multiple)}
