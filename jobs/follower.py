@@ -8,13 +8,14 @@ look costs a listing for each source; only where something differs from the last
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
 from ddcore.io.delta.deltalog import commit_file, versions_of
@@ -90,7 +91,7 @@ class Follower:
         self._retry = 0.0
         self._warm = Warm()
         self._known: dict[str, tuple[Any, ...]] = {}  # what sources are like
-        self._commits: dict[str, dict[str, object]] = {}  # and by which commits, where they are Delta tables alone
+        self._commits: dict[str, dict[str, _Commit | None]] = {}  # by which commits, where they are Delta tables
         self._found: dict[str, Sequence[Any]] = {}  # such tables, opened, for the next sync
 
     def follow(self) -> bool:
@@ -105,7 +106,7 @@ class Follower:
                 return True
             now = self._look()
             if now != seen or (self.done.error and begin >= self._retry):
-                now = self._settled(now, begin) if isinstance(seen, Mapping) else now
+                now = self._settled(now, seen, begin) if isinstance(seen, Mapping) else now
                 self._sync(begin, self._changed(seen, now))
                 seen = self._after(now)
             self.done.looks += 1
@@ -114,13 +115,25 @@ class Follower:
             self.stop.wait(max(0.0, self.every - (time.monotonic() - begin)))
         return False
 
-    def _settled(self, now: Look | None, begin: float) -> Look | None:
-        """The look after which nothing changed for a moment: a writer of several tables is still at work."""
-        while time.monotonic() < begin + self.longest and not self.stop.wait(self.settled):
+    def _settled(self, now: Look | None, seen: Look, begin: float) -> Look | None:
+        """The look before which nothing changed for a moment: a writer of several tables may still be at work."""
+        while time.monotonic() < begin + self.longest and (left := self.settled - self._quiet(now, seen)) > 0:
+            if self.stop.wait(min(left, self.settled)):
+                break
             before, now = now, self._look()
             if now == before:
                 break
         return now
+
+    def _quiet(self, now: Look | None, seen: Look) -> float:
+        """Seconds since the newest commit of the tables that differ; 0 where something else does. Where clocks differ
+        a sync begins too early, and another one follows.
+        """
+        if now is None:
+            return 0.0
+        commits = [self._commits.get(name, {}).values() or [None] for name in now if now[name] != seen.get(name)]
+        instants = [math.inf if commit is None else commit.written for of in commits for commit in of]
+        return time.time() - max(instants, default=math.inf)
 
     def _sync(self, begin: float, inputs: Collection[str] | None) -> None:
         found, self._found = {name: tables for name, tables in self._found.items() if tables}, {}
@@ -206,8 +219,16 @@ class Follower:
             yield file, (status.st_mtime_ns, status.st_size)
 
 
-def _newest_commit(path: str) -> object:
-    """The newest commit of a Delta table: its number, and the size and time of its file; None where there is none."""
+class _Commit(NamedTuple):
+    """A commit of a Delta table: its number, and the size and time of its file."""
+
+    number: int
+    size: int
+    written: float
+
+
+def _newest_commit(path: str) -> _Commit | None:
+    """The newest commit of a Delta table; None where there is none."""
     folder = place_of(path)
     versions, _ = versions_of(folder)
-    return (versions[-1], *next(store.entries(commit_file(folder, versions[-1])))[1:]) if versions else None
+    return _Commit(versions[-1], *next(store.entries(commit_file(folder, versions[-1])))[1:]) if versions else None

@@ -36,13 +36,13 @@ from ddcore.jobs.running.options import Options
 from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.jobs.running.versions import ingests_of, versions_of
 from ddcore.jobs.upstream import Reader, waiting
+from ddcore.jobs.warm import Warm
 from ddcore.program.data_tests import is_test
 from ddcore.text.sizes import shown_size
 from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.io.storage.lease import Lease
-    from ddcore.jobs.warm import Warm
     from ddcore.planning.plan import Plan
 
 __all__ = ["RunReport", "run"]
@@ -94,6 +94,8 @@ def run(
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
     with writing as (lock, ledger):
+        if warm is not None:
+            warm.recall(ledger)
         finished = recovery.finish(ledger, refresh=full_refresh)
         reader = None if project.upstream is None else Reader(project, ledger, refresh=full_refresh)
         taken = 0 if reader is None or (ledger.open_intent() and not full_refresh) else len(reader.take())
@@ -107,6 +109,8 @@ def run(
             after_run(project, ledger, ran=not report.nothing_new)
         if reader is not None:
             reader.keep()
+        if warm is not None:
+            warm.note(ledger)
         return report
 
 
@@ -139,7 +143,7 @@ class _Replay:
             self._plan_part(planned(project, kept))
             return
         if kept is None or not self._is_idle(kept):
-            self.program = planned(project, kept)
+            self.program = (options.warm or Warm()).planned(project, kept)
             check_tables(project, ledger, self.plan.outputs)
 
     def _plan_part(self, whole: PlannedProgram) -> None:

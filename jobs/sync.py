@@ -94,6 +94,8 @@ def sync(
     warehouse.begin(project.root, new=any(one.new_warehouse for one in settings.values()))
     with kept(engine), predecessor.writing(warehouse, "ddcore sync", project.tuning) as held:
         reports = []
+        if warm is not None:
+            warm.recall(held[1])
         for name, source in wanted.items():
             report = ingest(
                 project, name, source.places, settings[name], engine=engine, listener=listener, held=held,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +27,8 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 
+FAILED = pytest.StashKey[bool]()
+NUMBERS = count()
 RECOVERY = {
     "test_clocks", "test_damage", "test_durability", "test_failed_runs", "test_failpoints", "test_folding_again",
     "test_given_up_runs", "test_growth", "test_integrity", "test_left_behind", "test_missing_versions",
@@ -55,11 +62,26 @@ def pytest_report_header() -> str:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that failed and whose seed is new in each run says how to repeat it."""
     report = yield
+    if report.failed:
+        item.stash[FAILED] = True
     drawn = any(name == "seed" for name, _ in item.user_properties)
     if report.failed and (drawn or item.get_closest_marker("hypothesis")):
         again = f"DDCORE_SEED={seeds.base()} .venv/bin/python -m pytest -m '' '{item.nodeid}'"
         report.sections.append(("the same test with the same seed", again))
     return report
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of this test, that goes with it unless it failed; no other test of the run has its path.
+
+    Pytest's own one stays for three runs, 100,000 small files for each, and looks for its number among all before it.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.mktemp(f"{name}{next(NUMBERS)}", numbered=False)
+    yield folder
+    if FAILED not in request.node.stash:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -104,6 +126,15 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("DDCORE_FSYNC"):
             patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def uncompiled() -> Iterator[None]:
+    """Modules of programs leave no bytecode: Python takes a text of the same second and size for the one before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         yield
 
 

@@ -215,7 +215,7 @@ def test_these_tests_pass_where_a_signal_is_ignored(ignored: signal.Signals) -> 
         f"import os, signal, sys; signal.signal({int(ignored)}, signal.SIG_IGN)\n"
         "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', *sys.argv[1:]])"
     )
-    tests = [f"{__file__}::test_signals_unwind", "-k", str(128 + ignored)]
+    tests = ["--assert=plain", f"{__file__}::test_signals_unwind", "-k", str(128 + ignored)]
     done = subprocess.run([sys.executable, "-c", script, *tests], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

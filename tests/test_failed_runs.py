@@ -595,7 +595,7 @@ def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, m
     bring(project, (1, 4, 20_000_000))
     assert replay.run(project, engine="spark").parallelism == 1
     bring(project, *[(n, 5, 1) for n in range(5)])
-    large = replace(project, tuning=Tuning(parallel_rows=5))
+    large = replace(project, tuning=Tuning(parallel_rows=2))  # of the window, for each worker
     assert replay.run(large, engine="spark").parallelism == 3
     check_law(project)
 

@@ -19,6 +19,7 @@ from warehouses import logs_of, project_of, take_in
 from ddcore import reference
 from ddcore.base.errors import DdError, StorageError
 from ddcore.base.tuning import Tuning
+from ddcore.io.delta import heads, tables
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan, load_program
 from ddcore.io.project.retention_settings import RetentionSettings
@@ -144,10 +145,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose files a fold opens."""
     names, whole = list[str](), state._open
 
-    def note(stored: Any, table: str, *rest: Any) -> Any:
+    def note(stored: Any, table: str, *rest: Any, **more: Any) -> Any:
         if table in stored.files:
             names.append(table)
-        return whole(stored, table, *rest)
+        return whole(stored, table, *rest, **more)
 
     monkeypatch.setattr(state, "_open", note)
     return names
@@ -185,6 +186,61 @@ def test_what_others_changed_is_opened_anew(other: str, tmp_path: Path, opened: 
     followed.run(edges=50, marks=20)
     assert opened, other
     followed.run(edges=50, marks=20)
+
+
+class _Noted:
+    """A function that notes the names of the folders that it is called with."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.names = function, list[str]()
+
+    def __call__(self, folder: Path, *rest: Any) -> Any:
+        self.names.append(folder.name)
+        return self.function(folder, *rest)
+
+
+@pytest.mark.parametrize("other", ["nobody", "run", "touch"])
+def test_a_commit_is_read_once_unless_it_is_another_one(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = Followed(tmp_path)
+    for _ in range(3):
+        followed.run(edges=50, marks=20)
+    folders = [*(tmp_path / "warehouse" / "state").iterdir()]
+    if other == "run":
+        followed.run(cold=True, edges=50, marks=20)
+    for folder in folders if other == "touch" else ():
+        max((folder / "_delta_log").glob("*.json")).touch()
+    states, read = {folder.name for folder in folders}, _Noted(heads._read)
+    monkeypatch.setattr(heads, "_read", read)
+    followed.run(edges=50, marks=20)
+    assert states & {*read.names} == (set() if other == "nobody" else states), read.names
+    read.names.clear()
+    followed.run(edges=50, marks=20)
+    assert not states & {*read.names}, "all is known again"
+
+
+def test_what_the_library_lists_is_listed_once_unless_another_commit_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After maintenance the newest commit is not one of ours, and has no head."""
+    followed = Followed(tmp_path)
+    followed.run(edges=50, marks=20)
+    folders = [*(tmp_path / "warehouse" / "state").iterdir()]
+
+    def maintain(days: int) -> None:
+        for folder in folders:
+            DeltaTable(str(folder)).alter.set_table_properties({"delta.logRetentionDuration": f"interval {days} days"})
+
+    maintain(30)
+    followed.run(marks=20)
+    listed = _Noted(tables.check_files)
+    monkeypatch.setattr(tables, "check_files", listed)
+    followed.run(marks=20)
+    assert not listed.names
+    maintain(31)
+    followed.run(marks=20)
+    assert listed.names
 
 
 def _fails(*_: object, **__: object) -> None:

@@ -237,7 +237,7 @@ def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run(
-        [submit, "--master", "local[1]", main.__file__, "ingest",
+        [submit, "--master", "local[1]", "--driver-java-options", "-XX:TieredStopAtLevel=1", main.__file__, "ingest",
          "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,

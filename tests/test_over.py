@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from decimal import Decimal
 from typing import Any
 
 import folding
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import frame, log
+from seeds import sampled
 from test_semantics import same
 
 import ddcore as dd
@@ -18,6 +20,7 @@ from ddcore import col
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
 from ddcore.operators import nearby
 from ddcore.operators import onwards as found_onwards
+from ddcore.operators.over import _OverStep
 from ddcore.planning.planner import build
 
 
@@ -121,6 +124,8 @@ def test_random_partitions(seed: int) -> None:
             unit = rng.choice(["rows", "groups", "range"])
             ends = [rng.choice([None, -2, -1, 0, 1, 2]) for _ in range(2)]
             exclude: Any = rng.choice(["nothing", "row", "peers", "ties"])
+            if seed % 2:  # what goes on from row to row
+                ends, exclude = rng.choice([[None, 0], [0, None]]), "nothing"
             function = getattr(function, f"{unit}_between")(*ends, exclude=exclude)  # noqa: PLW2901
         functions[f"r{number}"] = function
     by, flags = rng.choice(["n", "f"]), {"descending": rng.random() < 0.5, "nulls_first": rng.random() < 0.5}
@@ -148,6 +153,9 @@ ONWARDS: list[Any] = [
     dd.row_number(), dd.rank(), dd.dense_rank(), dd.sum("x"), dd.sum("x").rows_between(None, 0), dd.min("w"),
     dd.max("x").groups_between(None, 0), dd.count(), dd.count().rows_between(None, 0), dd.first_value("w"),
     dd.first_value("x", ignore_nulls=True).rows_between(None, 0), dd.all(col("x") > 1), dd.count(where="x > 1"),
+    dd.mean("x"), dd.mean("x").rows_between(None, 0), dd.mean("m", where="w = 'x'"), dd.mean("f"), dd.sum("f"),
+    dd.sum("f").rows_between(None, 0), dd.mean("f", where="w = 'x'").groups_between(None, 0), dd.count_distinct("x"),
+    dd.count_distinct("w").rows_between(None, 0), dd.count_distinct("f").groups_between(None, 0),
 ]  # fmt: skip
 
 
@@ -155,9 +163,27 @@ BACKWARDS: list[Any] = [
     dd.sum("x").range_between(0, None), dd.count().groups_between(0, None), dd.max("w").range_between(0, None),
     dd.last_value("w").range_between(0, None), dd.all(col("x") > 1).groups_between(0, None),
     dd.last_value("x", ignore_nulls=True).groups_between(0, None), dd.sum("x").rows_between(0, None),
-    dd.count().rows_between(0, None), dd.last_value("x").rows_between(0, None),
+    dd.count().rows_between(0, None), dd.last_value("x").rows_between(0, None), dd.mean("x").rows_between(0, None),
+    dd.mean("m").range_between(0, None), dd.sum("f").groups_between(0, None),
+    dd.count_distinct("w").range_between(0, None), dd.count_distinct("x").rows_between(0, None),
 ]  # fmt: skip
 """Frames without end: those of values and peers, and of rows."""
+MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
+FLOATS: list[list[Any]] = [
+    [0.1, -3.7, 1e16, None], [5e-324, -1e308, 1e308, 1.5], [0.1, 1e-200, float("nan"), float("inf"), float("-inf")],
+]  # fmt: skip
+"""Of one size; so small and so large that a state cannot hold their sum, or it is infinite; and not finite."""
+
+
+def value_columns(rng: random.Random, floats: list[Any]) -> tuple[Any, ...]:
+    """What functions take: a word, a number, a float and a decimal."""
+    return rng.choice("xy"), rng.choice(VALUES), rng.choice(floats), rng.choice(MONEY)
+
+
+def history(updates: list[tuple[Any, ...]], *keys: str) -> pl.DataFrame:
+    types: dict[str, Any] = {"n": pl.Int64, "w": pl.String, "x": pl.Int64, "f": pl.Float64, "m": pl.Decimal(18, 2)}
+    names = [*keys, *types, "version", "diff"]
+    return pl.DataFrame(updates, names, orient="row", infer_schema_length=None, schema_overrides=types)
 
 
 @pytest.mark.parametrize("first", [1, 5])
@@ -167,7 +193,9 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
     monkeypatch.setattr(nearby, "_LARGE", 1)
     monkeypatch.setattr(nearby, "_FIRST", first)
     monkeypatch.setattr(found_onwards, "_FIRST", first)
+    monkeypatch.setattr(found_onwards, "_BEHIND", (first, 3 * first))
     rng = random.Random(f"apart {seed}")
+    floats = rng.choice(FLOATS)
     there: list[tuple[Any, ...]] = []
     updates = []
     for version in range(4):
@@ -176,9 +204,9 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
                 updates.append((*there.pop(rng.randrange(len(there))), version, -1))
                 continue
             row = rng.choice(there) if there and rng.random() < 0.2 else ()
-            there.append(row or ("a", rng.randrange(12), rng.choice("xy"), rng.choice(VALUES)))
+            there.append(row or ("a", rng.randrange(12), *value_columns(rng, floats)))
             updates.append((*there[-1], version, 1))
-    t = pl.DataFrame(updates, ["k", "n", "w", "x", "version", "diff"], orient="row")
+    t = history(updates, "k")
     pools = [ONWARDS, AWAY, BACKWARDS, NEAR]
     chosen = [function for pool in rng.sample(pools, rng.randint(1, 3)) for function in rng.sample(pool, 1)]
     chosen += rng.sample(BACKWARDS, rng.randint(1, 2))
@@ -207,6 +235,11 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
         ((dd.sum("x").rows_between(0, None), dd.lag("x")), 1),  # both tell equal rows apart
         ((dd.last_value("x").range_between(0, None), dd.rank()), 1),  # of equal rows the order counts
         ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 1),  # which costs the partition in any case
+        ((dd.mean("x"), dd.sum(col("x") / 8), dd.lag("x")), 1),
+        ((dd.mean("x").range_between(0, None), dd.mean("x")), 2),
+        ((dd.count_distinct("x"), dd.count_distinct("x").rows_between(None, 0), dd.rank()), 2),  # one marks values
+        ((dd.count_distinct("x"), dd.count_distinct("k"), dd.count_distinct("x").range_between(0, None)), 5),
+        ((dd.count_distinct("x"), dd.ntile(4)), 1),
     ],
 )
 def test_which_functions_are_computed_together(functions: tuple[Any, ...], operators: int) -> None:
@@ -220,7 +253,7 @@ def test_which_functions_are_computed_together(functions: tuple[Any, ...], opera
 
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("onwards", [False, True])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30), 15))
 def test_large_groups_are_searched_around_the_changes(
     seed: int, onwards: bool, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,9 +263,11 @@ def test_large_groups_are_searched_around_the_changes(
     monkeypatch.setattr(nearby, "_LARGE", 1)
     monkeypatch.setattr(nearby, "_FIRST", first)
     monkeypatch.setattr(found_onwards, "_FIRST", first)
+    monkeypatch.setattr(found_onwards, "_BEHIND", (first, 3 * first))
     rng = random.Random(f"near {seed}")
     numbers: list[Any] = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
+    floats = rng.choice(FLOATS)
     there: list[tuple[Any, ...]] = []
     updates = []
     for version in range(5):
@@ -244,13 +279,11 @@ def test_large_groups_are_searched_around_the_changes(
                 rng.choice(keys),
                 rng.choice([7, 8]),
                 rng.choice(numbers),
-                rng.choice("xy"),
-                rng.choice(VALUES),
+                *value_columns(rng, floats),
             )
             there.append(row)
             updates.append((*row, version, 1))
-    names = ["k", "g", "n", "w", "x", "version", "diff"]
-    t = pl.DataFrame(updates, names, orient="row")
+    t = history(updates, "k", "g")
     near = [*NEAR, *AWAY] if seed % 3 == 0 else NEAR  # the others look so many rows away
     chosen = rng.sample(near, rng.randint(0 if onwards else 1, 2 if onwards else 3))
     chosen += rng.sample(ONWARDS, rng.randint(1, 3)) if onwards else []
@@ -265,6 +298,67 @@ def test_large_groups_are_searched_around_the_changes(
     assert folding.one_time_each(program, t=t) == expected
     assert folding.compacted(program, t=t) == expected
     assert folding.fed_early(program, seed=seed, t=t) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "change"),
+    [
+        (dd.mean("x"), "(a,301,5):+1"),
+        (dd.mean("x").range_between(0, None), "(a,-1,5):+1"),
+        (dd.sum(col("x") / 8).rows_between(None, 0), "(a,301,5):+1"),
+        (dd.mean(col("x") / 7), "(a,290,0):-1"),
+        (dd.count_distinct("x"), "(a,101,4):+1"),  # there before and behind
+        (dd.max("x"), "(a,101,4):+1"),
+        (dd.row_number(), "(a,100,0):-1,(a,100,5):+1"),  # one row goes, and one comes
+        (dd.mean("x"), "(a,100,0):-1,(a,100,5):+1,(a,102,2):-1,(a,102,-3):+1"),  # the sum stays
+    ],
+)
+def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change costs the rows whose results change, and some around them."""
+    monkeypatch.setattr(nearby, "_LARGE", 1)
+    monkeypatch.setattr(found_onwards, "_FIRST", 4)
+    monkeypatch.setattr(found_onwards, "_BEHIND", (8, 16))
+    rows = pl.DataFrame({"k": "a", "n": range(0, 300, 2), "version": 0, "diff": 1})
+    first = rows.with_columns(x=pl.col("n") % 10).select("k", "n", "x", "version", "diff")
+    t = pl.concat([first, frame("k n x", f"{change}@1")], how="vertical_relaxed")
+    read, evaluate = list[int](), _OverStep.evaluate
+
+    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
+        read.append(len(history.diffs))
+        return evaluate(step, evaluations, history, *rest)
+
+    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    program = over("n", it=function)
+    actual = folding.one_time_each(program, t=t)
+    assert actual == folding.by_reference(program, t=t)
+    assert max(read) == 150
+    assert 0 < sum(count for count in read if count != 150) < 75
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_running_functions_in_loops(seed: int) -> None:
+    """Rows leave round by round, for what the rows before them or behind them add up to."""
+    rng = random.Random(f"loops {seed}")
+    floats = rng.choice(FLOATS)
+    updates = [
+        (rng.choice("ab"), rng.randrange(9), *value_columns(rng, floats), rng.choice([0, 0, 0, 1, 2]), 1)
+        for _ in range(24)
+    ]
+    updates += [(*row[:-2], rng.choice([2, 3]), -1) for row in rng.sample(updates, 5)]
+    t = history(updates, "k")
+    running: Any = rng.choice([dd.mean("x"), dd.count_distinct("x"), dd.mean("f"), dd.sum("f"), dd.count_distinct("f")])
+    unit, ends = rng.choice(["rows", "groups", "range"]), rng.choice([(None, 0), (0, None)])
+    it, most = getattr(running, f"{unit}_between")(*ends), rng.choice([1, 1.5, 2])
+
+    def program(t: Any) -> Any:
+        def kept(rows: Any) -> Any:
+            return rows.group_by("k").over("n", it=it, before=dd.lag("x")).where(col("it") <= most).drop("it", "before")
+
+        return {"out": t.iterate(kept)}
+
+    expected = folding.by_reference(program, t=t)
+    assert folding.whole(program, t=t) == expected
+    assert folding.one_time_each(program, t=t) == expected
 
 
 def test_an_argument_that_is_the_key() -> None:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from notation import DIMS, spell
 from programs import Case, case
-from seeds import nightly, seeds
+from seeds import nightly, sampled, seeds
 from shrinking import smallest
 
 import ddcore as dd
@@ -48,12 +48,12 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.parametrize("seed", seeds(44))
+@pytest.mark.parametrize("seed", sampled(seeds(44), 24))
 def test_same_logs(seed: int) -> None:
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", sampled(seeds(20), 10))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())
 

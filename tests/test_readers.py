@@ -730,7 +730,8 @@ class Lives:
                 assert self.do(*words, folder=folder) == 0, self.transcript
         self.checked += sum(self.law(reader) for reader in self.readers)
         check_law(self.shop, self.folder, self.truth, 0)
-        assert self.checked > 5, "\n".join(self.transcript)
+        # Where history was given up, each of the two has but one version; where all was undone, it may have none.
+        assert self.checked > 1 or not +self.rows(), "\n".join(self.transcript)
         for folder in (*self.readers, self.folder):
             self.shop.remove(folder)
 

@@ -118,10 +118,8 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     assert_frame_equal(got, expected, check_row_order=False)
 
 
-def test_pairs_of_equal_rows_leave_the_difference_as_it_is() -> None:
+def test_pairs_of_equal_rows_leave_the_difference_as_it_is(seed: int) -> None:
     """Whatever rows two frames have; where both are in order, all pairs of equal frames are found."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
     rng = random.Random(seed)
 
     def frame() -> pl.DataFrame:

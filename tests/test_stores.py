@@ -188,16 +188,16 @@ def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> 
             pass
 
 
-def expired(root: Address, monkeypatch: pytest.MonkeyPatch) -> lease.Lease:
-    """A lock whose holder does not renew it, and that has expired."""
+def expired(root: Address, monkeypatch: pytest.MonkeyPatch, seconds: int = 0) -> lease.Lease:
+    """A lock whose holder does not renew it, and that has expired: after no time, where none is waited for."""
     monkeypatch.setenv(lease.SECONDS, "1")
-    held = lease._take(root / ".lock", lease._Claim(this_process("ddcore run", 0), 1, "mark", "elsewhere"))
-    time.sleep(2.1)
+    held = lease._take(root / ".lock", lease._Claim(this_process("ddcore run", 0), seconds, "mark", "elsewhere"))
+    time.sleep(2.1 * seconds)  # the store tells whole seconds
     return held
 
 
 def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = expired(root, monkeypatch)
+    before = expired(root, monkeypatch, seconds=1)
     dead = Warehouse(root).dead_holder()
     assert dead == before.holder and Warehouse(root).holder() is None
     with Warehouse(root).lock("ddcore ingest") as held:
@@ -212,7 +212,7 @@ def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, mon
 def test_a_lock_that_looks_expired_and_is_renewed_is_held(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the clock of the other machine is behind."""
     before = expired(root, monkeypatch)
-    time.sleep(1.0)  # the store tells whole seconds
+    time.sleep(2.5)  # the store tells whole seconds
     clock = SimpleNamespace(time=time.time, sleep=lambda seconds: before._write())
     monkeypatch.setattr(lease, "time", clock)
     with pytest.raises(LockHeld, match="is in use by ddcore run"), Warehouse(root).lock("ddcore ingest"):

@@ -49,6 +49,8 @@ if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt
         say "The packages could not be installed; the whole output of pip is in build/pip.log."
         exit 1
     fi
+    # With PYTHONDONTWRITEBYTECODE each process would compile the package anew: half a second of the processor.
+    .venv/bin/python -m compileall -q -j 0 ddcore io jobs cli tools tests/support
 fi
 say "Once per machine, in ${DDCORE_CACHE:-~/.cache/ddcore}:"
 .venv/bin/python -m ddcore.jobs.setup ${SETUP_FLAGS:-}

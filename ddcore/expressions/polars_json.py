@@ -36,10 +36,28 @@ _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _NULL_FLOATS = ('"Float":null', '"Float64":null')
 _SQL_OPERATORS = {"Plus", "Minus", "Mul", "Div", "IntDiv", "Rem", "Eq", "EqMissing", "Lt", "LtEq", "Gt", "GtEq"}
 _Json = Any
+_LATEST: dict[int, tuple[pl.Expr, Tree]] = {}
+"""Expressions by what Python calls their identity, which is theirs as long as they are here, and their trees."""
+_MOST_KEPT = 4096
 
 
 def read(expr: pl.Expr) -> Tree:
-    """The tree of an expression. Raises ProgramError for one without a stable form, such as a Python function."""
+    """The tree of an expression. Raises ProgramError for one without a stable form, such as a Python function.
+
+    Planning reads an expression for its columns, its type, its text and to make it ready to run, one soon after the
+    other: the latest trees are kept.
+    """
+    known = _LATEST.get(id(expr))
+    if known is not None and known[0] is expr:
+        return known[1]
+    tree = _read(expr)
+    if len(_LATEST) >= _MOST_KEPT:
+        _LATEST.clear()
+    _LATEST[id(expr)] = expr, tree
+    return tree
+
+
+def _read(expr: pl.Expr) -> Tree:
     if expr.meta.is_column():  # most are, and a tenth of the time is enough for them
         return Column(expr.meta.output_name())
     try:

@@ -183,8 +183,21 @@ def nodes(tree: _T, inner: Callable[[_T], list[_T]]) -> list[_T]:
 def fold(tree: Tree, change: Callable[[Tree, list[Any]], _T]) -> _T:
     """What ``change`` makes of the tree, from each node and the results of its children."""
     results: dict[int, _T] = {}
-    for node in nodes(tree, children):
-        results[id(node)] = change(node, [results[id(child)] for child in children(node)])
+    below = children(tree)
+    waiting = [(tree, below, iter(below))]  # nodes whose children are on their way
+    while waiting:
+        node, below, rest = waiting[-1]
+        for child in rest:
+            if id(child) in results:
+                continue
+            if type(child) in _CHILDREN:
+                inner = children(child)
+                waiting.append((child, inner, iter(inner)))
+                break
+            results[id(child)] = change(child, [])
+        else:
+            waiting.pop()
+            results[id(node)] = change(node, [results[id(child)] for child in below])
     return results[id(tree)]
 
 

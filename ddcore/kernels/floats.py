@@ -107,6 +107,22 @@ def read_float(limbs, digits, low, high):  # type: ignore[no-untyped-def]
     return rounded(digits, low, end, 0, negative)
 
 
+@inline
+def cut(limbs, digits, low, high, parts):  # type: ignore[no-untyped-def]
+    """Cut a sum of floats into floats whose exact sum it is; returns their number, -1 if it is past the greatest."""
+    number = 0
+    while number < len(parts):
+        word = read_float(limbs, digits, low, high)
+        if word == 0:
+            return number
+        if is_special(word):
+            return -1
+        parts[number] = word
+        number += 1
+        low, high = add_float(limbs, low, high, word, np.int64(-1))
+    return -1
+
+
 @apart
 def rounded(digits, low, end, unit, negative):  # type: ignore[no-untyped-def]
     """The word of the float next to a number, ties to even: its ``digits[low:end]``, of which bit ``unit`` is 2**-1074.

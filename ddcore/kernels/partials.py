@@ -23,7 +23,7 @@ from ddcore.kernels.aggregating import (
     value_orders,
 )
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.floats import LIMBS, add_float, clear, is_special, read_float
+from ddcore.kernels.floats import LIMBS, clear, cut
 from ddcore.kernels.group_rows import add_up_exactly, distinct_rows, order_rows
 from ddcore.kernels.means import DIGITS
 from ddcore.kernels.time_columns import grow
@@ -31,22 +31,6 @@ from ddcore.kernels.wide import fits, triple_fits
 
 _NULL = np.int64(-(2**63))
 _PARTS = 48  # floats that a sum of floats is cut into: each has 53 of its 2,227 bits
-
-
-@inline
-def _cut(limbs, digits, low, high, parts):  # type: ignore[no-untyped-def]
-    """Cut a sum of floats into floats whose exact sum it is; returns their number, -1 if it is past the greatest."""
-    number = 0
-    while number < len(parts):
-        word = read_float(limbs, digits, low, high)
-        if word == 0:
-            return number
-        if is_special(word):
-            return -1
-        parts[number] = word
-        number += 1
-        low, high = add_float(limbs, low, high, word, np.int64(-1))
-    return -1
 
 
 @inline
@@ -166,7 +150,7 @@ def summarise(inputs, loops, kinds, columns, most, offsets, words, times, diffs,
                     )
                     parts[a, 0] = special
                     if special == 0 and end > 0:
-                        numbers[a] = _cut(limbs, digits, start, end, parts[a])
+                        numbers[a] = cut(limbs, digits, start, end, parts[a])
                     clear(limbs, 0, len(limbs))
                 elif valued[a] > 0:
                     numbers[a] = _sum_of(order, n, words, c, times, diffs, e_times, e, most[a], parts[a])

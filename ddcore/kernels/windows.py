@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_SUM, MEAN, SUM
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, inline, kernel, several
-from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, is_special, read_float, special_sum
+from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, cut, is_special, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.wide import add_triple, product, triple_fits
 
 _NULL = np.int64(-(2**63))
+_STATE, _PARTS, _UNKNOWN = 4, 3, np.int64(8)  # words of a state, floats that it has room for, and that these did not do
+_SHIFT, _LOW = np.int64(48), np.int64(2**48 - 1)  # sums of integers in two words
 _UNDEFINED, _PLUS, _MINUS, _VALUES, _ROWS, _DISTINCT = 0, 1, 2, 3, 4, 5  # what is counted
 
 
@@ -103,3 +105,79 @@ def slide(kind, unit, words, numbers, distinct, starts, lows, highs):  # type: i
         if not fit:
             return results, i
     return results, -1
+
+
+@inline
+def _go_on(kind, known, k, counts, sums, limbs, span):  # type: ignore[no-untyped-def]
+    """Begin with the state in column ``k`` of ``known``."""
+    if kind == MEAN:
+        counts[_VALUES] = known[0, k]
+        high, low = product(known[1, k], np.int64(1) << _SHIFT)
+        top, middle, least = add_triple(np.int64(0), np.uint64(0), np.uint64(0), high, low)
+        sums[0], sums[1], sums[2] = top, np.int64(middle), np.int64(least) | known[2, k]
+        return
+    flags = known[0, k]
+    counts[_UNDEFINED], counts[_PLUS], counts[_MINUS] = flags & 1, (flags >> 1) & 1, (flags >> 2) & 1
+    counts[_VALUES] = flags >> 4
+    for part in range(1, _STATE):
+        if known[part, k] != 0:
+            span[0], span[1] = add_float(limbs, span[0], span[1], known[part, k], np.int64(1))
+
+
+@inline
+def _note(kind, states, i, counts, sums, limbs, span, digits, parts):  # type: ignore[no-untyped-def]
+    """Write the state of what a frame holds into column ``i``."""
+    if kind == MEAN:
+        states[0, i] = counts[_VALUES]
+        states[1, i] = (sums[1] << (np.int64(64) - _SHIFT)) | ((sums[2] >> _SHIFT) & (np.int64(2**16 - 1)))
+        states[2, i] = sums[2] & _LOW
+        return
+    special = (counts[_UNDEFINED] > 0, counts[_PLUS] > 0, counts[_MINUS] > 0)
+    flags = np.int64(special[0]) | (np.int64(special[1]) << 1) | (np.int64(special[2]) << 2)
+    parts[:] = 0
+    if span[1] > 0 and cut(limbs, digits, span[0], span[1], parts) < 0:
+        flags |= _UNKNOWN
+    for part in range(len(parts)):
+        if parts[part] != 0:  # which cutting has taken away
+            add_float(limbs, span[0], span[1], parts[part], np.int64(1))
+    states[0, i] = flags if kind == FLOAT_SUM else flags | (counts[_VALUES] << 4)
+    for part in range(_PARTS):
+        states[1 + part, i] = parts[part]
+
+
+@kernel(several(OUT1, OUT2), INT, INT, IN1, IN1, IN1, IN1, IN2)
+def run(kind, unit, words, starts, ends, places, known):  # type: ignore[no-untyped-def]
+    """A mean, or a sum of floats, of all rows of each row's partition before ``ends[i]``; and its state (4, n), with
+    which it can be gone on with: of integers the number of values and their sum, of floats flags and floats whose exact
+    sum it is.
+
+    ``places``: the first rows of the partitions of which rows before are missing; ``known``: the states there.
+    """
+    n, following, high = len(words), 0, 0
+    results, states = np.empty(n, dtype=np.int64), np.zeros((_STATE, n), dtype=np.int64)
+    counts, seen = np.zeros(6, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    sums, span = np.zeros(3, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
+    parts = np.zeros(_PARTS + 1, dtype=np.int64)
+    span[0] = LIMBS
+    for i in range(n):
+        first = i == 0 or starts[i] != starts[i - 1]
+        if first:
+            high = starts[i]
+            counts[:] = 0
+            sums[:] = 0
+            clear(limbs, span[0], span[1])
+            span[0], span[1] = LIMBS, 0
+            if following < len(places) and places[following] == i:
+                _go_on(kind, known, following, counts, sums, limbs, span)
+                following += 1
+        if not first and high >= ends[i]:  # a peer
+            results[i] = results[i - 1]
+            states[:, i] = states[:, i - 1]
+            continue
+        while high < ends[i]:
+            _move(kind, words[high], np.int64(0), np.int64(1), counts, seen, sums, limbs, span)
+            high += 1
+        results[i], _ = _read(kind, unit, counts, sums, limbs, span, digits)
+        _note(kind, states, i, counts, sums, limbs, span, digits, parts)
+    return results, states

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,7 @@ class Portion:
 
     ``before``: the output so far, if it is known. ``around``: of each key the least and the greatest word that its new
     updates have in the first column, (2, keys), if that is known. ``near``: which of their results may change, if
-    not all.
+    not all. ``again``: reads more of the history of keys, as often as it is told, where that did not suffice.
     """
 
     keys: Keys
@@ -70,6 +71,7 @@ class Portion:
     before: Rows | None = None
     around: np.ndarray | None = None
     near: Any = None
+    again: Callable[[np.ndarray], tuple[Rows, Rows]] | None = None
 
     def between(self, a: int, b: int) -> Portion:
         """Keys number ``a`` to ``b``."""

@@ -2,25 +2,28 @@
 
 What the rows before add up to is in the results so far, of a row before the changes: its *anchor*. Evaluation begins at
 the anchor, whose results stand for all rows before it. So a running total costs the rows behind a change, and a row at
-the end of an order costs itself.
+the end of an order costs itself. Behind the changes it ends with the first value at which results are what they were:
+a row that is no new maximum costs the rows near it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
 from ddcore.operators.nearby import MOST, Near, gathered_between, searchable, spans_of
+from ddcore.operators.running import is_unknown
 from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-__all__ = ["Onwards", "Sources", "found_onwards"]
+__all__ = ["Begun", "Onwards", "Sources", "begun", "found_onwards"]
 
 _FIRST = 64  # rows before the changes that are read first
+_BEHIND = 256, 16_384  # rows behind the changes that are read, before all are
 
 
 @dataclass
@@ -28,26 +31,59 @@ class Onwards(Near):
     """As :class:`Near`, of keys whose results may change from a value of the order on.
 
     ``anchors``: by the number of the key its results so far at the value at which evaluation begins: of each row there
-    its words and then its results, (columns, rows).
+    its words and then its results, (columns, rows). ``ends``: the same at the value with which it ends; where results
+    there stay as they are, so do all behind. ``open``: by the number of the key whether they did not.
     """
 
     anchors: Mapping[int, np.ndarray] = field(default_factory=dict)
+    ends: Mapping[int, np.ndarray] = field(default_factory=dict)
+    open: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def compare(self, keys: np.ndarray, evals: np.ndarray, words: np.ndarray) -> None:
+        """Take note of the keys whose results (columns, n) at their ends are others than so far: those of evaluations
+        ``evals``, ascending, of ``keys``.
+        """
+        self.open = np.zeros(len(self.some), np.bool_)
+        for k, columns in self.ends.items():
+            start, stop = (int(place) for place in np.searchsorted(keys, [k, k + 1]))
+            rows = start + np.flatnonzero(words[0, start:stop] == columns[0, 0])
+            number = columns.shape[1]
+            cuts = np.flatnonzero(np.diff(evals[rows], prepend=-1))
+            is_there = len(rows) > 0 and (np.diff(np.append(cuts, len(rows))) == number).all()
+            is_there = is_there and len(cuts) == len(np.unique(evals[start:stop]))
+            self.open[k] = not is_there or (_sorted(words[:, rows], number) != np.tile(columns, len(cuts))).any()
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where rows and results so far are read: the batches of both, and how many columns they have behind the key."""
+    """Where rows and results so far are read: the batches of both, and how many columns they have behind the key.
+    ``flags``: the columns of results that say whether a state is known.
+    """
 
     rows: Sequence[SortedBatch]
     results: Sequence[SortedBatch]
     columns: int
     result_columns: int
+    flags: Sequence[int]
 
 
-def found_onwards(
+@dataclass(frozen=True)
+class Begun:
+    """Where evaluation begins: of the keys ``some`` the values of the anchors and of the first results that may
+    change, and the results so far at the anchors.
+    """
+
+    some: np.ndarray
+    anchor: np.ndarray
+    low: np.ndarray
+    anchors: Mapping[int, np.ndarray]
+    spans: Sequence[Spans]
+
+
+def begun(
     sources: Sources, keys: Keys, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray, budget: Budget
-) -> tuple[Rows, Rows, Onwards]:
-    """The rows from an anchor on, and the results so far that may change.
+) -> Begun:
+    """An anchor of each key that has one.
 
     ``around``: the least and the greatest value of the order that changes, (2, keys); ``since``: the first time at
     which it does. ``reach``: how many rows before its own a result needs beside all of them. ``down``: the order
@@ -59,23 +95,51 @@ def found_onwards(
     nearest = np.where(down, around[1], around[0])
     left, width = np.flatnonzero(some), _FIRST + reach
     while len(left):
-        within = _before(sources.rows, everything, left, nearest, word=len(keys.words), width=width, down=down)
-        rows = gathered_between(sources.rows, keys, sources.columns, within, budget)
-        for k in left:
-            span = slice(int(rows.offsets[k]), int(rows.offsets[k + 1]))
-            part = rows.words[:, span], rows.times[0, span], rows.diffs[span]
-            places = _anchor(*part, int(since[k]), reach=reach, down=down)
-            is_whole = (within.high[k] == MOST) if down else (within.low[k] == NULL)
+        within = _beside(sources.rows, everything, left, nearest, word=len(keys.words), width=width, down=down)
+        for k, values, is_whole in _values(sources, keys, left, within, since=since, down=down, budget=budget):
+            places = values.anchor(reach)
             if places is not None:
                 anchor[k], low[k] = places
             elif is_whole:
                 some[k] = False
         left = left[some[left] & (anchor[left] == NULL)]
         width *= 8
-    needed, near = (_onwards(some, bound, down=down) for bound in (anchor, low))
+    anchors = _results(sources, keys, some, anchor, since=since, budget=budget)
+    for k in [k for k, columns in anchors.items() if is_unknown(columns[[*sources.flags]])]:
+        some[k] = False
+        del anchors[k]
+    return Begun(some, anchor, low, anchors, everything)
+
+
+def found_onwards(
+    sources: Sources, keys: Keys, start: Begun, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray,
+    tries: np.ndarray, budget: Budget,
+) -> tuple[Rows, Rows, Onwards]:  # fmt: skip
+    """The rows from an anchor on, and the results so far that may change. ``tries``: how often that was tried before
+    for each key, each time with more rows behind the changes: at last with all.
+    """
+    some, lost = start.some, np.full(len(keys), NULL if down else MOST)
+    last, high = lost.copy(), lost.copy()
+    farthest = np.where(down, around[0], around[1])
+    for number, width in enumerate(_BEHIND):
+        left = np.flatnonzero(some & (tries == number))
+        if len(left) == 0:
+            continue
+        within = _beside(
+            sources.rows, start.spans, left, farthest, word=len(keys.words), width=width + 2 * reach, down=not down
+        )
+        for k, values, is_whole in _values(sources, keys, left, within, since=since, down=not down, budget=budget):
+            places = None if is_whole else values.end(reach)
+            if places is not None:
+                high[k], last[k] = places
+    ends = _results(sources, keys, some & (high != lost), high, since=since, budget=budget)
+    for k in [k for k, columns in ends.items() if is_unknown(columns[[*sources.flags]]) or columns.shape[1] == 0]:
+        last[k] = high[k] = lost[k]
+        del ends[k]
+    needed, near = (_between(some, *bounds, down=down) for bounds in ((start.anchor, last), (start.low, high)))
     history = _added_up(gathered_between(sources.rows, keys, sources.columns, needed, budget), since, budget)
     before = _added_up(gathered_between(sources.results, keys, sources.result_columns, near, budget), since, budget)
-    near.anchors = _results(sources, keys, some, anchor, since=since, budget=budget)
+    near.anchors, near.ends = start.anchors, ends
     return history, before, near
 
 
@@ -88,19 +152,19 @@ def _added_up(rows: Rows, since: np.ndarray, budget: Budget) -> Rows:
     return Rows(offsets, np.stack(list(batch.words)), np.stack(list(batch.times)), batch.diffs)
 
 
-def _onwards(some: np.ndarray, bound: np.ndarray, *, down: bool) -> Onwards:
-    """From a value on to the end of the order."""
-    everything = np.full(len(some), NULL), np.full(len(some), MOST)
-    if down:
-        return Onwards(some, everything[0], np.where(some, bound, MOST))
-    return Onwards(some, np.where(some, bound, NULL), everything[1])
+def _between(some: np.ndarray, first: np.ndarray, last: np.ndarray, *, down: bool) -> Onwards:
+    """From one value of the order to another; of other keys all."""
+    low, high = (last, first) if down else (first, last)
+    return Onwards(some, np.where(some, low, NULL), np.where(some, high, MOST))
 
 
-def _before(
+def _beside(
     batches: Sequence[SortedBatch], everything: Sequence[Spans], left: np.ndarray, nearest: np.ndarray, *, word: int,
     width: int, down: bool,
 ) -> Near:  # fmt: skip
-    """The values before the changes of which each batch has at most ``width`` rows; of other keys none."""
+    """The values below ``nearest``, or with ``down`` those above it, of which each batch has at most ``width`` rows; of
+    other keys none.
+    """
     low, high = np.full(len(nearest), MOST), np.full(len(nearest), MOST)
     if down:
         low[left] = nearest[left] + 1
@@ -122,45 +186,84 @@ def _before(
     return Near(np.ones(len(nearest), np.bool_), low, high)
 
 
-def _anchor(
-    words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int, *, reach: int, down: bool
-) -> tuple[int, int] | None:
-    """The value at which evaluation can begin, of rows before the changes, and that from which on results may change;
-    None where there is none among these rows.
+def _values(
+    sources: Sources, keys: Keys, left: np.ndarray, within: Near, *, since: np.ndarray, down: bool, budget: Budget
+) -> Iterator[tuple[int, _Values, bool]]:
+    """Of the keys ``left`` the values beside their changes, and whether these are all on that side."""
+    rows = gathered_between(sources.rows, keys, sources.columns, within, budget)
+    for k in left.tolist():
+        span = slice(int(rows.offsets[k]), int(rows.offsets[k + 1]))
+        values = _Values.of(rows.words[:, span], rows.times[0, span], rows.diffs[span], int(since[k]), down=down)
+        yield k, values, bool((within.high[k] == MOST) if down else (within.low[k] == NULL))
 
-    At the value nothing changes from ``since`` on and each row is there once; behind it, up to the results that may
-    change, there are ``reach`` rows that stay.
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of the order beside the changes, the nearest first: ``heads``; of each whether nothing changes there from
+    a time on and each row is there once, and how many rows stay at it.
+
+    ``step``: where the values are, seen from the changes.
     """
-    order = np.lexsort(words[::-1])
-    words, times, diffs = words[:, order], times[order], diffs[order]
-    if len(order) == 0:
-        return None
-    rows = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-    counts, latest, values = np.add.reduceat(diffs, rows), np.maximum.reduceat(times, rows), words[0, rows]
-    groups = np.flatnonzero(np.concatenate([np.ones(1, bool), values[1:] != values[:-1]]))
-    stays = (latest <= since) & (counts > 0)
-    is_quiet = np.maximum.reduceat(latest, groups) <= since
-    is_single = (np.maximum.reduceat(counts, groups) == 1) & (np.minimum.reduceat(counts, groups) >= 0)
-    steady = np.add.reduceat(stays.astype(np.int64), groups)
-    heads = values[groups]
-    if not down:  # nearest to the changes first
-        is_quiet, is_single, steady, heads = (column[::-1] for column in (is_quiet, is_single, steady, heads))
-    behind = np.cumsum(steady)
-    bound = int(np.searchsorted(behind, reach, "left")) if reach else -1  # up to which results may change
-    if bound >= len(behind):
-        return None
-    enough = (behind - (behind[bound] if reach else 0) >= reach) & (np.arange(len(behind)) > bound)
-    fits = np.flatnonzero(is_quiet & is_single & (steady > 0) & enough)
-    if len(fits) == 0:
-        return None
-    anchor = int(heads[fits[0]])
-    return anchor, int(heads[bound]) if reach else anchor + (-1 if down else 1)
+
+    heads: np.ndarray
+    fits: np.ndarray
+    steady: np.ndarray
+    step: int
+
+    @classmethod
+    def of(cls, words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int, *, down: bool) -> _Values:
+        """Of updates on one side of the changes: below them, with ``down`` above them."""
+        order, step = np.lexsort(words[::-1]), 1 if down else -1
+        words, times, diffs = words[:, order], times[order], diffs[order]
+        if len(order) == 0:
+            return cls(order, order > 0, order, step)
+        rows = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
+        counts, latest, values = np.add.reduceat(diffs, rows), np.maximum.reduceat(times, rows), words[0, rows]
+        groups = np.flatnonzero(np.concatenate([np.ones(1, bool), values[1:] != values[:-1]]))
+        stays = (latest <= since) & (counts > 0)
+        is_quiet = np.maximum.reduceat(latest, groups) <= since
+        is_single = (np.maximum.reduceat(counts, groups) == 1) & (np.minimum.reduceat(counts, groups) >= 0)
+        steady = np.add.reduceat(stays.astype(np.int64), groups)
+        fits = is_quiet & is_single & (steady > 0)
+        return cls(values[groups][::step], fits[::step], steady[::step], step)
+
+    def anchor(self, reach: int) -> tuple[int, int] | None:
+        """The value at which evaluation can begin, and that from which on results may change; None where there is none
+        among these. Behind it, up to the results that may change, there are ``reach`` rows that stay.
+        """
+        behind, bound = self._counted(reach)
+        if bound >= len(behind):
+            return None
+        enough = behind - (behind[bound] if reach else 0) >= reach
+        places = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
+        if len(places) == 0:
+            return None
+        anchor = int(self.heads[places[0]])
+        return anchor, int(self.heads[bound]) if reach else anchor - self.step
+
+    def end(self, reach: int) -> tuple[int, int] | None:
+        """The value with which results may end to change, the last one that is looked at, and the value up to which
+        rows are needed for it; None where there is none among these.
+        """
+        behind, bound = self._counted(reach)
+        places = np.flatnonzero(self.fits & (np.arange(len(behind)) > bound))
+        if len(places) == 0:
+            return None
+        last = int(np.searchsorted(behind, behind[places[0]] + reach, "left"))
+        return None if last >= len(behind) else (int(self.heads[places[0]]), int(self.heads[last]))
+
+    def _counted(self, reach: int) -> tuple[np.ndarray, int]:
+        """How many rows stay up to each value, and the number of the value up to which results may change by rows at a
+        distance of ``reach``.
+        """
+        behind = np.cumsum(self.steady)
+        return behind, int(np.searchsorted(behind, reach, "left")) if reach else -1
 
 
 def _results(
     sources: Sources, keys: Keys, some: np.ndarray, anchor: np.ndarray, *, since: np.ndarray, budget: Budget
 ) -> dict[int, np.ndarray]:
-    """The results so far at the anchors."""
+    """The results so far at the values ``anchor`` of the keys ``some``."""
     nothing = np.full(len(some), MOST)
     at = Near(np.ones(len(some), np.bool_), np.where(some, anchor, nothing), np.where(some, anchor, nothing))
     rows = gathered_between(sources.results, keys, sources.result_columns, at, budget)
@@ -173,5 +276,12 @@ def _results(
         order = np.lexsort(words[::-1])
         words, diffs = words[:, order], diffs[order]
         heads = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-        results[int(k)] = words[:, heads[np.add.reduceat(diffs, heads) > 0]]
+        heads = heads[: len(order)]
+        results[int(k)] = words[:, heads[np.add.reduceat(diffs, heads) > 0]] if len(heads) else words
     return results
+
+
+def _sorted(words: np.ndarray, number: int) -> np.ndarray:
+    """Rows sorted by all columns, ``number`` at a time."""
+    which = np.arange(words.shape[1]) // number
+    return words[:, np.lexsort([*words[::-1], which])]

@@ -6,7 +6,7 @@ whose results differ. Of a large group only the rows near the changes are read i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,16 @@ from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of
-from ddcore.operators.evaluations import Evaluations, Portion, Targets
+from ddcore.operators.evaluations import Changes, Evaluations, Portion, Targets
 from ddcore.operators.frame import TO_PEERS, WHOLE
 from ddcore.operators.nearby import found_near, gathered_between
-from ddcore.operators.onwards import Onwards, Sources, found_onwards
+from ddcore.operators.onwards import Onwards, Sources, begun, found_onwards
 from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Reduction, ReductionStep
+from ddcore.operators.running import States, flags_of, running, states_of
 from ddcore.operators.window import Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
-from ddcore.operators.window_reach import goes_on, reach_of
+from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_values import extreme, neighbour, number, value
 from ddcore.text.wording import brief, listed
 from ddcore.traces.trace import Rows
@@ -161,13 +162,17 @@ def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, p
 
 @dataclass(frozen=True, eq=False)
 class Over(Reduction):
-    """The rows of each group with one more column for each of ``windows``; ``columns``: those of the rows."""
+    """The rows of each group with one more column for each of ``windows``; ``columns``: those of the rows.
+
+    ``states``: the columns with what some of the results go on from; nobody behind a ``select`` sees them.
+    """
 
     name = "over"
     signs = "positive"
     order: Order
     columns: tuple[str, ...]
     windows: tuple[Window, ...]
+    states: States
 
     @classmethod
     def of(
@@ -188,9 +193,17 @@ class Over(Reduction):
             argument = source[window.argument] if window.argument is not None else Type("int64")
             rule = WINDOW_FUNCTIONS.get(window.kind) or AGGREGATES[window.kind].result
             schema[window.name] = rule(argument)
+        states = states_of(windows, source, schema, source[order.by[0]]) if order.by else {}
+        schema |= {column: Type("int64") for several in states.values() for column in several}
         flags = [map(str, order.downs), map(str, order.firsts)]
         text = digest(columns, keys, order.by, *flags, [window.text for window in windows], str(negative))
-        return cls(schema, text, tuple(keys), negative, order, tuple(columns), windows)
+        return cls(schema, text, tuple(keys), negative, order, tuple(columns), windows, states)
+
+    @property
+    def seen(self) -> list[str]:
+        """The columns of rows and results."""
+        states = {name for several in self.states.values() for name in several}
+        return [name for name in self.schema if name not in states]
 
     def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of an over block."""
@@ -204,12 +217,13 @@ class _OverStep(ReductionStep):
         order = over.order
         rest = [name for name in over.columns if name not in (*over.group, *order.by)]
         self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
-        onwards = [goes_on(window, self.types, over.schema) for window in over.windows]
-        others = [window for window, is_onward in zip(over.windows, onwards, strict=True) if not is_onward]
-        self.reach = reach_of(others, self.types[order.by[0]]) if order.by else None
-        self.goes_on = any(onwards)
-        if self.goes_on and self.reach is not None and (self.reach.groups or self.reach.distance):
-            self.reach = None
+        known = self.types, over.schema
+        self.reach = reach_beside(over.windows, *known, self.types[order.by[0]]) if order.by else None
+        self.goes_on = any(goes_on(window, *known) for window in over.windows)
+        self.results = [
+            *(window.name for window in over.windows),
+            *(name for of in over.states.values() for name in of),
+        ]
         assert not order.by or self.values[0] == self.output.values[0] == order.by[0]
         self.kept = [self.values.index(name) for name in over.schema if name in self.values]
 
@@ -226,13 +240,7 @@ class _OverStep(ReductionStep):
             return super().histories(state, rounds, part)
         since, budget = np.minimum.reduceat(part.times[0], part.offsets[:-1]), state.budget
         if self.goes_on:
-            inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
-            sources = Sources(inputs, outputs, len(self.values), len(self.output.values))
-            history, before, part.near = found_onwards(
-                sources, part.keys, reach=self.reach.rows, down=self.over.order.downs[0], around=part.around,
-                since=since, budget=budget,
-            )  # fmt: skip
-            return history, before
+            return self._onwards(state, part, self.reach.rows, part.around, since)(np.zeros(len(since), np.int64))
         history, part.near = found_near(
             state.trace(self.port).batches,
             part.keys,
@@ -245,13 +253,46 @@ class _OverStep(ReductionStep):
         batches = state.trace(self.output).batches
         return history, gathered_between(batches, part.keys, len(self.output.values), part.near, budget)
 
+    def _onwards(
+        self, state: State, part: Portion, reach: int, around: np.ndarray, since: np.ndarray
+    ) -> Callable[[np.ndarray], tuple[Rows, Rows]]:
+        """A function that reads what is behind the changes, as often as the numbers it is given say."""
+        inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
+        flags = [self.output.values.index(name) for name in flags_of(self.over.states, self.over.windows, self.types)]
+        sources = Sources(inputs, outputs, len(self.values), len(self.output.values), flags)
+        down, budget = self.over.order.downs[0], state.budget
+        start = begun(sources, part.keys, reach=reach, down=down, around=around, since=since, budget=budget)
+
+        def read(tries: np.ndarray) -> tuple[Rows, Rows]:
+            history, before, part.near = found_onwards(
+                sources, part.keys, start, reach=reach, down=down, around=around, since=since, tries=tries,
+                budget=budget,
+            )  # fmt: skip
+            return history, before
+
+        part.again = read
+        return read
+
+    def changes(self, part: Portion, history: Rows, before: Rows, state: State, loops: np.ndarray) -> Changes:
+        """With more rows behind the changes, until results are again what they were."""
+        tries = np.zeros(len(part.keys), np.int64)
+        while True:
+            changes = super().changes(part, history, before, state, loops)
+            if not isinstance(part.near, Onwards) or part.again is None or not part.near.open.any():
+                return changes
+            tries += part.near.open
+            history, before = part.again(tries)
+
     def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Without the rows whose results do not change, of which the rows around may be missing."""
         anchors = part.near.anchors if isinstance(part.near, Onwards) else {}
         targets = self.evaluate(evaluations, history, loops, anchors)
         if part.near is None:
             return targets
-        rows = np.flatnonzero(part.near.holds(evaluations.key_of()[targets.evals], targets.words[0]))
+        keys = evaluations.key_of()[targets.evals]
+        if isinstance(part.near, Onwards):
+            part.near.compare(keys, targets.evals, targets.words)
+        rows = np.flatnonzero(part.near.holds(keys, targets.words[0]))
         return Targets(targets.evals[rows], np.take(targets.words, rows, axis=1), targets.counts[rows])
 
     def evaluate(
@@ -279,9 +320,10 @@ class _OverStep(ReductionStep):
         by = [(nulls[order], column[order]) for nulls, column in sorts[: len(self.over.order.by)]]
         partitions = Partitions(evals, by, self.over.order.firsts, self.over.order.downs)
         first = self._first(evals, words[self.kept], evaluations, anchors)
-        kinds = {window.name: self._result(window, partitions, words, at=evaluations, loops=loops, first=first)
-                 for window in self.over.windows} if len(evals) else {}  # fmt: skip
-        results = [kinds.get(window.name, evals) for window in self.over.windows]
+        found = [self._words(window, partitions, words, at=evaluations, loops=loops, first=first)
+                 for window in self.over.windows] if len(evals) else []  # fmt: skip
+        by_name = {name: column for columns in found for name, column in columns.items()}
+        results = [by_name.get(name, evals) for name in self.results]
         return Targets(evals, np.stack([*words[self.kept], *results]), np.ones(len(evals), np.int64))
 
     def _sortable(self, words: np.ndarray, name: str, down: bool, first: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -308,8 +350,24 @@ class _OverStep(ReductionStep):
                 results.append(columns[len(kept) :, row])
         if not places:
             return None
-        of = {window.name: column for window, column in zip(self.over.windows, np.stack(results).T, strict=True)}
-        return _First(np.array(places), of)
+        return _First(np.array(places), dict(zip(self.results, np.stack(results).T, strict=True)))
+
+    def _words(
+        self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
+        first: _First | None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """The words of one result, and of its state, by column."""
+        if window.name not in self.over.states:
+            return {window.name: self._result(window, rows, words, at=at, loops=loops, first=first)}
+        argument, names = str(window.argument), (window.name, *self.over.states[window.name])
+        values, places, known = words[self.values.index(argument)], np.zeros(0, np.int64), list[np.ndarray]()
+        if first is not None:
+            values, places = first.emptied(window, values, rows), first.places
+            known = [first.results[name] for name in names]
+        ends = rows.whole[0], self._spans(window, rows)[1][0]
+        kind = kernel_kind(window, self.types)
+        results, states = running(kind, values, self.types[argument].scale, ends, (places, known))
+        return dict(zip(names, (results, *states), strict=True))
 
     def _result(
         self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
@@ -387,10 +445,16 @@ class _First:
         """Values of which the first of each group stands for all before it, and for its peers where the frame has
         these.
         """
+        values = self.emptied(window, values, rows)
+        values[self.places] = self.results[window.name]
+        return values
+
+    def emptied(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
+        """Values without those that are in the results of the first of each group."""
         values = values.copy()
         if window.frame.unit != "rows":
             is_peer = np.zeros(len(values), np.bool_)
             is_peer[self.places] = True
             values[is_peer[rows.peers[0]]] = encoding.NULL
-        values[self.places] = self.results[window.name]
+        values[self.places] = encoding.NULL
         return values

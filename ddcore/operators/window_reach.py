@@ -9,13 +9,21 @@ from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.nearby import Reach
 from ddcore.operators.window import Window
 
-__all__ = ["goes_on", "reach_of", "together"]
+__all__ = ["goes_on", "kernel_kind", "reach_beside", "reach_of", "together"]
 
+_BY_RESULT = ("COUNT", "MIN", "MAX")  # whose result at a row is all that those behind it need to know
 _FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
 
 
+def kernel_kind(window: Window, types: Schema) -> str:
+    """The kind of the kernel for an aggregate; nothing for another function."""
+    if window.kind not in AGGREGATES:
+        return ""
+    return AGGREGATES[window.kind].kind(Type("int64") if window.argument is None else types[window.argument])
+
+
 def goes_on(window: Window, types: Schema, results: Schema) -> bool:
-    """Whether a result is known from that of the row before and the rows from there on."""
+    """Whether a result is known from that of the row before, or the state beside it, and the rows from there on."""
     if window.kind in ("row_number", "rank", "dense_rank"):
         return True
     frame = window.frame
@@ -23,11 +31,17 @@ def goes_on(window: Window, types: Schema, results: Schema) -> bool:
         return False
     if window.kind == "first_value":
         return True
-    if window.kind not in AGGREGATES or window.kind == "count_distinct":
-        return False
-    kind = AGGREGATES[window.kind].kind(Type("int64") if window.argument is None else types[window.argument])
+    kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
-    return kind in ("COUNT", "MIN", "MAX") or (kind == "SUM" and not pooled)
+    return kind in _BY_RESULT or (kind in ("SUM", "MEAN", "FLOAT_SUM", "FLOAT_MEAN") and not pooled)
+
+
+def reach_beside(windows: Sequence[Window], types: Schema, results: Schema, order: Type) -> Reach | None:
+    """How far the functions look that do not go on from a row, beside some that do; None: they depend on more rows."""
+    onwards = [goes_on(window, types, results) for window in windows]
+    reach = reach_of([window for window, is_onward in zip(windows, onwards, strict=True) if not is_onward], order)
+    is_far = reach is None or (any(onwards) and (reach.groups or reach.distance))
+    return None if is_far else reach
 
 
 def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:

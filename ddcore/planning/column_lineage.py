@@ -235,5 +235,6 @@ def _windowed(operator: Over, inputs: Sequence[Schema]) -> _Dependence:
     around = dict.fromkeys(((0, name) for name in (*operator.group, *operator.order.by)), "WINDOW")
     for window in operator.windows:
         values = [name for name in (window.argument, window.default) if name is not None]
-        columns[window.name] = around | {(0, name): "TRANSFORMATION" for name in values}
+        results = (window.name, *operator.states.get(window.name, ()))
+        columns |= dict.fromkeys(results, around | {(0, name): "TRANSFORMATION" for name in values})
     return _Dependence(columns)

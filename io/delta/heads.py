@@ -21,8 +21,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ddcore.base.errors import StorageError
 from ddcore.base.version import __version__
@@ -38,14 +39,19 @@ __all__ = [
     "NOTE",
     "Change",
     "Head",
+    "Listed",
     "Prepared",
+    "Seen",
     "at",
     "following",
+    "is_current",
     "newest",
     "note",
     "prepare",
     "publish",
     "remove_left",
+    "seen",
+    "stamp",
 ]
 
 NOTE = "ddcore.head"  # in commitInfo: the digest of the rest, then the head as JSON
@@ -70,7 +76,7 @@ class Change:
     carries: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Head:
     """A table at a version. ``txn``: the number of our transaction in it. ``every``: so many commits lie between two
     checkpoints. ``description``: that of the table.
@@ -84,7 +90,7 @@ class Head:
     every: int
     description: str
 
-    @property
+    @cached_property
     def state(self) -> TableState:
         """The table for the ledger."""
         return state_of(self.version, self.columns, self.partitions, self.files)
@@ -108,6 +114,24 @@ class Head:
         return LiveFile(path, size, rows, *bounds)
 
 
+class Seen(NamedTuple):
+    """A head that a command of this process left, and what the file of its commit was like: number, size and time."""
+
+    head: Head
+    stamp: tuple[int, int, int]
+
+
+class Listed(NamedTuple):
+    """The files of a table at ``state``, as the library listed them after maintenance by others or by us: when its
+    newest commit was that of ``version``, whose file was like that.
+    """
+
+    state: TableState
+    version: int
+    stamp: tuple[int, int, int] | None
+    files: tuple[LiveFile, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A commit under its temporary name, not synced yet."""
@@ -124,12 +148,43 @@ class Prepared:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def at(folder: Place, state: TableState | None) -> Head | None:
-    """The head of a table whose newest commit is that of ``state``; None where the library has to open it."""
+def at(folder: Place, state: TableState | None, seen: Seen | None = None) -> Head | None:
+    """The head of a table whose newest commit is that of ``state``; None where the library has to open it. ``seen``:
+    what an earlier command of this process knew of it, so that the same commit is not read again.
+    """
     if state is None or not isinstance(folder, Path):
         return None
-    head = _read(folder, state.version)
+    is_seen = seen is not None and seen.head.version == state.version and seen.stamp == stamp(folder, state.version)
+    head = seen.head if seen is not None and is_seen else _read(folder, state.version)
     return head if head is not None and head.state == state and _is_whole(folder, state.version) else None
+
+
+def seen(heads: Mapping[Place, Head]) -> dict[Place, Seen]:
+    """What is kept of heads for the next command of this process. One look at each commit's file."""
+    stamps = ((folder, head, stamp(folder, head.version)) for folder, head in heads.items())
+    return {folder: Seen(head, stamped) for folder, head, stamped in stamps if stamped is not None}
+
+
+def is_current(folder: Place, listed: Listed, state: TableState) -> bool:
+    """Whether what was listed is what the table has at ``state`` now: its log has had no commit since."""
+    return (
+        isinstance(folder, Path)
+        and listed.state == state
+        and listed.stamp is not None
+        and listed.stamp == stamp(folder, listed.version)
+        and _is_whole(folder, listed.version)
+    )
+
+
+def stamp(folder: Place, version: int) -> tuple[int, int, int] | None:
+    """What the file of a commit is like: its number, size and time. None where there is none, and in a store."""
+    if not isinstance(folder, Path):
+        return None
+    try:
+        status = os.stat(f"{folder}/{LOG}/{version:020d}.json")
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def newest(folder: Place) -> Head | None:

@@ -50,7 +50,7 @@ def head_of(folder: Place, state: TableState | None, writer: Writer | None = Non
     """The head of a table at a state that the ledger names, if that is its newest version."""
     if writer is not None and state is not None and (head := writer.head(folder)) is not None and head.state == state:
         return head
-    head = heads.at(folder, state)
+    head = heads.at(folder, state, None if writer is None else writer.seen.get(folder))
     if head is not None and writer is not None:
         writer.note_head(folder, head)
     return head

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta import syncs
+from ddcore.io.delta import heads, syncs
 from ddcore.io.delta.column_types import column_text, columns, delta_schema, delta_type, row_type
 from ddcore.io.delta.deltalog import commit_file, has_commits, is_maintenance, newest_checkpoint, transaction_of
 from ddcore.io.delta.open_tables import head_of, is_ledger, location, mend_hint, open_table, options_of, reading
@@ -160,8 +160,15 @@ def live_files(folder: Place, state: TableState | None, writer: Writer | None = 
         return []
     if (head := head_of(folder, state, writer)) is not None:
         return [*head.files]
+    if writer is not None and (known := writer.listed.get(folder)) and heads.is_current(folder, known, state):
+        return [*known.files]
     with reading(folder, "read", state):
-        return check_files(folder, table_at(folder, open_table(folder, writer=writer), state.version), state)
+        newest = open_table(folder, writer=writer)
+        stamp = heads.stamp(folder, newest.version())
+        files = check_files(folder, table_at(folder, newest, state.version), state)
+    if writer is not None:
+        writer.listed[folder] = heads.Listed(state, newest.version(), stamp, tuple(files))
+    return files
 
 
 def opened(folder: Place, state: TableState, writer: Writer | None = None) -> DeltaTable:

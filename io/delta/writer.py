@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ddcore.io.storage.lock import Lock
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from ddcore.io.delta.heads import Head, Prepared
+    from ddcore.io.delta.heads import Head, Listed, Prepared, Seen
     from ddcore.io.storage.lease import Lease
     from ddcore.io.storage.store import Place
 
@@ -42,7 +43,9 @@ class Writer:
         self.lease = None if isinstance(lock, Lock) else lock
         self.group: Group | None = None
         self._tables: dict[Place, DeltaTable] = {}
-        self._heads: dict[Place, Head] = {}  # of tables that are known by their newest commit
+        self.heads: dict[Place, Head] = {}  # of tables that are known by their newest commit
+        self.seen: Mapping[Place, Seen] = {}  # what an earlier command of this process left of such
+        self.listed: dict[Place, Listed] = {}  # of tables that are not; each is compared before use
 
     def require_lock(self) -> None:
         """Raise LockHeld if the lock expired and another process took it over. One request; nothing in a folder.
@@ -63,15 +66,15 @@ class Writer:
 
     def head(self, folder: Place) -> Head | None:
         """The head of a table that is known by its newest commit."""
-        return self._heads.get(folder)
+        return self.heads.get(folder)
 
     def note_head(self, folder: Place, head: Head) -> None:
         """A table has this head now, by a commit of this process or as it was read."""
-        self._heads[folder] = head
+        self.heads[folder] = head
         if (table := self._tables.get(folder)) is not None and table.version() != head.version:
             del self._tables[folder]
 
     def forget(self, folder: Place) -> None:
         """A table is not as it was known: its folder is gone, or another process has committed to it."""
         self._tables.pop(folder, None)
-        self._heads.pop(folder, None)
+        self.heads.pop(folder, None)

@@ -13,7 +13,7 @@ import json
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError
@@ -81,6 +81,11 @@ class Entries:
         self._files: list[str] = []
         self._rows: dict[int, Entry] = {}
         self._footers: dict[str, dict[str, str]] = {}  # the notes of files
+        self._indexes: dict[str, IngestIndex] = {}  # of inputs, with all rows
+        # Old rows by file, whose name ends in a digest, and number: what an earlier command of this process was asked
+        # for, and what this one was.
+        self.known: Mapping[tuple[str, int], Entry] = {}
+        self.noted: dict[tuple[str, int], Entry] = {}
         self._rewrites = False  # whether the next row comes with all rows, in one file that has their index
         self._followed = False  # whether the rows are read from files that newer ones may be in
         if has_commits(folder):
@@ -157,8 +162,17 @@ class Entries:
     def at(self, entries: Collection[int]) -> list[Entry]:
         """The rows of these numbers."""
         if missing := sorted({*entries} - self._rows.keys()):
-            self._load(missing)
+            places = {entry: (self._file_of(entry), entry) for entry in missing if len(missing) <= _FIRST_READ}
+            self._rows.update({entry: self.known[at] for entry, at in places.items() if at[0] and at in self.known})
+            if lacking := [entry for entry in missing if entry not in self._rows]:
+                self._load(lacking)
+            self.noted.update({at: self._rows[entry] for entry, at in places.items()})
         return [self._rows[entry] for entry in entries]
+
+    def _file_of(self, entry: int) -> str:
+        """The path of the file that has a row; empty where its name does not say so."""
+        spans = ((path, file_span(path)) for path in self._files)
+        return next((path for path, span in spans if span is not None and span[0] <= entry <= span[1]), "")
 
     def onwards(self, first: int = 0) -> Iterator[Entry]:
         """The rows from ``first`` on, oldest first."""
@@ -195,8 +209,11 @@ class Entries:
         """The index of an input's ingests. Reads a footer of each file, and all rows of files that have no index: those
         of another program. The next record replaces them.
         """
-        notes = self.notes()
-        return IngestIndex.of([index_of(self.onwards())] if notes is None else [note[0] for note in notes], input)
+        if input not in self._indexes:
+            notes = self.notes()
+            texts = [index_of(self.onwards())] if notes is None else [note[0] for note in notes]
+            self._indexes[input] = IngestIndex.of(texts, input)
+        return self._indexes[input]
 
     def notes(self) -> list[tuple[str, str]] | None:
         """For each file, in the order of their rows, its index of ingests and its labels. None where a file of
@@ -329,6 +346,7 @@ class Entries:
         self._files = [path for path in self._files if path not in merged] + [file.path]
         self._rows[row.entry], self.last, self.summary = row, row.entry, Summary.from_json(row.summary)
         self._rewrites = False
+        self._indexes.clear()
         self._tell_lease()
         return len(rows) > 1
 

@@ -66,6 +66,8 @@ class Ledger:
     def __init__(self, warehouse: Warehouse, writer: Writer | None = None) -> None:
         self.warehouse, self.writer = warehouse, writer
         self.entries = Entries(warehouse.ledger, writer)
+        self._names: tuple[object, VersionNames] | None = None  # those that were asked for last
+        self.is_recovered = False  # whether nothing that was killed is without its record, as far as is known
         self._unrecorded = 0  # the greatest number of a run of which tables hold a commit, and that has no record
 
     @classmethod
@@ -79,10 +81,10 @@ class Ledger:
         would remove their data as the leftovers of a crash.
         """
         ledger = cls(warehouse, writer)
-        if next(ledger._unknown(), None) is not None:
+        if unknown := [*ledger._unknown()]:
             # A concurrent run writes the ledger before its tables, so a second read has its record.
             ledger = cls(warehouse, writer)
-        unknown = [*ledger._unknown()]
+            unknown = [*ledger._unknown()]
         if refresh and ledger.entries.exists:
             ledger._unrecorded = max((number for _, what, number in unknown if what == "run"), default=0)
             unknown = [one for one in unknown if one[1] != "run"]
@@ -177,7 +179,10 @@ class Ledger:
         """The names of versions, that all ingests gave or those of some inputs. They are read when they are needed: a
         footer of each file, and no file where no ingest ever gave a label; all rows of files that have no index.
         """
-        return VersionNames(dims, self.labels, inputs)
+        key = self.entries.last, tuple(dims), None if inputs is None else frozenset(inputs)
+        if self._names is None or self._names[0] != key:
+            self._names = key, VersionNames(dims, self.labels, inputs)
+        return self._names[1]
 
     def labels(self) -> list[str]:
         """The labels of all ingests, as :func:`ddcore.io.ledger.labels.merged` reads them."""

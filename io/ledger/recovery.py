@@ -36,14 +36,18 @@ def finish(ledger: Ledger, *, refresh: bool = False) -> list[IngestRecord | Undo
     """Record what was killed between its commit and its record; return the records of ingests and undos. With
     ``refresh`` it does not read state and outputs: they are about to be replaced.
 
-    The caller holds the warehouse's lock. Without such a commit it looks for one file per table. Raises StorageError.
+    The caller holds the warehouse's lock. Without such a commit it looks for one file per table, once as long as the
+    lock is held. Raises StorageError.
     """
+    if ledger.is_recovered:
+        return []
     _finish_compactions(ledger, refresh=refresh)
     finished = []
     for _, folder in list(ledger.warehouse.tables(("inputs",))):
         if (record := _unrecorded(ledger, folder)) is not None:
             ledger.append(record)
             finished.append(record)
+    ledger.is_recovered = not refresh
     return finished
 
 

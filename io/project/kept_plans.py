@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
@@ -152,13 +153,16 @@ def _counts(variable: str) -> bool:
     return variable.startswith(("DDCORE_", "POLARS_")) and variable not in _WITHOUT_EFFECT
 
 
+@cache
 def _version(library: str) -> str:
     return "none" if find_spec(library) is None else version_of(library)
 
 
+@cache
 def _own_sources() -> str:
     """A digest of the names, sizes and times of this package's modules. By their size and time Python itself knows
-    whether a module has to be compiled again, so no other module is running. Raises OSError.
+    whether a module has to be compiled again, so no other module is running; and what a process has imported stays.
+    Raises OSError.
     """
     state = hashlib.blake2b(digest_size=16)
     for folder in (Path(version.__file__).parent.parent, Path(__file__).parent.parent):

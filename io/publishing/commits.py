@@ -48,7 +48,6 @@ HINT = "remove the folder: the next ddcore run makes the table again"
 _OUTPUT, _RUN, _TIME, _LABEL, _VERSIONS = (
     "ddcore.output", "ddcore.run", "ddcore.time", "ddcore.label", "ddcore.versions",
 )  # fmt: skip
-_CHECKPOINT_EVERY = 25  # commits
 _REMOVALS = "delta.deletedFileRetentionDuration"  # how long checkpoints name a file that was removed: a week otherwise
 _DAY = 86_400  # seconds
 GRACE = 60  # seconds that what was replaced stays at least, for readers that are opening the table
@@ -172,12 +171,13 @@ def _partition_text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit: the columns that the table then has, the files that it adds and paths that it removes, the files of the
-    change feed, and what it says of itself.
+    """A commit: the columns that the table then has, after how many commits it gets a checkpoint, the files that it
+    adds and paths that it removes, the files of the change feed, and what it says of itself.
     """
 
     schema: Mapping[str, Type]
     partition_by: tuple[str, ...]
+    checkpoint_commits: int
     added: Sequence[AddedFile]
     removed: Sequence[str]
     feed: Sequence[AddedFile]
@@ -198,7 +198,7 @@ class Commit:
         if before is None:
             yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
         if before is None or (before.columns, before.partition_by) != (self.columns, self.partition_by):
-            yield {"metaData": _metadata(self.schema, self.partition_by, now)}
+            yield {"metaData": _metadata(self.schema, self.partition_by, self.checkpoint_commits, now)}
         paths = {} if before is None else before.paths
         for path in self.removed:
             size, partition = paths[path]
@@ -322,28 +322,31 @@ def note_of(output: str, run: int, at: Sequence[int], label: str, versions: str)
     }  # fmt: skip
 
 
-def _metadata(schema: Mapping[str, Type], partition_by: Sequence[str], now: int) -> dict[str, Any]:
+def _metadata(
+    schema: Mapping[str, Type], partition_by: Sequence[str], checkpoint_commits: int, now: int
+) -> dict[str, Any]:
     return {
         "id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}},
         "schemaString": delta_schema(schema).to_json(), "partitionColumns": [*partition_by], "createdTime": now,
         "configuration": {
-            "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": str(_CHECKPOINT_EVERY),
+            "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": str(checkpoint_commits),
         },
     }  # fmt: skip
 
 
 def remove_temporary(folder: Place) -> None:
     """Remove what a killed process was writing. Lists the folder."""
-    for file in store.entries(folder) if isinstance(folder, Path) else ():
-        if file.place.name.startswith(".") and file.place.name.endswith(".tmp"):
-            store.delete(file.place)
+    for top, _, names in os.walk(folder) if isinstance(folder, Path) else ():
+        for name in names:
+            if name.startswith(".") and name.endswith(".tmp"):
+                store.delete(Path(top, name))
 
 
-def upkeep(folder: Place, version: int, days: float) -> None:
-    """Every 25 commits: write a checkpoint, and delete what nobody needs who reads versions of the last ``days``: the
-    log before a checkpoint, the data files that its entries removed, and their files of the change feed.
+def upkeep(folder: Place, version: int, days: float, checkpoint_commits: int) -> None:
+    """Every so many commits: write a checkpoint, and delete what nobody needs who reads versions of the last ``days``:
+    the log before a checkpoint, the data files that its entries removed, and their files of the change feed.
     """
-    if version == 0 or version % _CHECKPOINT_EVERY:
+    if version == 0 or version % checkpoint_commits:
         return
     with reporting(folder, "tidy up", HINT):
         table, seconds = _opened(folder), max(days * _DAY, GRACE)

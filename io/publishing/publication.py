@@ -160,7 +160,8 @@ class Publication:
         before = whole if prepared.done.made or prepared.next.before is None else prepared.next.before
         ranges = [RangeFile(f.path, f.size, f.rows, f.partition, self._firsts[f.path]) for f in change.added]
         self.known[self.folder] = before.followed_by(prepared.next.version, change, ranges)
-        upkeep(self.folder, prepared.next.version, self.project.retention.days)
+        tuning, days = self.project.tuning, self.project.retention.days
+        upkeep(self.folder, prepared.next.version, days, tuning.checkpoint_commits)
 
     def _brought_up(self, due: _Due, there: Position | None) -> Prepared:
         if there is None:
@@ -353,7 +354,8 @@ class Publication:
         dims = self.project.dims
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
         note = note_of(self.output, due.run, due.at, due.label, versions)
-        change = Commit(self.schema, self.settings.partition_by, files.added, files.removed, files.feed, note)
+        every = self.project.tuning.checkpoint_commits
+        change = Commit(self.schema, self.settings.partition_by, every, files.added, files.removed, files.feed, note)
         return Next(self.folder, before, change)
 
     # --- whether it is right ------------------------------------------------------------------------------------------

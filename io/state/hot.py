@@ -75,11 +75,11 @@ class Hot:
             return
         merged = gained.merged.get(table, ())
         files = _paths(stored, table).difference(merged) | {file.path for file in gained.files.get(table, ())}
-        key = str(stored.root), table
-        if not all(has_digests(stored.warehouse.table(table) / path) for path in files):
+        key, folder = (str(stored.root), table), stored.warehouse.table(table)
+        before = self._tables.get(key)
+        if not all(has_digests(folder / path) for path in (files if before is None else files - before.files)):
             self._tables.pop(key, None)  # another program wrote one, and may write it again
             return
-        before = self._tables.get(key)
         is_used = before is None or files != before.files or trace.was_read
         self._tables[key] = _Arranged(files, *batches)
         if is_used:

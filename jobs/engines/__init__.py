@@ -6,7 +6,9 @@ several workers that exchange messages (:mod:`~ddcore.jobs.engines.exchange`).
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,11 +84,19 @@ def _with(spark: Any, fold: Fold) -> tuple[FoldResult, int]:
     from ddcore.jobs.engines.worker_count import WorkerCount
     from ddcore.jobs.spark import slots
 
-    count = WorkerCount.of(fold)
+    count, begun = WorkerCount.of(fold), time.perf_counter()
     if fold.parallelism:
         parallelism, why = fold.parallelism, "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
     else:
         parallelism, why = count.chosen(slots.workers_of(spark) if count.may_be_several else None)
-    way = one_task.fold_with(spark, fold) if parallelism == 1 else exchange.fold_with(spark, fold, parallelism)
-    way[0].why = way[0].why or why
-    return way
+    if parallelism == 1:
+        result, folded = one_task.fold_with(spark, fold)
+    else:
+        waited = time.perf_counter() - begun  # for executors
+        result, folded = exchange.fold_with(spark, fold, parallelism)
+        if result.load is not None and folded > 1:
+            result.load = replace(result.load, start=result.load.start + waited)
+    if fold.rebuilding is not None:
+        result.load = None  # what it read of stored inputs is not in the rows of its window
+    result.why = result.why or why
+    return result, folded

@@ -69,15 +69,15 @@ class WorkerCount:
 
     def seconds(self, number: int) -> float:
         """What so many workers take by the clock, with the start of further ones, by a run that was like this one."""
-        start = self._start() if number > 1 else 0.0
         like = self._like()
+        if number == 1:  # several have no less work: so one that took far too long once is not believed for ever
+            nearest = {load.workers: load for load in reversed(like)}
+            return min(load.worked * self._scale(load) for load in nearest.values())
         # Runs of as many workers say all; of several others, what an exchange takes; of one, only its own work.
         load = min(like, key=lambda load: (load.workers != number, load.workers == 1))
-        if load.workers == number:
-            return start + load.seconds * self._scale(load)
-        shared = load.worked / load.workers
-        exchanged = load.seconds - shared if load.workers > 1 else _EXCHANGED * load.worked
-        return start + self._scale(load) * (load.worked / number + (exchanged if number > 1 else 0.0))
+        exchanged = load.seconds - load.worked / load.workers if load.workers > 1 else _EXCHANGED * load.worked
+        seconds = load.seconds if load.workers == number else load.worked / number + exchanged
+        return self._start() + seconds * self._scale(load)
 
     def _reason(self, best: int, least: int, room: int | None) -> str:
         like, times = self._like()[0], [self._shown(number) for number in sorted({1, max(2, best)})]
@@ -96,7 +96,7 @@ class WorkerCount:
         several = [load.start for load in self.loads if load.workers > 1]
         if not several:
             return self.tuning.worker_start_seconds
-        return max(0.0, several[-1] - (one[-1] if one else 0.0))
+        return max(0.0, min(several) - min(one, default=0.0))
 
     def _like(self) -> list[Workload]:
         """The runs like this one, the most like it first; of equal ones the newest."""

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import last_transaction, named_files
-from ddcore.io.delta.tables import APP, opened
+from ddcore.io.delta.open_tables import head_of
+from ddcore.io.delta.tables import APP, live_files
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ingest_index import IngestIndex
 from ddcore.io.ledger.labels import Labels
@@ -267,9 +268,8 @@ class Work:
         """Remove files that the ledger does not name, before the ingest, and after it if it fails."""
         self.ledger.begin()
         if self.base is not None:
-            opened(
-                self.log.folder, self.base, self.ledger.writer
-            )  # a table whose log was lost must not be created again
+            # A table whose log was lost must not be created again.
+            live_files(self.log.folder, self.base, self.ledger.writer)
             check_input(self.ledger, self.reader.project, self.name)
         else:
             self.log.create(replace=True)  # a first ingest that was killed may have left a table with other columns
@@ -290,7 +290,8 @@ class Work:
 
         A file that any commit of the table named is kept: if the ledger was lost, it is the only copy of its rows.
         """
-        head = self.log.version()
+        known = head_of(self.log.folder, self.base, self.ledger.writer)
+        head = self.log.version() if known is None else known.version
         state = self.log.commit([], self.intake.number, base=self.base, adds={})
         strays = self.intake.strays()
         named = named_files(self.log.folder) if strays else ()

@@ -1,4 +1,5 @@
-"""Seeds of random tests: those that are the same in every run, those for every night, and those new in each run.
+"""Seeds of random tests: those that are the same in every run, those for every night, those of which each run draws
+some, and those new in each run.
 
 ``DDCORE_SEEDS=2000`` chooses how many of the first kind, ``DDCORE_SEEDS=731-740`` a range without its end.
 The last kind comes from ``DDCORE_SEED``, a base for the whole run that is drawn and printed where it is not set.
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["base", "nightly", "of_test", "seeds"]
+__all__ = ["base", "nightly", "of_test", "sampled", "seeds"]
 
 
 def seeds(default: int, share: int = 1, start: int = 0) -> range:
@@ -38,6 +39,16 @@ def nightly(seeds: Sequence[Any], most: int) -> list[Any]:
     """
     late = (seed if isinstance(seed, tuple) else (seed,) for seed in seeds[most:])
     return [*seeds[:most], *(pytest.param(*values, marks=pytest.mark.long) for values in late)]
+
+
+def sampled(seeds: Sequence[Any], most: int) -> list[Any]:
+    """The seeds as parameters of a test of one law; each run draws so many of them, the others are for
+    ``make test-all``. All of them where ``DDCORE_SEEDS`` chooses them.
+    """
+    if os.environ.get("DDCORE_SEEDS"):
+        return list(seeds)
+    kept = set(random.Random(base()).sample(range(len(seeds)), most))
+    return [seed if place in kept else pytest.param(seed, marks=pytest.mark.long) for place, seed in enumerate(seeds)]
 
 
 def base() -> int:

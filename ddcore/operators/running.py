@@ -1,0 +1,71 @@
+"""Results of all rows from the first one on that do not tell what they go on from: means, and sums of floats.
+
+An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of a mean of integers the number of
+values and their sum, of floats their number and a few floats whose exact sum the sum is. With the state of one row,
+the results behind it are computed without the rows before it. Sums of floats that differ so much in size that these
+floats are not enough are marked; from there on the partition is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from ddcore import kernels
+from ddcore.base.lazy import numpy as np
+from ddcore.base.schema import Schema, Type
+from ddcore.operators.window import Window
+from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
+
+__all__ = ["States", "flags_of", "is_unknown", "running", "states_of"]
+
+_ROWS: Mapping[str, tuple[int, ...]] = {"MEAN": (0, 1, 2), "FLOAT_SUM": (0, 2, 3), "FLOAT_MEAN": (0, 1, 2, 3)}
+"""Which of the four words of a state are stored; the second one of a sum of floats is the sum."""
+_WORDS = 4
+_UNKNOWN = 8
+
+States = Mapping[str, tuple[str, ...]]
+"""The columns of the states by the name of the result."""
+
+
+def states_of(windows: Sequence[Window], types: Schema, results: Schema, order: Type) -> States:
+    """The columns that windows over an order, of which ``order`` is the type of the first column, need beside them."""
+    if reach_beside(windows, types, results, order) is None:
+        return {}
+    names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
+    return {
+        window.name: tuple(next(names) for _ in _ROWS[kind])
+        for window in windows
+        if goes_on(window, types, results) and (kind := kernel_kind(window, types)) in _ROWS
+    }
+
+
+def flags_of(states: States, windows: Sequence[Window], types: Schema) -> list[str]:
+    """The columns that say whether a state of floats is known."""
+    kinds = {window.name: kernel_kind(window, types) for window in windows}
+    return [columns[0] for name, columns in states.items() if kinds[name] != "MEAN"]
+
+
+def is_unknown(flags: np.ndarray) -> bool:
+    """Whether one of the states is not known."""
+    return bool((flags & _UNKNOWN).any())
+
+
+def running(
+    kind: str, values: np.ndarray, scale: int, ends: tuple[np.ndarray, np.ndarray],
+    known: tuple[np.ndarray, Sequence[np.ndarray]],
+) -> tuple[np.ndarray, list[np.ndarray]]:  # fmt: skip
+    """The results of all rows and the columns of their states.
+
+    ``ends``: where the partition of each row begins, and its frame ends. ``known``: the rows that go on from what is
+    known there, and that: the results and the columns of the states.
+    """
+    places, columns = known
+    before = np.zeros((_WORDS, len(places)), np.int64)
+    if len(places):
+        before[1] = columns[0]
+        before[[*_ROWS[kind]]] = np.stack(columns[1:])
+    results, states = kernels.windows.run(
+        getattr(kernels.aggregating, kind), 10**scale, *map(np.ascontiguousarray, (values, *ends, places)), before
+    )
+    return results, [states[row] for row in _ROWS[kind]]
