@@ -145,10 +145,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose files a fold opens."""
     names, whole = list[str](), state._open
 
-    def note(stored: Any, table: str, *rest: Any) -> Any:
+    def note(stored: Any, table: str, *rest: Any, **more: Any) -> Any:
         if table in stored.files:
             names.append(table)
-        return whole(stored, table, *rest)
+        return whole(stored, table, *rest, **more)
 
     monkeypatch.setattr(state, "_open", note)
     return names

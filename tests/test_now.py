@@ -4,8 +4,13 @@ in every engine, however a history is cut into runs.
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ from seeds import nightly
 from sql_queries import bag
 from test_join_between import counted
 from warehouses import log_of
+from workshop import Workshop, assert_same, contents, is_same
 
 import ddcore as dd
 from ddcore import col, reference
@@ -33,7 +39,6 @@ from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import compact, replay
-from ddcore.jobs.running.run import Run
 from ddcore.jobs.verify import Selection, Verification
 from ddcore.sql import program as sql
 
@@ -393,19 +398,105 @@ def test_a_row_rests_on_the_instant_of_its_version(project: Project, dd: Any) ->
     assert code == 0 and any("now" in line and "2026-03-10" in line for line in said), said
 
 
-def test_a_run_that_was_killed(project: Project, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Killable:
+    """A project whose versions 0 and 1 are folded, and the places that runs of one more version after the other reach;
+    ``rows``: those of all tables before and after each of these runs.
+    """
+
+    base: Path
+    points: tuple[tuple[int, str], ...]
+    rows: dict[int, dict[str, pl.DataFrame]]
+
+
+@pytest.fixture(scope="module")
+def killable(workshop: Workshop) -> Killable:
+    base = workshop.folder / "moving"
+    base.mkdir()
+    (base / "dd.toml").write_text(TOML)
+    (base / "views.sql").write_text(VIEWS)
+    for version, instant in INSTANTS.items():
+        rows = ROWS.filter(pl.col("version") == version).drop("version")
+        rows.with_columns(ts=pl.col("ts").dt.strftime("%Y-%m-%dT%H:%M:%SZ")).write_csv(base / f"{version}.csv")
+        label = instant.strftime("%Y-%m-%dT%H:%M")
+        workshop.done(base, "ingest", "t", f"{version}.csv", "--version", str(version), "--label", label)
+    workshop.done(base, "run", "--to-version", "1")
+    folder, points, tables = workshop.copy(base), list[tuple[int, str]](), {1: contents(workshop.project(base))}
+    for version in (2, 3, 4):
+        log = workshop.folder / f"moving-{version}.log"
+        ended = workshop.command(folder, "run", "--to-version", str(version), DDCORE_FAILPOINT_LOG=str(log))
+        assert ended.code == 0, ended
+        places = [line.split()[1] for line in log.read_text().splitlines()]
+        points += [(version, f"{place}:{places[: at + 1].count(place)}") for at, place in enumerate(places)]
+        tables[version] = contents(workshop.project(folder))
+    return Killable(base, tuple(points), tables)
+
+
+def test_runs_can_be_killed_in_the_midst_of_a_version_whose_rows_leave_and_between_two(killable: Killable) -> None:
+    for version in (2, 4):
+        gone = killable.rows[version]["outputs/recent"].filter(pl.col("version") == version, pl.col("diff") < 0)
+        assert len(gone)
+        places = {point.partition(":")[0] for number, point in killable.points if number == version}
+        assert {"after-intent", "after-file", "after-table", "after-run"} <= places
+
+
+@pytest.mark.parametrize("sample", [1, pytest.param(25, marks=pytest.mark.long)])
+def test_a_window_that_moves_is_as_if_nothing_had_been_killed(
+    sample: int, killable: Killable, workshop: Workshop, seed: int
+) -> None:
+    """SIGKILL after any durable step of a run: nothing of it is seen, or all, and the next runs leave the same logs."""
+    for version, point in random.Random(seed).sample(killable.points, sample):
+        folder = workshop.copy(killable.base)
+        project = workshop.project(folder)
+        for last in (2, 3, 4):
+            arguments = ("run", "--to-version", str(last))
+            if last == version:
+                killed = workshop.command(folder, *arguments, DDCORE_FAILPOINT=point)
+                assert killed.code == -signal.SIGKILL, (version, point, killed)
+                between = contents(project)
+                assert any(is_same(between, killable.rows[side]) for side in (version - 1, version)), (version, point)
+            assert workshop.command(folder, *arguments).code == 0, (version, point)
+            assert_same(contents(project), killable.rows[last], (version, point))
+        require_the_law(project, 0, 4)
+        assert Ledger.load(Warehouse(project.warehouse)).open_intent() is None
+        workshop.remove(folder)
+
+
+@pytest.mark.spark
+def test_spark_with_several_workers_leaves_what_one_process_leaves(project: Project, spark: Any, dd: Any) -> None:
+    """The versions at which rows leave are folded by two workers, from the state that one process left."""
     ingest_all(dd, project)
     replay.run(project, last=time_of(1))
-    from ddcore.jobs.running import commits
-
-    def killed(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(commits.Commits, "commit", killed)
-        patch.setattr(Run, "_note_failure", lambda *_: None)
-        with pytest.raises(KeyboardInterrupt):
-            replay.run(project)
-    assert Ledger.load(Warehouse(project.warehouse)).open_intent() is not None
-    replay.run(project)
+    how: dict[str, Any] = {"engine": "spark", "parallelism": 2}
+    replay.run(project, **how)
     require_the_law(project, 0, 4)
+    runs = [(run.engine, run.parallelism) for run in Ledger.load(Warehouse(project.warehouse)).lineage()]
+    assert ("spark", 2) in runs and len(runs) == 2
+    assert replay.run(project, **how).nothing_new
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["after-intent", "after-file", "after-table", "after-table:3"])
+def test_a_killed_run_on_spark_is_finished_by_the_next(place: str, project: Project, dd: Any) -> None:
+    """Several workers in a JVM of its own; version 2 takes a row out of the window. The next run is Spark's, too."""
+    ingest_all(dd, project)
+    replay.run(project, last=time_of(1))
+    program = Path(sys.executable).with_name("ddcore")
+    command = [str(program), "run", "-q", "--engine", "spark", "--parallelism", "2", "--project", str(project.root)]
+    environment = {**os.environ, "DDCORE_MASTER": "local[2]"}
+    killed = subprocess.run(
+        [*command, "--to-version", "2"], env={**environment, "DDCORE_FAILPOINT": place}, check=False, timeout=600
+    )
+    ledger = Ledger.load(Warehouse(project.warehouse))
+    assert len(list(ledger.lineage())) == 1
+    if place == "after-file":  # it was a task that was killed: the run ends, and says so
+        assert killed.returncode == 1 and ledger.open_intent() is None
+    else:
+        assert killed.returncode == -signal.SIGKILL and ledger.open_intent() is not None
+    subprocess.run(command, env=environment, check=True, timeout=600)
+    require_the_law(project, 0, 4)
+    assert replay.run(project).nothing_new

@@ -6,6 +6,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
+from ddcore.sql import zeros
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
@@ -29,6 +30,8 @@ def _array(values: Values, node: exp.Array) -> Value:
     if not node.expressions:
         values.source.refuse(node, "an ARRAY without elements")
     exprs, kind = aligned(values.source, [values.of(expression) for expression in node.expressions], node)
+    if kind.element is not None:
+        values.source.refuse(node, "an ARRAY of lists", "a || b puts one list behind the other")
     return Value(pl.concat_list(exprs), parse_type(f"list[{kind}]"), node)
 
 
@@ -72,9 +75,16 @@ def _split(values: Values, node: exp.StringToArray) -> Value:
     if not separator.literal:
         values.source.refuse(node, "string_to_array() with a separator that is no literal of at least one letter")
 
+    null = values.of(node.args["null"]).literal if node.args.get("null") is not None else None
+    if node.args.get("null") is not None and not isinstance(null, str):
+        values.source.refuse(node, "string_to_array() with a text for nulls that is no literal")
+
     def fields(text: Value) -> pl.Expr:
         empty = text.expr.str.extract_all(r"[^\s\S]")
-        return pl.when(text.expr == "").then(empty).otherwise(text.expr.str.split(separator.expr))
+        parts = text.expr.str.split(separator.expr)
+        if null is not None:
+            parts = parts.list.eval(pl.when(pl.element() != null).then(pl.element()))
+        return pl.when(text.expr == "").then(empty).otherwise(parts)
 
     return Value(shared([text], fields), parse_type("list[string]"), node)
 
@@ -165,6 +175,23 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.StringToArray: _split,
 }
 
+
+def _trimmed(values: Values, node: exp.Anonymous) -> Value:
+    """``trim_array(list, n)``, without the last n elements; the row fails where it has fewer."""
+    some, _ = list_and_element(values, node.expressions[0])
+    count = values.of(node.expressions[1]).literal
+    if not isinstance(count, int) or count < 0:
+        values.source.refuse(node, "trim_array() of a number of elements that is no literal of at least 0")
+
+    def rest(some: Value) -> pl.Expr:
+        length = some.expr.list.len().cast(pl.Int64)
+        wrong = zeros.failing_where(length < count, "the list has fewer elements")
+        return some.expr.list.slice(0, length - count + wrong)
+
+    return Value(shared([some], rest), some.type, node)
+
+
 NAMED: dict[str, Named] = {
+    "trim_array": (2, _trimmed),
     "cardinality": (1, lambda values, node: count(values, node, node.expressions[0])),
 }

@@ -47,6 +47,9 @@ def cast(  # noqa: PLR0911, PLR0912  (one case, one return)
     if value.type.name == "interval" and wanted.name == "string" and values.source.dialect == "duckdb":
         text = shared([value], lambda length: forms.interval_text(length.expr))
         return Value(_as_duckdb(text), wanted, node)
+    if (value.type.name, wanted.name) == ("float64", "string") and values.source.dialect in _FLOAT_TEXTS:
+        as_text = _FLOAT_TEXTS[values.source.dialect]
+        return Value(shared([value], lambda number: as_text(number.expr.cast(pl.String))), wanted, node)
     if (value.type.name, wanted.name) in _FORMS:
         form = _FORMS[value.type.name, wanted.name]
         return Value(shared([value], lambda one: form(one.expr)), wanted, node)
@@ -55,14 +58,14 @@ def cast(  # noqa: PLR0911, PLR0912  (one case, one return)
         return Value(value.expr.round(0, mode="half_to_even").cast(wanted.polars), wanted, node)
     if pair in (("decimal", "int64"), ("decimal", "decimal")):
         places = 0 if wanted == INT else wanted.scale
-        rounded = _half_away(value.expr, places) if value.type.scale > places else value.expr
+        rounded = half_away(value.expr, places) if value.type.scale > places else value.expr
         return Value(rounded.cast(wanted.polars), wanted, node)
     if pair in (("float64", "decimal"), ("string", "decimal")):  # a float as it is written, not as it is stored
         text = value.expr.cast(pl.String)
         if wanted.is_wide:
             return Value(_read(text, wanted), wanted, node)
         written = text.cast(_MOST_DIGITS)
-        return Value(_half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
+        return Value(half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
     if pair == ("timestamp", "date"):
@@ -121,6 +124,19 @@ def _interval(text: pl.Expr) -> pl.Expr:
     return pl.when(found.is_not_null() & (wrong == 0)).then(whole)
 
 
+def _short_exponent(text: pl.Expr) -> pl.Expr:
+    """The fewest digits of a float, as Polars writes them, with an exponent from 0.00001 on and of two digits."""
+    small = text.str.replace(r"^(-?)0[.]0000([1-9])([0-9]*)$", "${1}${2}.${3}e-05").str.replace(".e", "e", literal=True)
+    return small.str.replace(r"e(-?)([0-9])$", "e${1}0${2}")
+
+
+def _float_text(text: pl.Expr) -> pl.Expr:
+    """As PostgreSQL: no point without digits behind it, 15 digits before one, and an exponent with its sign."""
+    long = text.str.replace(r"^(-?[1-9])([0-9]{15})[.]([0-9]+)$", "${1}.${2}${3}e15").str.replace("[.]?0*e15$", "e15")
+    text = _short_exponent(long).str.replace("[.]0$", "").str.replace(r"e([0-9])", "e+${1}")
+    return text.str.replace("inf", "Infinity", literal=True)
+
+
 def _as_duckdb(text: pl.Expr) -> pl.Expr:
     """An interval as DuckDB writes it: with whole words, and without signs of what is more than nothing."""
     words = text.str.replace_all(" mon", " month", literal=True).str.replace_all("+", "", literal=True)
@@ -138,15 +154,22 @@ def _time_text(time: pl.Expr) -> pl.Expr:
     return time.dt.strftime("%H:%M:%S") + fraction
 
 
+_FLOAT_TEXTS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+    DIALECT: _float_text,
+    "duckdb": lambda text: (
+        _short_exponent(text).str.replace(r"e([0-9])", "e+${1}").str.replace("NaN", "nan", literal=True)
+    ),
+}
 _FORMS: dict[tuple[str, str], Callable[[pl.Expr], pl.Expr]] = {
-    ("string", "binary"): _binary,
+    ("string", "binary"): _binary, ("binary", "string"): lambda x: "\\x" + x.bin.encode("hex"),
     ("string", "uuid"): _uuid, ("uuid", "string"): lambda x: x + "", ("string", "time"): _time,
     ("time", "string"): _time_text, ("timestamp", "time"): lambda x: x.dt.time(), ("string", "interval"): _interval,
     ("interval", "string"): forms.interval_text,
 }  # fmt: skip
 
 
-def _half_away(number: pl.Expr, places: int) -> pl.Expr:
+def half_away(number: pl.Expr, places: int) -> pl.Expr:
+    """A number of fewer digits behind the point, the nearest; of two the one further from 0."""
     return number.round(places, mode="half_away_from_zero")
 
 

@@ -104,8 +104,11 @@ def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp
 
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        (left, right), _ = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
+        (left, right), kind = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
         same = left.eq_missing(right)
+        if kind == INTERVAL:  # equal where they are equally long
+            lengths = intervals.compared(pl.Expr.eq, left, right)
+            same = (left.is_null() & right.is_null()) | lengths.fill_null(False)
         return Value(same if equal else ~same, BOOL, node)
 
     return rule
@@ -125,11 +128,15 @@ def _is(values: Values, node: exp.Is) -> Value:
 def _between(values: Values, node: exp.Between) -> Value:
     low, high = values.of(node.args["low"]), values.of(node.args["high"])
 
-    def both(value: Value) -> pl.Expr:
+    def both(value: Value, low: Value, high: Value) -> pl.Expr:
         above = compared(values, pl.Expr.ge, value, low, node).expr
         return above & compared(values, pl.Expr.le, value, high, node).expr
 
-    return Value(shared([values.of(node.this)], both), BOOL, node)
+    def either(value: Value, low: Value, high: Value) -> pl.Expr:
+        return both(value, low, high) | both(value, high, low)
+
+    rule = either if node.args.get("symmetric") else both
+    return Value(shared([values.of(node.this)], lambda value: rule(value, low, high)), BOOL, node)
 
 
 def _in(values: Values, node: exp.In) -> Value:
@@ -146,7 +153,13 @@ def _in(values: Values, node: exp.In) -> Value:
         return Value(shared(row, any_row), BOOL, node)
     value = values.of(node.this)
     others = [values.of(expression) for expression in node.expressions]
-    if all(other.literal is not None for other in others) and value.type is not None and len(others) > 1:
+    is_interval = intervals.is_interval(value)
+    if (
+        all(other.literal is not None for other in others)
+        and value.type is not None
+        and len(others) > 1
+        and not is_interval
+    ):
         exprs, kind = aligned(values.source, [value, *others], node)
         wanted = pl.select([expr.alias(str(number)) for number, expr in enumerate(exprs[1:])]).row(0)
         return Value(exprs[0].is_in(pl.lit(list(wanted), dtype=pl.List(kind.polars))), BOOL, node)
@@ -172,6 +185,8 @@ def _escape(values: Values, node: exp.Escape) -> Value:
 
 def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
     """LIKE, or ILIKE where ``small``; ``escape`` may be empty."""
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _like_some(values, node, escape, small)
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
@@ -180,6 +195,27 @@ def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Valu
     regex = like_pattern(pattern.literal, escape)
     met = text.expr.str.contains(f"(?i){regex}" if small else regex)
     return Value(~met if node.args.get("negate") else met, BOOL, node)
+
+
+def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+    """``x LIKE ANY (ARRAY['a%', 'b%'])``."""
+    patterns = node.expression.this.unnest()
+    if not isinstance(patterns, exp.Array | exp.Tuple) or not patterns.expressions:
+        values.source.refuse(node, "LIKE ANY of what is not written out", "x LIKE ANY (ARRAY['a%', 'b%'])")
+    text = values.of(node.this)
+    rows = [
+        exp.Like(this=node.this, expression=pattern, negate=node.args.get("negate")) for pattern in patterns.expressions
+    ]
+    combine = operator.or_ if isinstance(node.expression, exp.Any) else operator.and_
+
+    def met(text: Value) -> pl.Expr:
+        found = []
+        for row in rows:
+            values.ready(node.this, text)
+            found.append(matching(values, row, escape, small).expr)
+        return reduce(combine, found)
+
+    return Value(shared([text], met), BOOL, node)
 
 
 def _case(values: Values, node: exp.Case) -> Value:
@@ -234,8 +270,10 @@ def _extreme(horizontal: Callable[..., pl.Expr]) -> Rule:
         exprs, kind = merged(
             values.source, [values.of(expression) for expression in [node.this, *node.expressions]], node
         )
-        if kind.name not in ("int64", "float64", "date", "timestamp", "decimal"):
+        if kind.is_nested or kind.name in ("interval", "binary"):
             values.source.refuse(node, f"{node.sql_name().lower()} of {kind}")
+        if kind.name in ("string", "bool", "time", "uuid"):
+            return Value(horizontal(exprs), kind, node)
         parts = [Value(expr, kind, node) for expr in exprs]
         return values.typed(horizontal, parts, node)
 

@@ -32,6 +32,7 @@ from ddcore.sql.values import (
     as_type,
     constant,
     function,
+    literal_interval,
     shared,
 )
 
@@ -81,7 +82,7 @@ def interval(values: Values, node: exp.Interval) -> Value:
         raise values.source.error(node, f"the interval {text.removeprefix(NOTHING)!r} is not supported", hint)
     if clock is not None:
         total = Interval(total.months + clock.months, total.days + clock.days, total.microseconds + clock.microseconds)
-    return Value(pl.lit(None), None, node, total)
+    return literal_interval(total, node)
 
 
 def _clock(text: str) -> Interval | None:
@@ -104,6 +105,9 @@ def on_days(values: Values, node: exp.Binary, left: Value, right: Value, sign: s
         left = Value(as_type(values.source, left, TIMESTAMP), TIMESTAMP, left.node)
     if isinstance(right.literal, Interval) and is_day(left) and sign in "+-":
         return _moved(values, left, right.literal if sign == "+" else -right.literal, node)
+    if left.type == DATE and right.type is not None and right.type.name == "time" and sign == "+":
+        clock = right.expr.cast(pl.Int64) // 1_000
+        return Value((left.expr.dt.epoch("us") + clock).cast(TIMESTAMP.polars), TIMESTAMP, node)
     if left.type == DATE and right.type == INT and sign in "+-":
         if isinstance(left.literal, date) and isinstance(right.literal, int):
             return constant(left.literal + timedelta(right.literal if sign == "+" else -right.literal), node)
@@ -151,9 +155,11 @@ def _extract(values: Values, node: exp.Extract) -> Value:
 def clock_field(values: Values, node: exp.Extract, time: Value) -> Value:
     """A field of a time of day."""
     unit = node.this.name.upper()
-    if unit not in _CLOCK_FIELDS or unit == "EPOCH":
+    if unit not in _CLOCK_FIELDS:
         values.source.refuse(node, f"extract({unit.lower()}) of {time.name}")
     kind = _FRACTIONS.get(unit, INT)
+    if unit == "EPOCH":
+        return Value(in_places(time.expr.cast(pl.Int64) // 1_000, 6), kind, node)
     return Value(_CLOCK_FIELDS[unit](time.expr.dt).cast(kind.polars), kind, node)
 
 
@@ -183,6 +189,7 @@ FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
     "CENTURY": lambda on: on.century(),
     "MILLENNIUM": lambda on: on.millennium(),
     "EPOCH": lambda on: on.epoch("s"),
+    "JULIAN": lambda on: on.epoch("d") + 2_440_588,
 }
 _CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
     "HOUR": lambda on: on.hour(),
@@ -211,11 +218,22 @@ def _unit(field: str) -> Rule:
 def _truncated(values: Values, node: exp.Func) -> Value:
     moment = values.require(values.of(node.this), "timestamp", "date")
     units = {"YEAR": "1y", "QUARTER": "1q", "MONTH": "1mo", "WEEK": "1w", "DAY": "1d", "HOUR": "1h", "MINUTE": "1m",
-             "SECOND": "1s"}  # fmt: skip
+             "SECOND": "1s", "MILLISECOND": "1ms", "MILLISECONDS": "1ms", "MICROSECOND": "1us",
+             "MICROSECONDS": "1us"}  # fmt: skip
     unit = node.args["unit"].name.upper()
-    if unit not in units:
+    if unit not in units | _YEARS:
         values.source.refuse(node, f"date_trunc('{unit.lower()}')")
-    return Value(as_type(values.source, moment, TIMESTAMP).dt.truncate(units[unit]), TIMESTAMP, node)
+    whole = as_type(values.source, moment, TIMESTAMP)
+    if unit in units:
+        return Value(whole.dt.truncate(units[unit]), TIMESTAMP, node)
+    count, first = _YEARS[unit]
+    year = whole.dt.year().cast(pl.Int64)
+    begin = pl.date((year - first) // count * count + first, 1, 1)
+    return Value(pl.when(whole.is_not_null()).then(begin).cast(TIMESTAMP.polars), TIMESTAMP, node)
+
+
+_YEARS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
+"""How many years there are, and the first year of one of them."""
 
 
 # Of strftime; what is here means the same in PostgreSQL's patterns, from which sqlglot translates.
@@ -317,6 +335,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixToTime: _of_epoch,
     exp.TimestampFromParts: _timestamp_of,
     exp.LastDay: _last_day,
+    exp.Date: lambda values, node: values.of(exp.Cast(this=node.this, to=exp.DataType.build("date"))),
     exp.TimeFromParts: _time_of,
 }
 
@@ -327,7 +346,14 @@ def _is_finite(values: Values, node: exp.Anonymous) -> Value:
     return Value(pl.when(moment.expr.is_not_null()).then(pl.lit(True)), BOOL, node)
 
 
+def _with_zone(values: Values, node: exp.Anonymous) -> Value:
+    """``make_timestamptz``, of a time in UTC."""
+    parts = ("year", "month", "day", "hour", "min", "sec")
+    return values.of(exp.TimestampFromParts(**dict(zip(parts, node.expressions, strict=True))))
+
+
 NAMED: dict[str, Named] = {
+    "make_timestamptz": (6, _with_zone),
     "isfinite": (1, _is_finite),
     "make_date": (3, function(pl.date, DATE, "int64", "int64", "int64")),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import polars as pl
 from sqlglot import exp
@@ -11,7 +12,9 @@ from ddcore.base.schema import Type
 from ddcore.sql import (
     arrays,
     dates,
+    duckdb,
     intervals,
+    json_paths,
     lambdas,
     letters,
     list_functions,
@@ -20,6 +23,7 @@ from ddcore.sql import (
     regexes,
     texts,
     whole_numbers,
+    zones,
 )
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import RE2
@@ -28,13 +32,17 @@ from ddcore.sql.values import (
     FLOAT,
     INT,
     TEXT,
+    TIMESTAMP,
     Interval,
     Named,
     Rule,
     Value,
     Values,
+    as_type,
     function,
+    literal_interval,
     null,
+    other_name,
     shared,
 )  # fmt: skip
 
@@ -195,7 +203,7 @@ def _of_units(months: int, days: int, microseconds: int) -> Rule:
 
     def rule(values: Values, node: exp.Expr) -> Value:
         inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
-        one = Value(pl.lit(None), None, node, Interval(months, days, microseconds))
+        one = literal_interval(Interval(months, days, microseconds), node)
         return intervals.times(values, node, one, values.require(values.of(inner), "int64"))
 
     return rule
@@ -239,6 +247,45 @@ def _field(unit: str) -> Rule:
     return rule
 
 
+def _signed(kind: type[exp.Binary]) -> Rule:
+    """``add(a, b)``."""
+    return lambda values, node: values.of(kind(this=node.expressions[0], expression=node.expressions[1]))
+
+
+def _since_epoch(unit: Literal["us", "ns"]) -> Rule:
+    def rule(values: Values, node: exp.Expr) -> Value:
+        inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+        moment = as_type(values.source, values.require(values.of(inner), "timestamp", "date"), TIMESTAMP)
+        return Value(moment.dt.epoch("us") * 1_000 if unit == "ns" else moment.dt.epoch(unit), INT, node)
+
+    return rule
+
+
+def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
+    """``to_timestamp(seconds)``, ``make_timestamp(microseconds)`` and ``epoch_ms(milliseconds)``."""
+    scale = int(node.args["scale"].name) if node.args.get("scale") else 0
+    if dates.is_day(values.peek(node.this)):
+        values.source.refuse(node, "epoch_ms() of a timestamp", "epoch_us(ts) // 1000")
+    if not scale:
+        return dates.RULES[exp.UnixToTime](values, node)
+    number = values.require(values.of(node.this), "int64").expr * 10 ** (6 - scale)
+    return Value(number.cast(TIMESTAMP.polars), TIMESTAMP, node)
+
+
+def _aggregated(values: Values, node: exp.Anonymous) -> Value:
+    """``list_aggregate(list, 'sum')``."""
+    name = values.of(node.expressions[1]).literal
+    if name not in ("sum", "avg", "min", "max", "count", "first", "last"):
+        values.source.refuse(node, f"list_aggregate() by {name}", "sum, avg, min, max, count, first and last")
+    return values.of(exp.func(f"list_{name}", node.expressions[0], dialect="duckdb"))
+
+
+def _printed(values: Values, node: exp.Anonymous) -> Value:
+    """``printf('%s is %d', a, n)``: null where a value is."""
+    whole = texts.printed(values, node, node.expressions[0], node.expressions[1:], null=None)
+    return Value(whole, TEXT, node)
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
     exp.Unicode: letters.of_one(_code, INT, "string"),
@@ -272,9 +319,40 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.TimeFromParts: dates.RULES[exp.TimeFromParts],
     exp.RegexpSplit: _split,
     exp.RegexpExtractAll: _every_match,
+    exp.UnixToTime: _of_epoch,
+    exp.Week: duckdb.RULES[exp.WeekOfYear],
+    exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=None),
+    exp.AtTimeZone: zones.RULES[exp.AtTimeZone],
     **lambdas.RULES,
 }
+
+
+_NAMES = {
+
+    "array_extract": "list_extract", "array_has_any": "list_has_any", "array_indexof": "list_position",
+    "array_transform": "list_transform", "array_unique": "list_unique", "array_aggregate": "list_aggregate",
+    "datepart": "date_part",
+}  # fmt: skip
+"""Functions that have another name, too."""
 NAMED: dict[str, Named] = {
+    **{name: (-1, other_name(usual)) for name, usual in _NAMES.items()},
+    "add": (2, _signed(exp.Add)),
+    "subtract": (2, _signed(exp.Sub)),
+    "multiply": (2, _signed(exp.Mul)),
+    "divide": (2, _signed(exp.IntDiv)),
+    "list_avg": (1, _of_elements(lambda some: some.list.mean(), FLOAT)),
+    "list_aggregate": (2, _aggregated),
+    "epoch_us": (1, _since_epoch("us")),
+    "epoch_ns": (1, _since_epoch("ns")),
+    "to_seconds": (1, _of_units(0, 0, 1_000_000)),
+    "to_milliseconds": (1, _of_units(0, 0, 1_000)),
+    "to_microseconds": (1, _of_units(0, 0, 1)),
+    "to_quarters": (1, _of_units(3, 0, 0)),
+    "to_decades": (1, _of_units(120, 0, 0)),
+    "printf": (-1, _printed),
+    "json_array_length": (1, json_paths.count_of_elements),
+    "map_entries": maps.NAMED["map_entries"],
+    "map_contains": (2, lambda values, node: maps.contains(values, node, *node.expressions)),
     "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
     "ord": (1, letters.of_one(_code, INT, "string")),
     "bit_count": (1, function(whole_numbers.count_of_ones, INT, "int64")),

@@ -23,7 +23,9 @@ from ddcore.sql import (
     spark_functions,
     texts,
     to_char,
+    try_casts,
     whole_numbers,
+    zones,
 )
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.rules import BY_DIALECT, NAMES, RULES, nearest
@@ -33,7 +35,7 @@ from ddcore.sql.values import INT, Named, Rule, Value, Values
 __all__ = ["RULES"]
 
 _ROOMS = (conditions, numbers, texts, patterns, casts, dates, intervals, to_char, arrays, json_paths, letters,
-          whole_numbers, list_functions)  # fmt: skip
+          whole_numbers, list_functions, zones)  # fmt: skip
 
 
 def _refused(what: str, hint: str) -> Rule:
@@ -76,7 +78,7 @@ RULES.update(
     {
         **{kind: rule for room in _ROOMS for kind, rule in room.RULES.items()},
         exp.Anonymous: _by_name,
-        exp.TryCast: _refused("TRY_CAST is not supported", "use CAST: what does not fit is an error of its row"),
+        exp.TryCast: _refused("PostgreSQL has no TRY_CAST", "use CAST: what does not fit is an error of its row"),
         exp.Any: _refused("ANY of what is no subquery is not supported", "write IN (...)"),
         exp.All: _refused("ALL of what is no subquery is not supported", "write NOT IN (...)"),
         **dict.fromkeys(_CLOCKS, _refused("this form of the clock is not supported", _INSTANTS)),
@@ -97,14 +99,18 @@ NAMED: dict[str, dict[str, Named]] = {
 
 _SPARK = (
     {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES | spark_functions.RULES | spark_dates.RULES
-    | {exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
+    | {exp.TryCast: try_casts.rule("spark", spark.RULES[exp.Cast]),
+       exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
        exp.DateDiff: spark_dates.days_or_units(spark.RULES[exp.DateDiff])}
 )  # fmt: skip
 
 BY_DIALECT |= {
     "postgres": RULES,
     **dict.fromkeys(SPARKS, _SPARK),
-    "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED} | duckdb.RULES | duckdb_functions.RULES,
+    "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED}
+    | duckdb.RULES
+    | duckdb_functions.RULES
+    | {exp.TryCast: try_casts.rule("duckdb", RULES[exp.Cast])},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from ddcore.base.schema import Type
 from ddcore.sql import dates
 from ddcore.sql.source import shown
 from ddcore.sql.values import (
+    FLOAT,
     INT,
     INTERVAL,
     TIMESTAMP,
@@ -37,6 +39,8 @@ __all__ = [
     "is_interval",
     "moved",
     "negative",
+    "on_clock",
+    "over",
     "plus",
     "times",
 ]
@@ -99,6 +103,22 @@ def moved(values: Values, node: exp.Expr, moment: Value, length: Value, sign: st
     return Value(shared([start, length], later), TIMESTAMP, node)
 
 
+def on_clock(values: Values, node: exp.Binary, left: Value, right: Value, sign: str) -> Value | None:
+    """A time of day moved by the hours of an interval, past midnight too, or the time between two; None for others."""
+    if sign == "+" and is_interval(left):
+        left, right = right, left
+    if left.type is None or left.type.name != "time" or sign not in "+-":
+        return None
+    start = left.expr.cast(pl.Int64) // 1_000
+    if sign == "-" and (right.type == left.type or isinstance(right.literal, str)):
+        length = Value(start - as_type(values.source, right, left.type).cast(pl.Int64) // 1_000, INT, node)
+        return Value(shared([length], lambda x: interval_of_parts(x.expr * 0, x.expr * 0, x.expr)), INTERVAL, node)
+    if not is_interval(right):
+        return None
+    clock = _parts(settled(right).expr)[2]
+    return Value((((start + clock) if sign == "+" else (start - clock)) % _DAY * 1_000).cast(pl.Time), left.type, node)
+
+
 def between(values: Values, node: exp.Expr, late: Value, early: Value) -> Value:
     """From one timestamp to another: days of 24 hours, and the rest."""
     sides = [as_type(values.source, side, TIMESTAMP).dt.epoch("us") for side in (late, early)]
@@ -112,16 +132,49 @@ def between(values: Values, node: exp.Expr, late: Value, early: Value) -> Value:
 
 def times(values: Values, node: exp.Expr, length: Value, number: Value) -> Value:
     """An interval so many times."""
-    count = number.type
-    if count != INT:
-        hint = "multiply by a whole number, or write make_interval(secs => x)"
-        values.source.refuse(node, f"an interval times {number.name}", hint)
+    if number.type != INT:
+        return _scaled(values, node, length, number, operator.mul)
     many = Value(number.expr, INT, node)
 
     def product(length: Value, many: Value) -> pl.Expr:
         return interval_of_parts(*(part * many.expr for part in _parts(length.expr)))
 
     return Value(shared([settled(length), many], product), INTERVAL, node)
+
+
+def over(values: Values, node: exp.Expr, length: Value, number: Value) -> Value:
+    """An interval divided by a number: null where that is 0."""
+    divisor = Value(as_type(values.source, number, FLOAT), FLOAT, node)
+    safe = shared([divisor], lambda x: pl.when(x.expr != 0).then(x.expr))
+    return _scaled(values, node, length, Value(safe, FLOAT, node), operator.truediv)
+
+
+def _scaled(
+    values: Values, node: exp.Expr, length: Value, number: Value, by: Callable[[pl.Expr, pl.Expr], pl.Expr]
+) -> Value:
+    """An interval times or over a number: what is no whole month becomes days, of which 30 are one, and what is no
+    whole day becomes a part of its 24 hours. In floats, as PostgreSQL computes them, so their last digits are its.
+    """
+
+    def product(length: Value, number: Value) -> pl.Expr:
+        months, days, clock = (by(part.cast(pl.Float64), number.expr) for part in _parts(length.expr))
+        rest = _to_microsecond((months - months.truncate()) * 30.0)
+        seconds = _to_microsecond((days - days.truncate() + rest - rest.truncate()) * 86_400.0)
+        more = (seconds / 86_400.0).truncate()
+        total = [months, days.truncate() + rest.truncate() + more, _nearest(clock + (seconds - more * 86_400.0) * 1e6)]
+        return interval_of_parts(*(part.truncate().cast(pl.Int64) for part in total))
+
+    return Value(
+        shared([settled(length), Value(as_type(values.source, number, FLOAT), FLOAT, node)], product), INTERVAL, node
+    )
+
+
+def _nearest(number: pl.Expr) -> pl.Expr:
+    return number.round(0, mode="half_to_even")
+
+
+def _to_microsecond(number: pl.Expr) -> pl.Expr:
+    return _nearest(number * 1e6) / 1e6
 
 
 def negative(values: Values, node: exp.Expr, length: Value) -> Value:

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
+from ddcore.sql import zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.values import BOOL, DATE, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, shared
 
@@ -113,20 +114,45 @@ def _type(values: Values, node: exp.Anonymous) -> Value:
     return Value(shared([text], kind), TEXT, node)
 
 
+_STRINGS, _INNERMOST, _MOST_BRACKETS = r'"(?:[^"\\]|\\.)*"', r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}", 16
+
+
+def count_of_elements(values: Values, node: exp.Expr) -> Value:
+    """How many elements an array has: the commas of its text, when strings and brackets inside are gone. The row fails
+    for what is no array, and for brackets deeper than 16.
+    """
+    text = values.require(values.of(node.expressions[0] if node.expressions else node.this), "string")
+
+    def count(text: Value) -> pl.Expr:
+        flat = text.expr.str.strip_chars(" \t\r\n").str.replace_all(_STRINGS, "0")
+        is_array = flat.str.starts_with("[")
+        flat = flat.str.slice(1, flat.str.len_chars() - 2)
+        for _ in range(_MOST_BRACKETS):
+            flat = flat.str.replace_all(_INNERMOST, "0")
+        wrong = zeros.failing_where(~is_array | flat.str.contains(r"[\[{]"), "is no array of JSON that can be counted")
+        number = flat.str.count_matches(",", literal=True).cast(pl.Int64) + 1
+        return pl.when(_is_json(text.expr)).then(
+            pl.when(flat.str.strip_chars(" \t\r\n") == "").then(0).otherwise(number) + wrong
+        )
+
+    return Value(shared([text], count), INT, node)
+
+
 # -- texts that are built ---------------------------------------------------------------------------------------------
 
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)}, '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f",
     "\n": "\\n", "\r": "\\r", "\t": "\\t",
 }  # fmt: skip
-_BUILDERS = ("json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
+_BUILDERS = ("to_json", "to_jsonb", "json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:
     return pl.lit('"') + text.str.replace_many([*_ESCAPES], [*_ESCAPES.values()]) + pl.lit('"')
 
 
-def _is_json_node(node: exp.Expr) -> bool:
+def is_json_node(node: exp.Expr) -> bool:
+    """Whether a part is JSON in PostgreSQL: built here, or a cast."""
     is_built = isinstance(node, exp.Anonymous) and node.name.lower() in _BUILDERS
     return is_built or (isinstance(node, exp.Cast) and node.to.this in _JSON)
 
@@ -136,12 +162,12 @@ def _written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
     inner = node.unnest()
     if sorts and isinstance(inner, exp.Anonymous) and inner.name.lower() in _BUILDERS:
         node = exp.Anonymous(this=inner.name.lower().replace("json_", "jsonb_"), expressions=inner.expressions)
-    elif sorts and _is_json_node(inner):
+    elif sorts and is_json_node(inner):
         values.source.refuse(node, "JSON in JSONB", "build it here, or use json_build_object and json_build_array")
     value = values.of(node)
     if value.type is None:
         return pl.lit("null")
-    if _is_json_node(node.unnest()) or value.type in (INT, BOOL) or value.type.name == "decimal":
+    if is_json_node(node.unnest()) or value.type in (INT, BOOL) or value.type.name == "decimal":
         text = value.expr if value.type == TEXT else cast(values, value, TEXT, node).expr
     elif value.type == TEXT:
         text = _quoted(value.expr)
@@ -191,8 +217,20 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.JSONBExtract: _part_of_json,
 }
 
+
+def _whole(values: Values, node: exp.Anonymous) -> Value:
+    """``to_json(x)``: null of null."""
+    value = values.peek(node.expressions[0])
+    written = _written(values, node.expressions[0], sorts=node.name.lower() == "to_jsonb")
+    return Value(pl.when(value.expr.is_not_null()).then(written), TEXT, node)
+
+
 NAMED: dict[str, Named] = {
+    "to_json": (1, _whole),
+    "to_jsonb": (1, _whole),
     "jsonb_extract_path_text": (-1, _by_names),
+    "json_array_length": (1, count_of_elements),
+    "jsonb_array_length": (1, count_of_elements),
     "json_typeof": (1, _type),
     "jsonb_typeof": (1, _type),
     "json_build_object": (-1, _object),

@@ -155,7 +155,17 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Decode: _decoded,
     exp.SHA2Digest: _digest,
 }
+
+
+def _of_bits(bits: int) -> Rule:
+    """``sha224``, which sqlglot does not know."""
+    length = exp.Literal.number(bits)
+    return lambda values, node: values.of(exp.SHA2Digest(this=node.expressions[0], length=length))
+
+
 NAMED: dict[str, Named] = {
+    "sha224": (1, _of_bits(224)),
+    "sha384": (1, _of_bits(384)),
     "convert_to": (2, _converted),
     "convert_from": (2, _converted),
     "quote_literal": (1, of_one(_as_literal, TEXT, "string")),

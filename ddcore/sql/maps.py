@@ -41,9 +41,10 @@ def size(values: Values, node: exp.Expr) -> Value:
     return Value(_map(values, node)[0].expr.map.len().cast(pl.Int64), INT, node)
 
 
-def _contains(values: Values, node: exp.MapContainsKey) -> Value:
-    some, kind, _ = _map(values, node.this)
-    return Value(some.expr.map.contains_key(as_type(values.source, values.of(node.args["key"]), kind)), BOOL, node)
+def contains(values: Values, node: exp.Expr, some: exp.Expr, key: exp.Expr) -> Value:
+    """Whether a map has a key."""
+    value, kind, _ = _map(values, some)
+    return Value(value.expr.map.contains_key(as_type(values.source, values.of(key), kind)), BOOL, node)
 
 
 def _keys(values: Values, node: exp.MapKeys) -> Value:
@@ -151,6 +152,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.MapFromEntries: _from_entries,
     exp.StrToMap: _split,
     exp.MapKeys: _keys,
-    exp.MapContainsKey: _contains,
+    exp.MapContainsKey: lambda values, node: contains(values, node, node.this, node.args["key"]),
 }
 NAMED: dict[str, Named] = {"map_concat": (-1, _concatenated), "map_values": (1, _values), "map_entries": (1, _entries)}

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 from sqlglot import exp
@@ -15,14 +16,28 @@ from ddcore.base.schema import WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
 from ddcore.sql import dates, intervals
 from ddcore.sql.source import DIALECT
-from ddcore.sql.values import FLOAT, INT, INTERVAL, TIMESTAMP, Rule, Value, Values, as_type, constant, function, shared
+from ddcore.sql.values import (
+    FLOAT,
+    INT,
+    INTERVAL,
+    TIMESTAMP,
+    Rule,
+    Value,
+    Values,
+    as_type,
+    constant,
+    function,
+    literal_interval,
+    shared,
+)
 
 
 def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
         left, right = values.of(node.this), values.of(node.expression)
-        if (length := _of_intervals(values, node, left, right, name)) is not None:
-            return length
+        for special in (intervals.on_clock, _of_intervals):
+            if (result := special(values, node, left, right, name)) is not None:
+                return result
         if any(isinstance(each.literal, dates.Interval) or dates.is_day(each) for each in (left, right)):
             return dates.on_days(values, node, left, right, name)
         left, right = values.number(left), values.number(right)
@@ -44,7 +59,8 @@ def _of_intervals(values: Values, node: exp.Binary, left: Value, right: Value, s
         return intervals.times(values, node, length, values.number(number))
     if sign == "+" and left.type == INTERVAL:
         left, right = right, left
-    if right.type == INTERVAL and dates.is_day(left) and sign in "+-":
+    is_literal = isinstance(right.literal, dates.Interval)  # which leaves a date one
+    if right.type == INTERVAL and not is_literal and dates.is_day(left) and sign in "+-":
         return intervals.moved(values, node, left, right, sign)
     if sign == "-" and left.type == right.type == TIMESTAMP:
         return intervals.between(values, node, left, right)
@@ -52,6 +68,8 @@ def _of_intervals(values: Values, node: exp.Binary, left: Value, right: Value, s
 
 
 def _divided(values: Values, node: exp.Div) -> Value:
+    if intervals.is_interval(values.peek(node.this)):
+        return intervals.over(values, node, values.of(node.this), values.number(values.of(node.expression)))
     left, right = values.arguments(node, "number", "number")
     if left.type == INT and right.type == INT:
         return Value(left.expr.truncdiv(right.expr), INT, node)
@@ -64,7 +82,7 @@ def _negative(values: Values, node: exp.Neg) -> Value:
     value = values.of(node.this)
     if intervals.is_interval(value):
         if isinstance(value.literal, dates.Interval):
-            return Value(value.expr, None, node, -value.literal)
+            return literal_interval(-value.literal, node)
         return intervals.negative(values, node, value)
     value = values.number(value)
     if isinstance(value.literal, Decimal):
@@ -86,8 +104,9 @@ def _to_digits(name: str) -> Rule:
         if value.type == INT:
             return value
         assert value.type is not None
-        rounds = name == "round"
-        cut = value.expr.round(digits, mode="half_away_from_zero") if rounds else value.expr.truncate(digits)
+        to_even = value.type == FLOAT and values.source.dialect == DIALECT and places is None
+        mode: Any = "half_to_even" if to_even else "half_away_from_zero"
+        cut = value.expr.round(digits, mode=mode) if name == "round" else value.expr.truncate(digits)
         kind = value.type
         if kind != FLOAT:
             kind = widest(Type("decimal", WORD_DIGITS, min(digits, kind.scale)), kind)

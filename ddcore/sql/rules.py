@@ -26,8 +26,8 @@ READ: dict[type[exp.Expr], str] = {
     exp.TimestampAdd: "unit!", exp.TimestampDiff: "unit!", exp.AtTimeZone: "zone!", exp.FromTimeZone: "zone!",
     exp.StrToMap: "pair_delim key_value_delim", exp.Map: "keys! values!",
     exp.ToMap: "", exp.TimeFromParts: "hour! min! sec!", exp.ToNumber: "format!",
-    exp.ArrayContains: "ensure_variant check_null", exp.Between: "low high", exp.Bracket: "offset safe",
-    exp.Case: "ifs default", exp.Cast: "to", exp.Ceil: "this!", exp.Column: "table db catalog",
+    exp.ArrayContains: "ensure_variant check_null", exp.Between: "low high symmetric", exp.Bracket: "offset safe",
+    exp.Case: "ifs default", exp.Cast: "to", exp.TryCast: "to safe", exp.Ceil: "this!", exp.Column: "table db catalog",
     exp.Concat: "safe coalesce", exp.ConcatWs: "expressions! safe coalesce flatten", exp.Count: "this! big_int",
     exp.DPipe: "safe", exp.DateBin: "unit origin zone", exp.DateDiff: "unit date_part_boundary",
     exp.DateFromParts: "year! month! day!", exp.DateTrunc: "unit", exp.Div: "typed safe", exp.Floor: "this!",
@@ -41,6 +41,7 @@ READ: dict[type[exp.Expr], str] = {
     exp.RegexpLike: "flag", exp.RegexpReplace: "replacement! modifiers single_replace", exp.Repeat: "times",
     exp.Replace: "replacement", exp.Round: "decimals", exp.SHA2: "length", exp.SHA2Digest: "length",
     exp.Split: "null_returns_null",
+    exp.StringToArray: "null",
     exp.SplitPart: "delimiter! part_index!", exp.StrPosition: "substr", exp.StrToDate: "format!",
     exp.StrToTime: "format!", exp.StrToUnix: "format!", exp.Substring: "this! start! length",
     exp.SubstringIndex: "delimiter! count!", exp.TimeToStr: "format!",
@@ -60,14 +61,14 @@ _ANEW = "build it anew of its parts: json_build_object('a', x ->> 'a', 'b', y)"
 _UUID = "a key of the row makes one that stays the same: md5(key)::uuid"
 _INSTEAD = {
     **dict.fromkeys(("hash", "xxhash64", "crc32", "hashtext"), _HASH),
-    **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty", "to_jsonb", "to_json",
+    **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty",
                      "row_to_json"), _ANEW),
     **dict.fromkeys(("uuid", "gen_random_uuid", "uuid_generate_v4"), _UUID),
     **dict.fromkeys(("gcd", "lcm", "levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
     "regexp_matches": "regexp_match() gives the groups of the first match",
-    "element_at": "m['a'] is the value of a key", "jsonb_array_length": _ANEW, "to_seconds": "n * INTERVAL 1 SECOND",
+    "element_at": "m['a'] is the value of a key",
     "sind": "sin(radians(x))", "cosd": "cos(radians(x))", "tand": "tan(radians(x))",
-    "array_fill": "ARRAY[x, x]", "trim_array": "list[1:3]", "clock_timestamp": "now()",
+    "array_fill": "ARRAY[x, x]", "clock_timestamp": "now()",
 }  # fmt: skip
 """What to write in place of functions that are not here."""
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import zoneinfo
-
 import polars as pl
 from sqlglot import exp
 
 from ddcore.sql.values import INT, TEXT, TIMESTAMP, Rule, Value, Values, as_type, shared
+from ddcore.sql.zones import from_zone, in_zone, zone_of
 
 _MICROSECONDS = {
     "WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000,
     "MILLISECOND": 1_000, "MICROSECOND": 1,
 }  # fmt: skip
 _MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
-_HOUR = 3_600_000_000
 
 
 def _unit(values: Values, node: exp.Expr) -> str:
@@ -68,33 +66,6 @@ def _between(values: Values, node: exp.Expr) -> Value:
 def days_or_units(plain: Rule) -> Rule:
     """The rule of ``datediff``: of days between dates, or of other units as ``timestampdiff`` counts them."""
     return lambda values, node: _between(values, node) if node.args.get("unit") else plain(values, node)
-
-
-def zone_of(values: Values, node: exp.Expr) -> str:
-    """The zone that a literal names. Raises ProgramError for any other."""
-    zone = values.of(node.args["zone"]).literal
-    if not isinstance(zone, str) or zone not in zoneinfo.available_timezones():
-        values.source.refuse(node, "a time zone that is no literal name", "such as 'Europe/Paris' or 'UTC'")
-    return zone
-
-
-def in_zone(moment: pl.Expr, zone: str) -> pl.Expr:
-    """What clocks in a zone show at an instant, as a timestamp."""
-    return moment.dt.convert_time_zone(zone).dt.replace_time_zone(None).dt.replace_time_zone("UTC")
-
-
-def from_zone(moment: pl.Expr, zone: str) -> pl.Expr:
-    """The instant at which clocks in a zone show a time: the first of two, and where they skip it, as far behind the
-    gap as it is behind its begin. ``moment`` is named twice.
-    """
-
-    def instant(local: pl.Expr) -> pl.Expr:
-        there = local.dt.replace_time_zone(None).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        return there.dt.convert_time_zone("UTC")
-
-    skipped = instant((moment.dt.epoch("us") - _HOUR).cast(TIMESTAMP.polars))
-    later = (skipped.dt.epoch("us") + _HOUR).cast(TIMESTAMP.polars)
-    return pl.coalesce(instant(moment), later)
 
 
 def _shown_in_zone(values: Values, node: exp.AtTimeZone) -> Value:

@@ -39,27 +39,7 @@ def _hex(values: Values, node: exp.Hex) -> Value:
 
 def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
     """``format_string('%s is %d', a, n)``: a null is written as ``null``."""
-    text = values.of(pattern).literal
-    if not isinstance(text, str) or "%" in re.sub("%[sd%]", "", text):
-        values.source.refuse(
-            node, "format_string() with anything but %s, %d and %% in a literal", "cast, lpad() and ||"
-        )
-    pieces = re.split("(%[sd%])", text)
-    if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
-        raise values.source.error(node, "format_string() has another number of values", "give one for each %s and %d")
-    found, parts = [values.of(each) for each in rest], list[pl.Expr]()
-    given = iter(found)
-    for piece in pieces:
-        if piece in ("%s", "%d"):
-            value = next(given)
-            if value.type == FLOAT:
-                values.source.refuse(node, "format_string() of a double", "cast it to a decimal")
-            if piece == "%d":
-                value = values.require(value, "int64")
-            parts.append(texts.text_of(values, value).fill_null("null"))
-        else:
-            parts.append(pl.lit("%" if piece == "%%" else piece))
-    return Value(pl.concat_str(parts), TEXT, node)
+    return Value(texts.printed(values, node, pattern, rest, null="null"), TEXT, node)
 
 
 def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import hashes
-from ddcore.sql import patterns
+from ddcore.sql import json_paths, patterns
 from ddcore.sql.casts import cast
-from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
+from ddcore.sql.source import called, shown
+from ddcore.sql.values import BOOL, FLOAT, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:
-    parts = [values.of(side) for side in (node.this, node.expression)]
+    sides = (node.this, node.expression)
+    if any(json_paths.is_json_node(side.unnest()) for side in sides):
+        values.source.refuse(node, "JSON || JSON", "cast it to text, or json_build_object('a', x, 'b', y)")
+    parts = [values.of(side) for side in sides]
     texts = [text_of(values, part) for part in parts]
     return Value(texts[0] + texts[1], TEXT, node)
 
@@ -198,6 +202,41 @@ def _bytes(text: pl.Expr) -> pl.Expr:
     return text.str.len_bytes().cast(pl.Int64)
 
 
+def printed(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr], *, null: str | None) -> pl.Expr:
+    """A pattern with ``%s`` and ``%d``, and the values for them. ``null``: what is written for a null; None: the whole
+    text is null then.
+    """
+    text, name = values.of(pattern).literal, called(node)
+    if not isinstance(text, str) or "%" in re.sub("%[sd%]", "", text):
+        values.source.refuse(node, f"{name}() with anything but %s, %d and %% in a literal", "cast, lpad() and ||")
+    pieces = re.split("(%[sd%])", text)
+    if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
+        raise values.source.error(node, f"{name}() has another number of values", "give one for each %s and %d")
+    parts, given = list[pl.Expr](), iter([values.of(each) for each in rest])
+    for piece in pieces:
+        if piece in ("%s", "%d"):
+            value = next(given)
+            if value.type == FLOAT:
+                values.source.refuse(node, f"{name}() of a double", "cast it to a decimal")
+            written = text_of(values, values.require(value, "int64") if piece == "%d" else value)
+            parts.append(written if null is None else written.fill_null(null))
+        else:
+            parts.append(pl.lit("%" if piece == "%%" else piece))
+    return pl.concat_str(parts)
+
+
+def _length(letters: Callable[[pl.Expr], pl.Expr]) -> Rule:
+    """How many letters a text has, or how many bytes."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        value = values.of(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+        if value.type is not None and value.type.name == "binary":
+            return Value(value.expr.bin.size().cast(pl.Int64), INT, node)
+        return Value(letters(values.require(value, "string").expr), INT, node)
+
+    return rule
+
+
 def _sha2(values: Values, node: exp.SHA2) -> Value:
     text, bits = values.arguments(node, "string")[0], node.args.get("length")
     number = values.of(bits).literal if bits is not None else 256
@@ -214,7 +253,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Upper: function(lambda x: x.str.to_uppercase(), TEXT, "string"),
     exp.Lower: function(lambda x: x.str.to_lowercase(), TEXT, "string"),
     exp.Initcap: function(lambda x: x.str.to_titlecase(), TEXT, "string"),
-    exp.Length: function(lambda x: x.str.len_chars().cast(pl.Int64), INT, "string"),
+    exp.Length: _length(lambda x: x.str.len_chars().cast(pl.Int64)),
     exp.BitLength: function(lambda x: _bytes(x) * 8, INT, "string"),
     exp.Reverse: function(lambda x: x.str.reverse(), TEXT, "string"),
     exp.Substring: _substring,
@@ -238,4 +277,4 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Contains: function(lambda x, part: x.str.contains(part, literal=True), BOOL, "string", "string"),
 }
 
-NAMED: dict[str, Named] = {"octet_length": (1, function(_bytes, INT, "string"))}
+NAMED: dict[str, Named] = {"octet_length": (1, _length(_bytes))}

@@ -22,10 +22,11 @@ _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "MS": lambda on: on.strftime("%3f"), "%f": lambda on: on.strftime("%6f"),
     "Q": lambda on: on.quarter().cast(pl.String), "I%u": lambda on: on.weekday().cast(pl.String),
     "AM": lambda on: on.strftime("%p"), "PM": lambda on: on.strftime("%p"),
+    "am": lambda on: on.strftime("%P"), "pm": lambda on: on.strftime("%P"),
 }  # fmt: skip
 """Words of patterns as sqlglot leaves them: it takes the D of Day for a number, and the MM of FMMonth for a month."""
 _TOKEN = re.compile('"[^"]*"|' + "|".join(map(re.escape, _WORDS)) + r"|(?:%-?[YmdHMSyjIGVB])+|[^A-Za-z%\"]+")
-_CLOCK = re.compile(r"%-?[HMSIf]|MS|AM|PM")
+_CLOCK = re.compile(r"%-?[HMSIf]|MS|AM|PM|am|pm")
 
 
 def _written(values: Values, node: exp.TimeToStr) -> Value:
@@ -35,7 +36,7 @@ def _written(values: Values, node: exp.TimeToStr) -> Value:
     value = values.require(given, "timestamp", "date")
     text = pattern.name if isinstance(pattern, exp.Literal) else ""
     tokens = _TOKEN.findall(text)
-    if not text or "".join(tokens) != text:
+    if not text or "".join(tokens) != text or "%S%S" in text:
         hint = (
             "patterns have YYYY, YY, MM, Mon, Month, DD, DDD, Dy, Day, HH24, HH12, MI, SS, MS, US, AM, Q, IYYY, IW, ID"
         )

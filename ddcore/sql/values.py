@@ -54,14 +54,16 @@ class Interval:
         return Interval(-self.months, -self.days, -self.microseconds)
 
 
-def settled(value: Value) -> Value:
-    """A literal interval, which has no type yet, as a value of that type; anything else as it is."""
-    length = value.literal
-    if not isinstance(length, Interval):
-        return value
+def literal_interval(length: Interval, node: exp.Expr) -> Value:
+    """A literal interval."""
     parts = (length.months, length.days, length.microseconds)
     whole = interval_of_parts(*(pl.lit(part, dtype=pl.Int64) for part in parts))
-    return Value(marked(whole, INTERVAL), INTERVAL, value.node)
+    return Value(marked(whole, INTERVAL), INTERVAL, node, length)
+
+
+def settled(value: Value) -> Value:
+    """A literal interval as any other one: rules of literals read numbers and text; anything else as it is."""
+    return replace(value, literal=None) if isinstance(value.literal, Interval) else value
 
 
 def interval_of_parts(months: pl.Expr, days: pl.Expr, microseconds: pl.Expr) -> pl.Expr:
@@ -277,6 +279,10 @@ class Values:
         self._ready[id(node)] = value
         return value
 
+    def ready(self, node: exp.Expr, value: Value) -> None:
+        """The rule that follows takes this for the value of a part."""
+        self._ready[id(node)] = value
+
     def _of(self, node: exp.Expr) -> Value:
         if id(node) in self._ready:
             return self._ready.pop(id(node))
@@ -373,6 +379,16 @@ def _typed(combine: Callable[..., pl.Expr], types: tuple[Type, ...]) -> Type:
     """The type of what ``combine`` makes of values of these types, by columns that stand in for them."""
     schema = {f"x{number}": kind for number, kind in enumerate(types)}
     return Projection({"x": combine(*map(pl.col, schema))}, schema).schema["x"]
+
+
+def other_name(name: str, *parts: str) -> Rule:
+    """The rule of a function that is another one of the same dialect, whose first arguments are these texts."""
+
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        first = map(exp.Literal.string, parts)
+        return values.of(exp.func(name, *first, *node.expressions, dialect=values.source.dialect))
+
+    return rule
 
 
 def function(combine: Callable[..., pl.Expr], result: Type, *kinds: str, **keys: Sequence[str]) -> Rule:

@@ -70,6 +70,8 @@ class Samples:
         if not is_direct([arrangement.collection[name] for name in key]) and arrangement not in self._by_hash:
             return []
         found = [self._sources(arrangement.node, column) for column in key]
+        if len(found) == 1:  # perhaps of several columns of an input, as both ends of edges
+            return [(name, (column,)) for name, column in sorted(found[0])]
         inputs = sorted(set.intersection(*({name for name, _ in sources} for sources in found))) if found else []
         return [
             (name, tuple(min(column for source, column in sources if source == name) for sources in found))
