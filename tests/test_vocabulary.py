@@ -44,7 +44,7 @@ def test_a_sample_uses_the_name_it_stands_for(title: str) -> None:
 def test_a_value_depends_on_its_row_alone(title: str, expr: pl.Expr, seed: int) -> None:
     evaluate, frame, rng = samples.evaluator(expr), samples.rows(60, seed), random.Random(seed)
     whole = evaluate(frame)
-    alone = rng.sample(range(len(frame)), 20)
+    alone = rng.sample(range(len(frame)), 20 if seed == 1 else len(frame))  # by day a third of the rows
     assert [evaluate(frame[row : row + 1]) for row in alone] == [[whole[row]] for row in alone]
     for _ in range(3):
         cuts = [0, *sorted(rng.sample(range(1, len(frame)), 4)), len(frame)]
