@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ddcore.sql.values import TIMESTAMP, Named, Rule, Value, Values, as_type, shared
 
-_HOUR = 3_600_000_000
+_DAY = 86_400_000_000  # no clock skips more
 _WITH_ZONE = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
 _WITHOUT = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
 _HINT = (
@@ -41,8 +41,8 @@ def from_zone(moment: pl.Expr, zone: str, *, first: bool = True) -> pl.Expr:
         there = local.dt.replace_time_zone(None).dt.replace_time_zone(zone, ambiguous=which, non_existent="null")  # type: ignore[arg-type]
         return there.dt.convert_time_zone("UTC")
 
-    skipped = instant((moment.dt.epoch("us") - _HOUR).cast(TIMESTAMP.polars))
-    later = (skipped.dt.epoch("us") + _HOUR).cast(TIMESTAMP.polars)
+    skipped = instant((moment.dt.epoch("us") - _DAY).cast(TIMESTAMP.polars))
+    later = (skipped.dt.epoch("us") + _DAY).cast(TIMESTAMP.polars)
     return pl.coalesce(instant(moment), later)
 
 
