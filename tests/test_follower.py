@@ -264,6 +264,9 @@ def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed:
     assert rows == number
 
 
+FILES = 1_000  # in the warehouse: they swing between 400 and 820 as state is merged, and a sync writes some 30
+
+
 @pytest.mark.long
 def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
     """3,600 files, as fast as they are taken in."""
@@ -279,7 +282,7 @@ def test_an_hour_of_commits_leaves_bounded_memory_and_files(shop: Path) -> None:
                 sizes.append(int(status.partition("VmRSS:")[2].split()[0]))
                 files.append(sum(len(found) for _, _, found in os.walk(shop / "warehouse")))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
-    assert files[-1] < 1.2 * max(files[:10]) + 100, files
+    assert max(files) < FILES, files
 
 
 @pytest.mark.long
@@ -304,4 +307,4 @@ def test_an_hour_of_commits_at_a_table_leaves_bounded_memory_and_files(shop: Pat
                 print(number, sizes[-1], files[-1], json.loads((shop / "health").read_text()), flush=True)
             time.sleep(max(0.0, 0.25 - (time.monotonic() - begin)))
     assert sizes[-1] < 1.3 * sizes[5] + 50_000, sizes
-    assert files[-1] < 1.2 * max(files[:10]) + 100, files
+    assert max(files) < FILES, files
