@@ -1,8 +1,9 @@
 """The shop of ``examples/shop``: from the sources' commits of an hour to the published tables, at two sizes.
 
 An hour changes about a thousand rows of seven Delta tables. It is taken in by ``dd sync`` inline, on Spark, and by a
-follower. Beside it DuckDB and Spark compute all views from scratch. The tables are compared with DuckDB's after each
-hour. ``DDCORE_BENCH_ORDERS`` sets another number than 1,000,000 for the larger shop; the smaller has a tenth of it.
+follower, and so is a single commit of a thousand rows. Beside it DuckDB and Spark compute all views from scratch. The
+tables are compared with DuckDB's after each hour. ``DDCORE_BENCH_ORDERS`` sets another number than 1,000,000 for the
+larger shop; the smaller has a tenth of it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import numpy as np
 import polars as pl
+from deltalake import write_deltalake
 
+from bench import promises
 from bench.measure import Failed, Figures, Result, Skipped, in_turn, prompt_costs, prompt_to_prompt
 from bench.project import DDCORE, REPOSITORY
 
@@ -30,6 +34,7 @@ ORDERS = int(os.environ.get("DDCORE_BENCH_ORDERS", "1_000_000"))
 EXAMPLE = REPOSITORY / "examples" / "shop"
 BRONZE = EXAMPLE / "bronze.py"
 PATIENCE = 120.0  # seconds that a follower may take for an hour
+ITEMS = 1_000  # that are added in a commit of their own
 
 
 def run(rounds: int) -> Iterator[Result]:
@@ -47,9 +52,13 @@ def run(rounds: int) -> Iterator[Result]:
                 f"{name}: dd sync, processor time", ours["cpu_s"], "DuckDB, from scratch", peer["cpu_s"], rounds
             )
             with shop.follower() as follower:
-                follows = in_turn({"follower": follower.hour}, 2 * rounds)["follower"]["s"]
+                follows = in_turn({"hour": follower.hour, "commit": follower.commit}, 2 * rounds)
             shop.check()
-            yield Result(f"{name}: dd sync --follow", follows, "DuckDB, from scratch", peer["s"], 2 * rounds)
+            seconds = follows["hour"]["s"]
+            yield Result(f"{name}: dd sync --follow", seconds, "DuckDB, from scratch", peer["s"], 2 * rounds)
+            name, seconds = f"the shop of {shop.orders:,} orders, a commit of {ITEMS:,} rows", follows["commit"]["s"]
+            most = promises.amount("shop, a commit of 1,000 rows")
+            yield Result(f"{name}: dd sync --follow", seconds, f"{most:g} s, as promised", most, 2 * rounds)
         name = f"the shop, an hour: dd sync, {large.orders:,} orders"
         before = f"{small.orders:,} orders"
         yield Result(name, sides["large"]["s"], before, sides["small"]["s"], rounds)
@@ -63,7 +72,7 @@ class Shop:
     """A copy of the example with so many orders, folded and published; hours come one after the other."""
 
     def __init__(self, folder: Path, orders: int) -> None:
-        self.folder, self.orders = folder, orders
+        self.folder, self.orders, self._commits = folder, orders, 0
         copytree(EXAMPLE, folder, ignore=lambda *_: ["bronze", "warehouse", "__pycache__"])
         prompt_to_prompt([sys.executable, BRONZE, "--orders", orders], folder)
         prompt_to_prompt([DDCORE, "sync"], folder)
@@ -72,6 +81,22 @@ class Shop:
     def next_hour(self) -> None:
         """Commit what an hour brings to the sources."""
         prompt_to_prompt([sys.executable, BRONZE], self.folder)
+
+    def add_items(self) -> None:
+        """Commit further items of orders, drawn from all of them."""
+        table = str(self.folder / "bronze" / "items")
+        rng = np.random.default_rng(self._commits)
+        self._commits += 1
+        rows = pl.DataFrame(
+            {
+                "order_id": rng.integers(0, self.orders, ITEMS),
+                "line": ITEMS * self._commits + np.arange(ITEMS),
+                "product_id": rng.integers(0, 2_000, ITEMS),
+                "quantity": rng.integers(1, 6, ITEMS),
+                "unit_price": pl.Series(rng.integers(100, 50_000, ITEMS)).cast(pl.Decimal(12, 2)) / 100,
+            }
+        )
+        write_deltalake(table, rows.cast(pl.scan_delta(table).collect_schema()).to_arrow(), mode="append")
 
     def hour(self, *options: str) -> Figures:
         """The costs of ``dd sync`` of one more hour."""
@@ -125,8 +150,16 @@ class Follower:
     def hour(self) -> Figures:
         """Seconds from the last commit of an hour to the tables that hold it."""
         self.shop.next_hour()
+        return self._until_published("customers")  # theirs is an hour's last commit
+
+    def commit(self) -> Figures:
+        """Seconds from one commit, of new items of old orders, to the tables that hold it."""
+        self.shop.add_items()
+        return self._until_published("items")
+
+    def _until_published(self, name: str) -> Figures:
         committed = time.perf_counter()
-        while not _has_customers(self._line()):  # theirs is an hour's last commit
+        while not _has(self._line(), name):
             if time.perf_counter() > committed + PATIENCE:
                 raise Failed("the follower takes too long")
         return {"s": time.perf_counter() - committed}
@@ -139,5 +172,6 @@ class Follower:
         return json.loads(line)
 
 
-def _has_customers(sync: Any) -> bool:
-    return any(ingest["input"] == "customers" and ingest["rows"] for ingest in sync.get("ingests", ()))
+def _has(sync: Any, name: str) -> bool:
+    """Whether a sync has taken in rows of an input."""
+    return any(ingest["input"] == name and ingest["rows"] for ingest in sync.get("ingests", ()))

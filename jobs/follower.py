@@ -179,14 +179,16 @@ class Follower:
     def _stamps(self, name: str) -> tuple[Any, ...]:
         """What the source of an input is like. Of Delta tables only the newest commit is looked at, if it is known.
 
-        A commit that comes while the source is found is taken in by the sync that follows: what is found is new.
+        Of a commit that comes while the source is found nobody knows whether it was found. So what counts as known is
+        the newest commit before that, and the next look finds the source again.
         """
-        source, commits = self.project.sources[name], self._commits.get(name, {})
-        if not commits or any(_newest_commit(path) != commit for path, commit in commits.items()):
+        source, known = self.project.sources[name], self._commits.get(name, {})
+        now = {path: _newest_commit(path) for path in known}
+        if not known or now != known or None in now.values():
             found = (find_snapshots if source.form == "snapshot" else find_sources)(source.places)
             parts = [part for one in found for part in (one.parts if isinstance(one, Snapshot) else (one,))]
             is_fixed = all(part.is_table for part in parts) and not any(GLOB & {*place} for place in source.places)
-            self._commits[name] = {part.path: _newest_commit(part.path) for part in parts if is_fixed}
+            self._commits[name] = {part.path: now.get(part.path) for part in parts if is_fixed}
             self._found[name] = found if is_fixed else ()
             self._known[name] = tuple((one.real, one.stamp()) for one in found)
         return self._known[name]

@@ -11,10 +11,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,6 +25,7 @@ from trams import Command
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
+from ddcore.io.sources.finding import find_sources
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs.follower import Follower, Told
 from ddcore.jobs.metrics import Metrics, metrics_text
@@ -210,6 +212,36 @@ def test_sources_that_change_one_after_the_other_are_one_sync(shop: Path, monkey
     monkeypatch.setattr(follower, "_sync", lambda begin, inputs: synced.append(inputs))
     follower.follow()
     assert synced == [None, {"a", "b"}], "the first one takes in everything"
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_commit_that_comes_while_its_table_is_found_is_seen(
+    at: int, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a look that finds the table anew, another job commits right after it was opened; then nothing comes."""
+
+    def commit() -> None:
+        write_deltalake(str(shop / "bronze"), pl.DataFrame({"item": ["nut"], "n": [1]}).to_arrow(), mode="append")
+
+    def find(places: Sequence[Any]) -> Sequence[Any]:
+        sources = find_sources(places)
+        if looks == at:
+            commit()
+        return sources
+
+    (shop / "dd.toml").write_text(PROJECT.replace('"exports/*.csv", append = true', '"bronze", append = true'))
+    commit()
+    follower = Follower(
+        find_project(shop, {}), {}, every=1.0, engine="inline", parallelism=None, tell=lambda report: None,
+        fail=lambda error: None, looked=lambda told: None,
+    )  # fmt: skip
+    monkeypatch.setattr("ddcore.jobs.follower.find_sources", find)
+    for looks in range(at + 3):
+        if 0 < looks <= at:
+            commit()
+        seen = follower._look()
+    assert seen is not None
+    assert seen["sales"][0][1].endswith(f"-{at + 1}"), seen
 
 
 def test_what_monitors_are_told() -> None:
