@@ -1,7 +1,8 @@
 """The load of a large graph on a standalone cluster: two executors with one core each against one such executor.
 
 Master, workers and executors are processes of their own on this machine, as `local-cluster` starts them. The graph has
-``DDCORE_BENCH_EDGES`` edges, 50 million unless it says otherwise, and a tenth as many nodes.
+``DDCORE_BENCH_EDGES`` edges, 50 million unless it says otherwise, and a tenth as many nodes. ``DDCORE_BENCH_MEMORY`` is
+the ``--memory`` of each worker; without it there is no limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from bench.measure import Failed, Figures, Result, in_turn
 from bench.parallelism import dd, make_project
 
 EDGES = int(os.environ.get("DDCORE_BENCH_EDGES", "50_000_000"))
-MEMORY = 4096  # MiB of an executor's JVM; its Python process is beside it
+JVM_MIB = 4096  # of an executor; its Python process is beside it
+MEMORY = os.environ.get("DDCORE_BENCH_MEMORY", "")
 
 
 def run(rounds: int) -> Iterator[Result]:
@@ -39,7 +41,8 @@ def run(rounds: int) -> Iterator[Result]:
 def _folded(folder: Path, executors: int) -> Figures:
     shutil.rmtree(folder / "warehouse", ignore_errors=True)
     shutil.copytree(folder / "ingested", folder / "warehouse")
-    master = f"local-cluster[{executors},1,{MEMORY}]"
-    seconds = dd(folder, "run", "--master", master, "--parallelism", executors)
+    master = f"local-cluster[{executors},1,{JVM_MIB}]"
+    memory = ["--memory", MEMORY] if MEMORY else []
+    seconds = dd(folder, "run", "--master", master, "--parallelism", executors, *memory)
     hops = pl.read_delta(folder / "warehouse" / "outputs" / "hops")
     return {"s": seconds, "rows": len(hops), "sum": int((hops["node"] * hops["dist"]).sum())}
