@@ -38,10 +38,11 @@ from ddcore.io.ledger.records import CompactRecord, IntentRecord
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.frontiers import corners, is_open
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project
 from ddcore.io.project.retention_settings import RetentionSettings
-from ddcore.io.project.times import corners, is_open, time_of
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction, retention

@@ -30,6 +30,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
@@ -40,7 +41,7 @@ from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts
-from ddcore.io.project import times
+from ddcore.io.project import frontiers, times
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
@@ -112,19 +113,19 @@ def test_frontiers_say_which_times_are_complete(seed: int) -> None:
     count, side = rng.choice([(1, 9), (2, 5), (3, 4)])
     space: list[Time] = list(product(range(side + 2), repeat=count))
     names = [f"t{i}" for i in range(count)]
-    nothing = times.nothing_closed(names)
+    nothing = frontiers.nothing_closed(names)
     upper, closed, corner = nothing, set[Time](), (0,) * count
     for _ in range(rng.randint(1, 5)):
         corner = tuple(rng.randrange(side) for _ in range(count))
         closed |= {time for time in space if reference.precedes(time, corner)}
-        before, upper = upper, times.close(upper, times.time_of(corner))
-        assert {time for time in space if not times.is_open(times.time_of(time), upper)} == closed
+        before, upper = upper, frontiers.close(upper, times.time_of(corner))
+        assert {time for time in space if not frontiers.is_open(times.time_of(time), upper)} == closed
         open_ = set(space) - closed
         assert set(upper) == {t for t in open_ if not any(s != t and reference.precedes(s, t) for s in open_)}
         tops = [t for t in closed if not any(s != t and reference.precedes(t, s) for s in closed)]
-        assert times.corners(upper) == sorted(map(times.time_of, tops))
-        window = times.Window(before, upper)
-        inside = [t for t in space if times.is_open(t, before) and not times.is_open(t, upper)]
+        assert frontiers.corners(upper) == sorted(map(times.time_of, tops))
+        window = frontiers.Window(before, upper)
+        inside = [t for t in space if frontiers.is_open(t, before) and not frontiers.is_open(t, upper)]
         assert [time for time in space if times.time_of(time) in window] == inside
         frame = pl.DataFrame(space, schema=names, orient="row")
         assert frame.filter(window.condition(names)).rows() == inside
@@ -132,12 +133,12 @@ def test_frontiers_say_which_times_are_complete(seed: int) -> None:
             least, most = (dict(zip(names, end, strict=True)) for end in (low, high))
             box = [t for t in inside if reference.precedes(low, t) and reference.precedes(t, high)]
             assert window.may_meet(least, most, names) or not box
-    assert times.up_to(times.time_of(corner)) == times.close(nothing, times.time_of(corner))
+    assert frontiers.up_to(times.time_of(corner)) == frontiers.close(nothing, times.time_of(corner))
 
 
 def test_a_frontier_without_a_greatest_time() -> None:
-    assert times.corners(((1, 1),)) == [(0, 2**63 - 1), (2**63 - 1, 0)]
-    assert times.corners(((0, 0),)) == []
+    assert frontiers.corners(((1, 1),)) == [(0, 2**63 - 1), (2**63 - 1, 0)]
+    assert frontiers.corners(((0, 0),)) == []
 
 
 # --- the law, through the warehouse -----------------------------------------------------------------------------------
@@ -469,7 +470,7 @@ def test_T21_late_at_two_coordinates(time: str, late: bool, words: Path, take: A
         ]
 
 
-def closed_up_to(folder: Path, upper: times.Frontier) -> None:
+def closed_up_to(folder: Path, upper: Frontier) -> None:
     """Let the ledger say that a run left this frontier."""
     warehouse = Warehouse(folder / "warehouse")
     warehouse.create()
@@ -509,15 +510,15 @@ def updates_of(project: Project) -> list[Any]:
 def test_moved_rows_are_at_the_least_join(seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "b", "c"][: rng.randint(2, 3)]
-    upper = times.nothing_closed(names)
+    upper = frontiers.nothing_closed(names)
     for _ in range(rng.randint(1, 4)):
-        upper = times.close(upper, tuple(rng.randrange(6) for _ in names))
+        upper = frontiers.close(upper, tuple(rng.randrange(6) for _ in names))
     space = list(product(range(8), repeat=len(names)))
     updates = pl.DataFrame(space, schema=names, orient="row").with_columns(diff=1)
     unused = ChangeLog(Path("unused"), {}, tuple(names))
     moved = Intake(unused, 1, Rules({}, tuple(names)), upper=upper, move=True)._move_late(updates).select(names).rows()
     assert moved == [min(tuple(map(max, time, element)) for element in upper) for time in space]
-    assert all(times.is_open(time, upper) for time in moved)
+    assert all(frontiers.is_open(time, upper) for time in moved)
 
 
 def test_a_source_gives_each_dimension_or_the_option_gives_all(words: Path, dd: Any) -> None:

@@ -36,8 +36,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, is_open, time_of
+from ddcore.io.project.times import Time, time_of
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction

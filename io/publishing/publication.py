@@ -22,9 +22,10 @@ from ddcore.io.delta.tables import values_of
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.parquet import datafile
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, is_open, shown
+from ddcore.io.project.times import Time, shown
 from ddcore.io.publishing.commits import (
     CHANGES,
     HINT,
