@@ -65,7 +65,8 @@ def test_a_chosen_seed():
 def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (tmp_path / "test_failing.py").write_text(FAILING)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    spark\n    recovery\n    docs\n    unit\n")
+    marks = "spark recovery docs unit sample(most)"
+    (tmp_path / "pytest.ini").write_text("\n    ".join(["[pytest]\nmarkers =", *marks.split()]))
 
     def run(base: str, *arguments: str) -> tuple[str, str]:
         path = os.pathsep.join(map(str, (REPOSITORY / "tests" / "support", REPOSITORY / "tests", REPOSITORY / "tools")))
