@@ -47,7 +47,7 @@ from ddcore.io.storage.address import Address, address_of
 from ddcore.io.storage.holder import this_process
 from ddcore.io.storage.warehouse import Warehouse
 
-SAMPLE, SAMPLED = 2, ("first ingest", "first run")  # places for `make test`, and of which commands
+SAMPLE, SAMPLED = 1, ("first ingest", "first run")  # places for `make test`, and of which commands
 # Without those that damage files, and those that set the times of files.
 COMMANDS = (
     "first ingest", "later ingest", "ingest after one killed at its file", "ingest after one killed at its table",
@@ -418,7 +418,7 @@ def summed(tables: dict[str, pl.DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
     return rows
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -496,7 +496,7 @@ def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
         shop.disturb(name, place, n, action)
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_a_first_publication_that_was_stopped_before_its_commit(shop: StoreShop) -> None:
     """Its files, which only the store names so, are no reason to refuse the folder."""
     last = max(n for place, n in shop.scenario("first run").points if place == "after-file")
@@ -573,7 +573,7 @@ OVERTAKEN = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_a_run_whose_lock_expired_loses(shop: StoreShop, others: Forks) -> None:
     overtake(shop, others, "first run", "after-table", 2)
 
@@ -594,7 +594,7 @@ def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks, seed: in
         overtake(shop, others, name, place, n)
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: Forks) -> None:
     folder = shop.copy(shop.base("folded"))
     halted = {**shop.environment(folder), "DDCORE_FAILPOINT": "after-file=halt"}
@@ -611,7 +611,7 @@ def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: For
     assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 @pytest.mark.parametrize("name", ["first ingest", "later run"])
 def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Forks) -> None:
     """The other one is told to wait, or comes later and has nothing to do; the work is done once."""
@@ -631,7 +631,7 @@ def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Fo
     shop.remove(folder)
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_temporary_files_of_a_killed_command_are_removed_by_the_next(shop: StoreShop, others: Forks) -> None:
     """The copy of a source in the store, and a file on its way to the store."""
     folder = shop.copy(shop.base("folded"))
@@ -655,7 +655,7 @@ WRONG = {
 }
 
 
-@pytest.mark.sample(3, of="commands")
+@pytest.mark.sample(2, of="commands")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: StoreShop) -> None:
     folder = shop.copy(shop.base("folded"))
