@@ -91,7 +91,8 @@ def test_of_what_starts_spark_a_run_draws_so_many_in_all(monkeypatch: pytest.Mon
     monkeypatch.setenv("DDCORE_SEED", "1")
     always = pytest.mark.sample(1)
     cases: Any = [Case(f"test_{n}", pytest.mark.spark, file=f"test_{n % 5}.py") for n in range(100)]
-    seeds.leave_to_the_night([*cases, named := Case("test_named", pytest.mark.spark, always)])
+    named: Any = Case("test_named", pytest.mark.spark, always)
+    seeds.leave_to_the_night([*cases, named])
     assert sum("long" not in case.marks for case in cases) == seeds.ON_SPARK and "long" not in named.marks
 
 
