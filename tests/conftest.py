@@ -96,11 +96,15 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``.
+    """Puts each test into one lane, which ``-m`` chooses: ``spark``, also without the mark where a test asks for the
+    session, ``recovery``, ``docs``, or else ``unit``.
 
     Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
     tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
     seeds.leave_to_the_night(items)
     slow = set()
     for item in items:
