@@ -106,6 +106,7 @@ def test_a_time_that_cannot_be_read(text: str, says: str, hint: str) -> None:
 # --- frontiers --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("seed", range(200))
 def test_frontiers_say_which_times_are_complete(seed: int) -> None:
     """Boxes are closed one after the other; each frontier is compared with the set of times itself."""
@@ -164,6 +165,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", several(range(36), 6))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -> None:
     tuning = Tuning(small_file_rows=0) if seed % 2 else DEFAULT
@@ -174,6 +176,7 @@ def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -
     compare(drawn, "in runs", expected, cut)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", several(range(90, 114), 4))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
@@ -198,6 +201,7 @@ def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) 
     compare(drawn, "with rows in between", expected_of(drawn), results)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", several(range(24), 4))
 def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -241,6 +245,7 @@ def waiting() -> Case:
     return Case(0, WAITING, scope["program"], frames)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(6), 2))
 def test_what_waits_beyond_the_upper_is_resumed_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -619,6 +624,7 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
 # --- crashes, and one dimension ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-intent", "after-file:3", "after-table", "after-table:4"])
 def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, dd: Any, take: Any) -> None:
     take("1,0,1,k,1", "0,1,1,k,2", "1,1,-1,k,1")
