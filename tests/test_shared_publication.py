@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from range_tasks import Here
 from test_published_tables import FORMS, Row, check_feed, drawn, fed, held, make, project_of, step, version_of
 
 from ddcore.base.tuning import Tuning
@@ -21,7 +19,6 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.project import Project
 from ddcore.io.publishing.division import division_of
 from ddcore.io.publishing.publication import Publication
-from ddcore.io.publishing.range_work import Answer, RangeWork, Reading
 from ddcore.io.publishing.ranges import Order, RangeFile
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import publishing, replay
@@ -29,45 +26,13 @@ from ddcore.jobs.ingest import IngestSettings, ingest
 from ddcore.jobs.warm import Warm
 
 
-class Here:
-    """Tasks in this process, of which some are done twice: Spark repeats tasks, and takes the answer of one attempt."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng, self.works, self.slots = rng, list[RangeWork](), rng.randrange(1, 5)
-
-    def sampled(self, reading: Reading, columns: Sequence[str], every: int) -> list[pl.DataFrame]:
-        return [reading.sample(number, columns, every) for number in range(len(reading.shares))]
-
-    def written(self, work: RangeWork) -> list[Answer]:
-        self.works.append(work)
-        pieces = [piece for number in range(len(work.reading.shares)) for piece in work.read(number)]
-        answers, sent = list[Answer](), list[tuple[int, bytes]]()
-        for number in range(work.ranges):
-            bodies = [body for place, body in pieces if place == number]
-            for _ in range(self.rng.choice([1, 1, 2])):
-                self.rng.shuffle(bodies)
-                answer, more = work.write(number, bodies)
-                attempt = Answer.from_json(json.loads(json.dumps(answer.to_json()))), list(more)
-            answers.append(attempt[0])
-            sent += attempt[1]
-        if work.feeds_apart:
-            answers += [work.feed([body for place, body in sent if place == n]) for n in range(work.ranges)]
-        else:
-            assert not sent
-        return answers
-
-
 @pytest.fixture
 def here(seed: int, monkeypatch: pytest.MonkeyPatch) -> Here:
     """Tables are published by these tasks, whatever folds."""
     tasks = Here(random.Random(seed))
 
-    @contextmanager
-    def begun(_: Project) -> Iterator[Here]:
-        yield tasks
-
     publish = publishing.publish
-    monkeypatch.setattr(publishing, "_tasks", begun)
+    monkeypatch.setattr(publishing, "_tasks", tasks.begun)
     monkeypatch.setattr(replay, "publish", lambda project, ledger, known, _: publish(project, ledger, known, "spark"))
     return tasks
 
