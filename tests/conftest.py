@@ -34,7 +34,7 @@ NUMBERS = count()
 RECOVERY = {
     "test_clocks", "test_damage", "test_durability", "test_failed_runs", "test_failpoints", "test_folding_again",
     "test_given_up_runs", "test_growth", "test_integrity", "test_left_behind", "test_missing_versions",
-    "test_recovery", "test_shop_kills", "test_tailing",
+    "test_recovery", "test_shared_publication_kills", "test_shop_kills", "test_tailing",
 }  # fmt: skip
 DOCS = {
     "test_cli_completion", "test_cli_docs", "test_contributing", "test_cookbook", "test_cron", "test_docs",

@@ -236,10 +236,11 @@ def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new
     assert published.made == "it is new" and held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
 
 
-def test_a_damaged_file_with_a_changed_row_makes_it_again(three: Project) -> None:
+@pytest.mark.parametrize("place", [10, -10], ids=["rows", "footer"])
+def test_a_damaged_file_with_a_changed_row_makes_it_again(place: int, three: Project) -> None:
     for file in data_files(three):
         content = bytearray(file.read_bytes())
-        content[10] ^= 1
+        content[place] ^= 1
         file.write_bytes(bytes(content))
     assert "damaged" in again(three)
 

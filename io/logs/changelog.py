@@ -278,8 +278,12 @@ class ChangeLog:
         ``files``: those of :meth:`files_between` that can have such rows, if not all; ``may_meet``: the same of row
         groups, by their bounds.
         """
-        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
         updates = self.scan_files(self.files_between(a, b, state) if files is None else files, may_meet)
+        return self.weighed(updates, a, b, rows)
+
+    def weighed(self, updates: pl.LazyFrame, a: Time | None, b: Time, rows: pl.Expr | None = None) -> pl.LazyFrame:
+        """Of some updates those of :meth:`counted`, as they are there."""
+        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
         for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
             updates = updates if condition is None else updates.filter(condition)
         return updates.select(*self.schema, diff=pl.col("diff") * weight)
