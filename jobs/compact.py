@@ -106,8 +106,8 @@ def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
         return
     since = _next_since(ledger, project.retention)
     sweeps = ran and (ledger.next_run() - 1) % retention.MANY == 0
-    states = ledger.states() if ledger.warehouse.upstream is None else ledger.tables()
-    if not sweeps and since is None and all(state.files < retention.MANY for state in states.values()):
+    own = (state for name, state in ledger.states().items() if ledger.warehouse.is_own(name))
+    if not sweeps and since is None and all(state.files < retention.MANY for state in own):
         return
     try:
         _Compaction(project, ledger, since, everything=False).run(sweeps=sweeps)
@@ -220,8 +220,8 @@ class _Compaction:
         inputs = last.program_inputs
         for name, state in self.ledger.states().items():
             part, _, plain = name.partition("/")
-            if part == "inputs" and self.ledger.warehouse.upstream is not None:
-                continue  # the project that ingests them compacts them
+            if not self.ledger.warehouse.is_own(name):
+                continue  # the project that ingests it compacts it
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)

@@ -65,7 +65,6 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     the indexes of its files, and the rows from the ingest on.
     """
     start = time.monotonic()
-    project.check_own_inputs(f"--undo {number}")
     warehouse = project.tables
     warehouse.check()
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
@@ -73,6 +72,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         intent, finished = ledger.open_intent(), recovery.finish(ledger)
         is_done = any(isinstance(record, UndoRecord) and record.number == number for record in finished)
         record = _ingest(ledger, number, input_name, is_done=is_done)
+        project.check_own_input(f"--undo {number}", record.input)
         work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()
