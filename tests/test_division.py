@@ -101,6 +101,17 @@ def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pyt
     assert unevenness(work, edges["src"]) <= EVEN
 
 
+def test_a_file_that_is_sorted_several_times_over_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices at distances that fit into the pieces would meet the same keys in each."""
+    monkeypatch.setattr(sampling, "_SAMPLE", 6_400)
+    src = pl.Series("src", np.tile(np.arange(16_000), 4))
+    edges = pl.DataFrame({"src": src, "dst": src + pl.Series(np.repeat([1, -1, 400, -400], 16_000))})
+    (work,) = divided(
+        tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
+    )
+    assert unevenness(work, edges["src"]) <= EVEN
+
+
 def test_of_a_program_that_computes_its_keys_all_integers_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

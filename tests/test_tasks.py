@@ -33,12 +33,13 @@ from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
 
 SEEDS = one_dimensional(range(60))
+MORE = one_dimensional(range(60, 210))  # by five workers: all operators occur
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("seed", nightly(SEEDS, 3))
+@pytest.mark.parametrize("seed", nightly([*SEEDS, *MORE], 3))
 def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parallelism = 2 + seed % 2
+    parallelism = 5 if seed in MORE else 2 + seed % 2
     tuning = sparkless.tuning_of(seed)
     if seed // 2 % 2:  # groups as small as these get trees of partial results
         tuning = replace(tuning, large_group=2)
