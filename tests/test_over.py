@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 from folding import Fold
 from notation import frame, log
-from seeds import sampled
 from test_semantics import same
 
 import ddcore as dd
@@ -119,6 +118,7 @@ FUNCTIONS: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_partitions(seed: int) -> None:
     """Larger partitions than random programs have, with many ties, at partially ordered times."""
@@ -212,6 +212,7 @@ def history(updates: list[tuple[Any, ...]], *keys: str) -> pl.DataFrame:
     return pl.DataFrame(updates, names, orient="row", infer_schema_length=None, schema_overrides=types)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("seed", range(32))
 def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +280,8 @@ def test_which_functions_are_computed_together(functions: tuple[Any, ...], opera
 
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("onwards", [False, True])
-@pytest.mark.parametrize("seed", sampled(range(30), 15))
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("seed", range(30))
 def test_large_groups_are_searched_around_the_changes(
     seed: int, onwards: bool, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +373,7 @@ def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: 
     assert 0 < sum(count for count in read if count != 150) < 75
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(16))
 def test_running_functions_in_loops(seed: int) -> None:
     """Rows leave round by round, for what the rows before them or behind them add up to."""
