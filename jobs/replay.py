@@ -21,9 +21,10 @@ from ddcore.base.errors import DdError, ProgramChanged, UsageError
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.left_out import left_out
+from ddcore.io.project.frontiers import Window, close, is_open, nothing_closed
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, Window, close, is_open, nothing_closed
+from ddcore.io.project.times import Time
 from ddcore.io.storage.lock import Lock
 from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run

@@ -25,8 +25,9 @@ from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
+from ddcore.io.project.frontiers import Window
 from ddcore.io.project.stored_columns import StoredColumns
-from ddcore.io.project.times import Time, Window, span
+from ddcore.io.project.times import Time, span
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place

@@ -20,9 +20,10 @@ from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, is_open, shown
+from ddcore.io.project.times import Time, shown
 from ddcore.io.publishing.commits import (
     Commit,
     Next,
