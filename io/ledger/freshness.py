@@ -20,8 +20,8 @@ _UNITS = (("week", 7 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60)
 
 @dataclass(frozen=True)
 class Freshness:
-    """The ``newest`` rows of an input: the instant of the last version that was taken in, where it has one, as commits
-    and files have, else that of the ingest; None where nothing was taken in. ``age`` is that of the newest rows.
+    """The ``newest`` rows of an input: the date of the newest file or commit of its last ingest, else that of the
+    ingest; None where nothing was taken in. ``age`` is that of the newest rows.
     """
 
     input: str
@@ -72,12 +72,7 @@ def _newest(ledger: Ledger, name: str) -> datetime | None:
     if not index.numbers:
         return None
     (record,) = ledger.ingests_at(index, [max(index.numbers)])
-    instants = [label.instant for of in record.labels for label in of.values() if label.instant is not None]
-    return max((_aware(instant) for instant in instants), default=record.at)
-
-
-def _aware(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    return datetime.fromisoformat(record.newest) if record.newest else record.at
 
 
 def late_source(fresh: Sequence[Freshness]) -> LateSource | None:
