@@ -63,14 +63,7 @@ def fold(folder: str, number: int, seconds: float) -> None:
     if number > 1:
         figures["bytes"] = sum(report.sent for report, *_ in reports)
         figures["supersteps"] = max(report.supersteps for report, *_ in reports)
-        loads = [_load(report) for report, *_ in reports]
-        figures["balance"] = max(loads) * number / sum(loads)
     print(json.dumps(figures))
-
-
-def _load(report: Any) -> int:
-    """The updates and pending times that a worker handled, and the updates that its operators sent."""
-    return int(report.handled + sum(cost.sent for cost in report.gained.profile.costs.values()))
 
 
 def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float, int]:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.cli.completion import input_names, version_names
 from ddcore.cli.options import LABEL, LATE, SKIP_CODE, Call, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
+from ddcore.io.project.frontiers import shown_frontier
 from ddcore.io.project.project import FILE_NAME
-from ddcore.io.project.times import Frontier, named, shown_frontier, span
+from ddcore.io.project.times import named, span
 from ddcore.jobs.report import spelled
 from ddcore.text.wording import counted, listed, meant
 

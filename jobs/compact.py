@@ -14,22 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.tables import is_settled, live_files
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
+from ddcore.io.project.frontiers import frontier_json, is_open, nothing_closed, shown_frontier
 from ddcore.io.project.project import Project
 from ddcore.io.project.retention_settings import RetentionSettings
-from ddcore.io.project.times import (
-    Frontier,
-    Time,
-    frontier_json,
-    is_open,
-    named,
-    nothing_closed,
-    shown_frontier,
-)
+from ddcore.io.project.times import Time, named
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
 from ddcore.traces.spilling import rows_within

@@ -23,13 +23,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError, UsageError
-from ddcore.base.lattice import frontier
+from ddcore.base.lattice import Frontier, frontier
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.entry import Entry
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord
+from ddcore.io.project.frontiers import corners, is_open, shown_frontier
 from ddcore.io.project.project import FILE_NAME, Project, Upstream
-from ddcore.io.project.times import Frontier, Time, corners, is_open, shown_frontier
+from ddcore.io.project.times import Time
 from ddcore.io.storage import readers, store
 from ddcore.io.storage.readers import Hold
 from ddcore.io.storage.store import Place
