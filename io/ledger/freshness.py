@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,6 +35,10 @@ class Freshness:
         expect = self.source.expect
         return expect is not None and (self.age is None or self.age > expect)
 
+    def at(self, now: datetime) -> Freshness:
+        """The same rows, as old as they are then."""
+        return replace(self, age=None if self.newest is None else max(timedelta(), now - self.newest))
+
     @property
     def sentence(self) -> str:
         """What is known of the input, for people: ``newest rows 3 hours old, expected within 1 day``."""
@@ -62,8 +66,7 @@ def freshness(project: Project, ledger: Ledger, now: datetime | None = None) -> 
     now = now or datetime.now(UTC)
     fresh = []
     for name, source in project.sources.items():
-        newest = _newest(ledger, name)
-        fresh.append(Freshness(name, source, newest, None if newest is None else max(timedelta(), now - newest)))
+        fresh.append(Freshness(name, source, _newest(ledger, name), None).at(now))
     return fresh
 
 
