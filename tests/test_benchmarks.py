@@ -18,6 +18,8 @@ import pytest
 
 import ddcore as dd
 
+pytestmark = pytest.mark.sample(6, of="benchmarks")
+
 TOP = Path(__file__).resolve().parent.parent
 NODES = 60
 UNTRACKED = {".git", ".venv", "build", "dist", "demo", "__pycache__"}

@@ -68,6 +68,7 @@ def test_columns_that_are_no_keys_take_no_ranges(tmp_path: Path, monkeypatch: py
     assert unevenness(work, ids) <= EVEN
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sample", [100_000, 6_400])
 def test_appends_beyond_all_that_is_stored_are_divided(
     sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

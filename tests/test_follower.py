@@ -276,7 +276,7 @@ def test_wrong_options(options: list[str], says: str, shop: Path, dd: Command) -
     assert code in (1, 2) and any(says in line for line in err), err
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(300, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_loses_nothing(kills: int, shop: Path, seed: int) -> None:
     rng, number, total = random.Random(seed), 1, 1
     for _ in range(kills):

@@ -213,6 +213,7 @@ def test_data_tests_hold_with_a_kept_plan(home: Path, built: list[str]) -> None:
     assert len(built) == 1
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("seed", nightly(range(60), 20))
 def test_a_kept_plan_folds_as_the_plan_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs. Those with functions of their own are not kept."""

@@ -15,7 +15,8 @@ from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, is_open
+from ddcore.io.project.frontiers import is_open
+from ddcore.io.project.times import Time
 from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path_of, read_commits
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
