@@ -75,7 +75,7 @@ def power_law(folder: Path) -> None:
     degrees = np.minimum(1 / rng.random(NODES), NODES / 2).astype(np.int64)
     ends = np.repeat(rng.permutation(NODES), degrees)
     edges = pl.DataFrame({"src": rng.permutation(ends), "dst": rng.permutation(ends)}).unique(maintain_order=True)
-    _project(folder, COMPONENTS, edges=edges)
+    write_project(folder, COMPONENTS, edges=edges)
 
 
 def _orders(rng: np.random.Generator) -> pl.DataFrame:
@@ -88,14 +88,14 @@ def _orders(rng: np.random.Generator) -> pl.DataFrame:
 
 def heavy_group(folder: Path) -> None:
     """Totals by customer."""
-    _project(folder, GROUPED, orders=_orders(np.random.default_rng(SEED)))
+    write_project(folder, GROUPED, orders=_orders(np.random.default_rng(SEED)))
 
 
 def heavy_join(folder: Path) -> None:
     """Each order with what its customer pays."""
     rng = np.random.default_rng(SEED)
     customers = pl.DataFrame({"customer": np.arange(ROWS // 20), "price": rng.integers(1, 9, ROWS // 20)})
-    _project(folder, JOINED, orders=_orders(rng), customers=customers)
+    write_project(folder, JOINED, orders=_orders(rng), customers=customers)
 
 
 def daily(folder: Path) -> None:
@@ -103,7 +103,7 @@ def daily(folder: Path) -> None:
     rng = np.random.default_rng(SEED)
     orders = pl.DataFrame({"id": np.arange(3 * ROWS), "amount": rng.integers(1, 100, 3 * ROWS)})
     orders = orders.with_columns(version=pl.col("id") * DAYS // len(orders))
-    _project(folder, APPENDED, orders=orders.filter(pl.col("version") < DAYS - 1))
+    write_project(folder, APPENDED, orders=orders.filter(pl.col("version") < DAYS - 1))
     dd(folder, "run", "--engine", "inline")
     _ingest(folder, "orders", orders.filter(pl.col("version") == DAYS - 1))
 
@@ -116,7 +116,8 @@ WORKLOADS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def _project(folder: Path, program: str, **inputs: pl.DataFrame) -> None:
+def write_project(folder: Path, program: str, **inputs: pl.DataFrame) -> None:
+    """A project with this program, and these rows ingested at version 0 or their own."""
     lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"']
     for name, rows in inputs.items():
         columns = ", ".join(f'{column} = "int64"' for column in rows.columns if column != "version")
