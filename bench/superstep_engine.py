@@ -87,14 +87,7 @@ def fold(folder: str, number: int, seconds: float) -> None:
         reports = [costs.returned for costs in workers]
         figures["bytes"] = sum(report.sent for report in reports)
         figures["supersteps"] = max(report.supersteps for report in reports)
-        loads = [_load(report) for report in reports]
-        figures["balance"] = max(loads) * number / sum(loads)
     print(json.dumps(figures))
-
-
-def _load(report: Any) -> int:
-    """The updates and pending times that a worker handled, and the updates that its operators sent."""
-    return int(report.handled + sum(cost.sent for cost in report.gained.profile.costs.values()))
 
 
 def _costs(work: Callable[[Any, int, Gather], Any], what: Any, rank: int, gather: Gather) -> _Costs:

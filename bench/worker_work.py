@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from bench import tpch
-from bench.balance import COMPONENTS, write_project
+from bench import balance, tpch
 from bench.measure import Figures, Result, agree, in_turn, prompt_to_prompt
 from bench.parallelism import dd, make_project
 from bench.shop import BRONZE, EXAMPLE
@@ -34,7 +33,6 @@ GRAPH = EDGES // 2  # edges of the graph with components and triangles
 ORDERS = 100_000
 WORKERS = (2, 4, 16)
 SEED = 20261126
-TRIANGLES = COMPONENTS.replace("components", "triangles")
 
 
 def run(rounds: int) -> Iterator[Result]:
@@ -64,7 +62,7 @@ def folded(folder: Path, workers: int) -> Figures:
         place * int(log.select(pl.struct(pl.all()).hash(SEED) % 2**30).to_series().sum())
         for place, log in enumerate(logs, 1)
     )
-    return {"bytes": 0.0, "supersteps": 0.0, "balance": 1.0, **figures, "log": number}
+    return {"bytes": 0.0, "supersteps": 0.0, **figures, "log": number}
 
 
 def search(folder: Path) -> None:
@@ -72,10 +70,11 @@ def search(folder: Path) -> None:
     make_project(folder, EDGES // 5, EDGES)
 
 
-def graph(program: str, folder: Path) -> None:
+def graph(algorithm: str, folder: Path) -> None:
     """A random graph, with ten edges of a node."""
     ends = np.random.default_rng(SEED).integers(0, GRAPH // 5, (2, GRAPH))
-    write_project(folder, program, edges=pl.DataFrame({"src": ends[0], "dst": ends[1]}))
+    program = balance.GRAPH.format(inputs="edges", algorithm=algorithm)
+    balance.write_project(folder, program, edges=pl.DataFrame({"src": ends[0], "dst": ends[1]}))
     (folder / "warehouse").rename(folder / "ingested")
 
 
@@ -113,8 +112,8 @@ def take_in(folder: Path) -> None:
 
 WORKLOADS: dict[str, Callable[[Path], None]] = {
     f"search, {EDGES:,} edges": search,
-    f"components, {GRAPH:,} edges": partial(graph, COMPONENTS),
-    f"triangles, {GRAPH:,} edges": partial(graph, TRIANGLES),
+    f"components, {GRAPH:,} edges": partial(graph, "components"),
+    f"triangles, {GRAPH:,} edges": partial(graph, "triangles"),
     f"six TPC-H queries at scale {SCALE:g}": queries,
     f"the shop of {ORDERS:,} orders": shop,
     f"an hour of the shop of {ORDERS:,} orders": hour,

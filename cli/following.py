@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.cli.ingest import tell_ingest
 from ddcore.cli.options import Call
 from ddcore.cli.run import tell_run
+from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.base.errors import DdError
@@ -63,9 +64,9 @@ def follow_sources(
         if metrics is not None:
             stack.enter_context(Metrics(metrics, follower.done))
         stack.enter_context(_stopping(follower.stop.set))
-        many = f"{len(project.sources)} sources"
-        what = many if project.upstream is None else f"the inputs of {project.upstream.root}"
-        out.say(f"following {what}, every {every:g} s; SIGTERM or Ctrl-C ends it")
+        what = [] if project.upstream is None else [f"the inputs of {project.upstream.root}"]
+        what += [counted(len(project.sources), "source")] if project.sources or not what else []
+        out.say(f"following {listed(what)}, every {every:g} s; SIGTERM or Ctrl-C ends it")
         is_other = follower.follow()
     if is_other:
         out.say("dd.toml or the program has changed: the follower starts again")

@@ -21,6 +21,7 @@ def outcome_of(name: str, chosen: range) -> Outcome:
     return outcome
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "rounded"), [("duckdb", 0), ("duckdb words", 1)])
 def test_random_queries_equal_duckdb_at_every_version(name: str, rounded: int) -> None:
     """All, but for one whose decimals DuckDB rounds, which its dialect refuses by name."""

@@ -10,13 +10,13 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ddcore.base.lattice import le
+from ddcore.base.lattice import Frontier, le
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
 from ddcore.io.ledger.workloads import Workload, workloads_from_json, workloads_to_json
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time, time_of
+from ddcore.io.project import frontiers, times
+from ddcore.io.project.times import Time, time_of
 from ddcore.program.data_tests import is_test
 
 __all__ = [
@@ -141,7 +141,7 @@ class IntentRecord:
     @property
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
-        return self.upper or times.up_to(self.last)
+        return self.upper or frontiers.up_to(self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class RunRecord:
     @property
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
-        return self.upper or times.up_to(self.last)
+        return self.upper or frontiers.up_to(self.last)
 
     @property
     def anew(self) -> frozenset[str]:
