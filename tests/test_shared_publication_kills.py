@@ -26,8 +26,10 @@ from test_executors import descendants, is_running
 from test_published_tables import Row, check_feed, drawn, fed, held, make, project_of, step, version_of
 from workshop import check_published
 
+from ddcore.io.delta.open_tables import location, options_of
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.project import Project
+from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import replay
 from ddcore.jobs.ingest import IngestSettings, ingest
 
@@ -263,8 +265,7 @@ def test_a_standalone_cluster_writes_a_table_of_an_object_store(tmp_path: Path) 
     changes: Counter[Row] = Counter({row: -1 for row in rows[::5]})
     changes.update((number, town, day, "7.25", None) for number, town, day, *_ in rows[::10])
     sides = []
-    with store_environment() as environment, Standalone(tmp_path / "cluster") as cluster:
-        options = {name.lower(): value for name, value in environment.items()}
+    with store_environment(), Standalone(tmp_path / "cluster") as cluster:
         for name, master in (("inline", ""), ("shared", cluster.master)):
             folder = make(tmp_path / name, TABLE, KEY)
             text = (folder / "dd.toml").read_text().replace("[run]", f'warehouse = "s3://box/{name}"\n[run]')
@@ -285,7 +286,8 @@ def test_a_standalone_cluster_writes_a_table_of_an_object_store(tmp_path: Path) 
                 else:
                     step_new(project, version, batch)
             check_published(project, is_current=True)
-            table = DeltaTable(f"s3://box/{name}/tables/rows", storage_options=options)
+            place = Warehouse(project.warehouse).published("rows")
+            table = DeltaTable(location(place), storage_options=options_of(place))
             feed = table.load_cdf(1, 1).read_all()
             kinds = Counter(zip(feed["_change_type"].to_pylist(), feed["id"].to_pylist(), strict=True))
             contents = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
