@@ -22,13 +22,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## ingest, run and diff on sample_data, in ./demo
 	@examples/outages/demo.sh demo
 
-test: $(READY) ## all tests but those marked long; make test LANE=unit (or spark, recovery, docs) for one lane
+test: $(READY) ## all tests but those marked long, and a sample of costly families; make test LANE=unit (or spark, recovery, docs) for one lane
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(LANE),-m "$(LANE) and not long") $(ARGS)
 
-test-all: $(READY) ## all tests, those marked long and 2,000 random programs among them: for every night
+test-all: $(READY) ## all tests, those marked long, whole families and 2,000 random programs among them: for every night
 	@DDCORE_FSYNC=1 DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
 
-coverage: $(READY) ## all tests but those marked long, and which lines they ran: a figure, and pages in build/coverage
+coverage: $(READY) ## the tests of make test, and which lines they ran: a figure, and pages in build/coverage
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-report=html:build/coverage $(ARGS)
 
 test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes

@@ -1,6 +1,7 @@
-"""One row more in a partition of a million, against the same in one of ten thousand: lag, a moving average, a moving
-range, a total, a mean, a sum of floats and a rank of a row behind all others, a distinct number in the middle, and in
-smaller partitions a running total, of which half the results change.
+"""One row more in a partition of a million, against the same in one of ten thousand, for each function of windows:
+anywhere where its frame moves, behind all others where it runs from the first row on, before them where it runs to the
+end. In the middle a distinct number and a maximum, and in smaller partitions a running total, of which half the results
+change, and what costs the partition.
 
 In a Session, whose state is in memory.
 """
@@ -12,13 +13,19 @@ from functools import partial
 
 from bench.measure import Result, in_turn
 from bench.project import engine
+from bench.windows_engine import FUNCTIONS
 
-LARGE = 1_000_000, 10_000
+LARGE, SMALLER = (1_000_000, 10_000), (100_000, 10_000)
+_NEAR = "lag", "lead", "first_value", "last_value", "nth_value"
+_AT: dict[str, list[str]] = {"total_to_the_end": ["start"], "running_distinct": ["middle"]}
+_HALF = "running_total", "ntile", "percent_rank", "cume_dist"
 SIZES: dict[tuple[str, ...], tuple[int, int]] = {
-    ("lag",): LARGE, ("moving_average",): LARGE, ("moving_range",): LARGE, ("running_total", "end"): LARGE,
-    ("rank", "end"): LARGE, ("running_mean", "end"): LARGE, ("running_sum_of_floats", "end"): LARGE,
-    ("running_distinct", "middle"): LARGE, ("running_total",): (100_000, 10_000),
-}  # fmt: skip
+    (function, *([] if function in _NEAR or function.startswith("moving") else _AT.get(function, ["end"]))): LARGE
+    for function in FUNCTIONS
+    if function not in _HALF
+}
+SIZES |= {("running_total", "end"): LARGE, ("running_maximum", "middle"): LARGE}
+SIZES |= {(name,): SMALLER for name in _HALF}
 
 
 def run(rounds: int) -> Iterator[Result]:

@@ -9,7 +9,8 @@ from ddcore.cli.options import Call, command, flag, option
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
 from ddcore.io.ledger.readable import version_number
-from ddcore.io.project.times import Time, shown_frontier
+from ddcore.io.project.frontiers import shown_frontier
+from ddcore.io.project.times import Time
 
 if TYPE_CHECKING:
     from ddcore.io.project.project import Project

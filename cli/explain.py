@@ -64,7 +64,7 @@ def explain(
     settings = call.opened()
     from ddcore.cli.notices import notices
     from ddcore.io.ledger.readable import Readable
-    from ddcore.io.project.times import nothing_closed
+    from ddcore.io.project.frontiers import nothing_closed
     from ddcore.jobs.explain import Explaining
 
     with notices(out):

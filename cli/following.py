@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ddcore.cli.ingest import tell_ingest
 from ddcore.cli.options import Call
 from ddcore.cli.run import tell_run
+from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.base.errors import DdError
+    from ddcore.io.ledger.freshness import Freshness
     from ddcore.io.project.project import Project
     from ddcore.jobs.follower import Told
     from ddcore.jobs.sync import SyncReport
@@ -27,6 +29,7 @@ def follow_sources(
     """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
     from ddcore.cli.hook import failure, tell_hook
     from ddcore.cli.notices import notices
+    from ddcore.io.ledger.freshness import late_source
     from ddcore.jobs.engines import kept
     from ddcore.jobs.follower import Follower
     from ddcore.jobs.metrics import Metrics, write_health
@@ -49,13 +52,19 @@ def follow_sources(
             out.say(f"  {error.hint}")
         tell_hook(out, project, "sync", failure(error))
 
+    def late(source: Freshness) -> None:
+        if (error := late_source([source])) is None:
+            out.warn(f"input {source.input}: {source.sentence}")
+        else:
+            fail(error)
+
     def looked(told: Told) -> None:
         if health is not None:
             write_health(health, told)
 
     follower = Follower(
         project, options, every=every, engine=project.engine, parallelism=project.parallelism,
-        tell=tell, fail=fail, looked=looked,
+        tell=tell, fail=fail, looked=looked, late=late,
     )  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(notices(out))
@@ -63,9 +72,9 @@ def follow_sources(
         if metrics is not None:
             stack.enter_context(Metrics(metrics, follower.done))
         stack.enter_context(_stopping(follower.stop.set))
-        many = f"{len(project.sources)} sources"
-        what = many if project.upstream is None else f"the inputs of {project.upstream.root}"
-        out.say(f"following {what}, every {every:g} s; SIGTERM or Ctrl-C ends it")
+        what = [] if project.upstream is None else [f"the inputs of {project.upstream.root}"]
+        what += [counted(len(project.sources), "source")] if project.sources or not what else []
+        out.say(f"following {listed(what)}, every {every:g} s; SIGTERM or Ctrl-C ends it")
         is_other = follower.follow()
     if is_other:
         out.say("dd.toml or the program has changed: the follower starts again")

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.cli.completion import input_names, version_names
 from ddcore.cli.options import LABEL, LATE, SKIP_CODE, Call, argument, command, flag, option, whole_number
 from ddcore.cli.output import Output, count
 from ddcore.io.ledger.labels import label_text
+from ddcore.io.project.frontiers import shown_frontier
 from ddcore.io.project.project import FILE_NAME
-from ddcore.io.project.times import Frontier, named, shown_frontier, span
+from ddcore.io.project.times import named, span
 from ddcore.jobs.report import spelled
 from ddcore.text.wording import counted, listed, meant
 
@@ -129,10 +131,13 @@ def ingest(
             raise UsageError("--undo and --label: only one of them", "the labels of an undone ingest go with it")
         _undo(out, opened, undo, input_name, sources, restate=late == "restate")
         return 0
+    start = time.monotonic()
+    if input_name is not None:
+        opened.check_own_input("ingest", input_name)
+    taken = None
     if opened.upstream is not None and input_name is None:
-        return _take_over(out, opened, new_warehouse=new_warehouse, skip_code=skip_code)
-    opened.check_own_inputs("ingest")
-    ingests = _ingests(opened, input_name, sources, options)
+        taken = _take_over(out, opened, new_warehouse=new_warehouse)
+    ingests = [] if taken is not None and not opened.sources else _ingests(opened, input_name, sources, options)
     for name, places, settings in ingests:
         settings.check(opened.engine)
         _check_input(opened, name, places, debezium=settings.form == "debezium", op=settings.op or "")
@@ -145,29 +150,27 @@ def ingest(
             report = job.ingest(opened, name, places, settings, engine=opened.engine, listener=progress)
         tell_ingest(out, report, opened.dims, of_several=len(ingests) > 1)
         results.append(spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
-    nothing_new = all(result["nothing_new"] for result in results)
+    nothing_new = not taken and all(result["nothing_new"] for result in results)
     if input_name is None:
-        took = round(sum(result["took"] for result in results), 3)
-        out.result("ingest", ingests=results, nothing_new=nothing_new, took=took)
+        over = {} if taken is None else {"taken_over": taken}
+        took = round(time.monotonic() - start, 3)
+        out.result("ingest", ingests=results, **over, nothing_new=nothing_new, took=took)
     else:
         out.result("ingest", **results[0])
     return skip_code if nothing_new and skip_code is not None else 0
 
 
-def _take_over(out: Output, project: Project, *, new_warehouse: bool, skip_code: int | None) -> int:
-    """Take over what the project has that ingests the inputs."""
+def _take_over(out: Output, project: Project, *, new_warehouse: bool) -> int:
+    """Take over what the project has that ingests inputs for this one; return how many changes."""
     from ddcore.cli.notices import notices
     from ddcore.jobs.upstream import take_over
 
     assert project.upstream is not None
-    start = time.monotonic()
     with out.claimed(), notices(out):
         taken = take_over(project, new_warehouse=new_warehouse)
     what = f"took over {counted(len(taken), 'change')} of inputs" if taken else "nothing new"
     out.say(f"{what} from {project.upstream.root}")
-    took = round(time.monotonic() - start, 3)
-    out.result("ingest", ingests=[], taken_over=len(taken), nothing_new=not taken, took=took)
-    return skip_code if not taken and skip_code is not None else 0
+    return len(taken)
 
 
 def _ingests(

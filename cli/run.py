@@ -9,7 +9,8 @@ from ddcore.cli.completion import version_names
 from ddcore.cli.options import MEMORY, SELECT, SKIP_CODE, VERIFY_EVERY, Call, OrBeforeOption, command, flag, option
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
-from ddcore.io.project.times import corners, json_time
+from ddcore.io.project.frontiers import corners
+from ddcore.io.project.times import json_time
 from ddcore.jobs.report import Changes, changes_by_name, result, totals
 
 if TYPE_CHECKING:

@@ -11,20 +11,8 @@ from ddcore.cli.options import Call, command, flag
 from ddcore.cli.output import SCHEMA_VERSION, Output
 from ddcore.cli.text import aligned, count, size
 from ddcore.io.ledger.history import moment
-from ddcore.io.project.times import (
-    Time,
-    corners,
-    frontier_json,
-    greatest,
-    is_open,
-    json_time,
-    least,
-    named,
-    nothing_closed,
-    shown,
-    shown_frontier,
-    span,
-)
+from ddcore.io.project.frontiers import corners, frontier_json, is_open, nothing_closed, shown_frontier
+from ddcore.io.project.times import Time, greatest, json_time, least, named, shown, span
 from ddcore.io.storage import branches, readers
 from ddcore.jobs.publishing import tables_of
 from ddcore.jobs.report import spelled

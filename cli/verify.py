@@ -131,7 +131,8 @@ def _selection(
     where there are several.
     """
     from ddcore.io.ledger.readable import Readable
-    from ddcore.io.project.times import example, nothing_closed
+    from ddcore.io.project.frontiers import nothing_closed
+    from ddcore.io.project.times import example
     from ddcore.jobs.verify import Selection
 
     dims, claims = verification.plan.dims, verification.claims

@@ -11,8 +11,9 @@ from typing import Any
 from ddcore.base.errors import DdError, UsageError
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
+from ddcore.io.project.frontiers import corners
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, corners
+from ddcore.io.project.times import Time
 from ddcore.io.storage import branches, readers
 from ddcore.io.storage.branches import MAIN, Note
 from ddcore.io.storage.store import Place

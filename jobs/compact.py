@@ -14,22 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.tables import is_settled, live_files
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
+from ddcore.io.project.frontiers import frontier_json, is_open, nothing_closed, shown_frontier
 from ddcore.io.project.project import Project
 from ddcore.io.project.retention_settings import RetentionSettings
-from ddcore.io.project.times import (
-    Frontier,
-    Time,
-    frontier_json,
-    is_open,
-    named,
-    nothing_closed,
-    shown_frontier,
-)
+from ddcore.io.project.times import Time, named
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
 from ddcore.traces.spilling import rows_within
@@ -112,8 +106,8 @@ def after_run(project: Project, ledger: Ledger, *, ran: bool = True) -> None:
         return
     since = _next_since(ledger, project.retention)
     sweeps = ran and (ledger.next_run() - 1) % retention.MANY == 0
-    states = ledger.states() if ledger.warehouse.upstream is None else ledger.tables()
-    if not sweeps and since is None and all(state.files < retention.MANY for state in states.values()):
+    own = (state for name, state in ledger.states().items() if ledger.warehouse.is_own(name))
+    if not sweeps and since is None and all(state.files < retention.MANY for state in own):
         return
     try:
         _Compaction(project, ledger, since, everything=False).run(sweeps=sweeps)
@@ -226,8 +220,8 @@ class _Compaction:
         inputs = last.program_inputs
         for name, state in self.ledger.states().items():
             part, _, plain = name.partition("/")
-            if part == "inputs" and self.ledger.warehouse.upstream is not None:
-                continue  # the project that ingests them compacts them
+            if not self.ledger.warehouse.is_own(name):
+                continue  # the project that ingests it compacts it
             if part == "state" and plain.endswith(("_held", "_pending")):
                 continue  # each run replaces them, and what they hold lies beyond the frontier
             folder = self.ledger.warehouse.table(name)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ddcore.base.instants import Moved
+from ddcore.base.lattice import Frontier
 from ddcore.base.record import record
 from ddcore.io.ledger.records import TableState
 from ddcore.io.ledger.workloads import Workload
+from ddcore.io.project.frontiers import Window
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Window
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from ddcore.io.logs.changelog import ChangeLog
+from ddcore.io.project.frontiers import corners
 from ddcore.io.project.stored_columns import widened, widens
-from ddcore.io.project.times import Time, corners
+from ddcore.io.project.times import Time
 from ddcore.io.reading.folded import row_schema
 from ddcore.jobs.verify import Verification
 from ddcore.program.data_tests import is_test

@@ -77,7 +77,7 @@ def ingest(
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
-    project.check_own_inputs("ingest")
+    project.check_own_input("ingest", input_name)
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)

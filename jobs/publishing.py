@@ -7,6 +7,8 @@ table with the last. Where that is the same, one small file is read for each tab
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, StorageError, UsageError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.project.project import Project
     from ddcore.io.publishing.commits import Position, Snapshot
+    from ddcore.io.publishing.range_work import Tasks
     from ddcore.io.storage.store import Place
 
 
@@ -33,10 +36,14 @@ def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]
             raise UsageError(f"{place} is the table of output {there.output}", f"name another folder for {name}")
 
 
-def publish(project: Project, ledger: Ledger, known: dict[Place, Snapshot] | None = None) -> list[Published]:
-    """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError.
+def publish(
+    project: Project, ledger: Ledger, known: dict[Place, Snapshot] | None = None, engine: str = "inline"
+) -> list[Published]:
+    """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError; DdError where a
+    job of Spark fails.
 
-    ``known``: what an earlier call of this process knew of the tables, and what is known of them then.
+    ``known``: what an earlier call of this process knew of the tables, and what is known of them then. With the engine
+    ``spark``, tasks write what is many rows.
     """
     tables = [(name, settings.table) for name, settings in project.outputs.items() if settings.table is not None]
     if not tables or ledger.current_run() is None:
@@ -44,9 +51,16 @@ def publish(project: Project, ledger: Ledger, known: dict[Place, Snapshot] | Non
     from ddcore.io.publishing.publication import Publication
     from ddcore.io.publishing.together import publish_all
 
-    publications = [Publication(project, ledger, name, settings, known) for name, settings in tables]
+    tasks = None if engine == "inline" else partial(_tasks, project)
+    publications = [Publication(project, ledger, name, settings, known=known, tasks=tasks) for name, settings in tables]
     due = [publication for publication in publications if publication.is_due()]
     return publish_all(due, 1 if project.memory else available()) if due else []
+
+
+def _tasks(project: Project) -> AbstractContextManager[Tasks]:
+    from ddcore.jobs.spark.publishing import range_tasks
+
+    return range_tasks(project)
 
 
 def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,11 +21,12 @@ from ddcore.base.errors import DdError, ProgramChanged, UsageError
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.left_out import left_out
+from ddcore.io.project.frontiers import Window, close, is_open, nothing_closed
 from ddcore.io.project.kept_plans import KeptPlan, PlannedProgram, kept_plan, planned
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, Window, close, is_open, nothing_closed
+from ddcore.io.project.times import Time
 from ddcore.io.storage.lock import Lock
-from ddcore.jobs import predecessor
+from ddcore.jobs import engines, predecessor
 from ddcore.jobs.compact import after_run
 from ddcore.jobs.fold import Listener
 from ddcore.jobs.publishing import check_tables, publish
@@ -93,7 +94,7 @@ def run(
     if dry_run:
         return _Replay(options, Ledger.load(warehouse, refresh=full_refresh)).preview()
     writing = predecessor.writing(warehouse, "ddcore run", project.tuning, refresh=full_refresh, held=held)
-    with writing as (lock, ledger):
+    with ExitStack() as stack, writing as (lock, ledger):
         if warm is not None:
             warm.recall(ledger)
         finished = recovery.finish(ledger, refresh=full_refresh)
@@ -102,8 +103,8 @@ def run(
         keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger, reader, taken)
         replay.note_predecessor(lock, predecessor.finished(finished))
-        report = replay.fold_all(lock.note_run)
-        report.published = publish(project, ledger, None if warm is None else warm.tables)
+        report = replay.fold_all(lock.note_run, stack)
+        report.published = publish(project, ledger, None if warm is None else warm.tables, options.engine)
         if not select:
             # Also if nothing is new: the command before may have been killed here.
             after_run(project, ledger, ran=not report.nothing_new)
@@ -226,11 +227,13 @@ class _Replay:
                 predecessor.note_unfinished(intent, ending)
         self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome)
 
-    def fold_all(self, note_run: Callable[[int], None]) -> RunReport:
-        """Fold until no version is left."""
+    def fold_all(self, note_run: Callable[[int], None], stack: ExitStack) -> RunReport:
+        """Fold until no version is left. ``stack`` keeps a session of Spark for published tables."""
         start = time.perf_counter()
         while (upcoming := self._following()) is not None or self._take_more():
             if upcoming is not None:
+                if self.report.nothing_new and self._has_tables():
+                    stack.enter_context(engines.kept(self.options.engine))
                 note_run(upcoming.number)
                 self._note(upcoming)
                 self._fold(upcoming)
@@ -256,6 +259,9 @@ class _Replay:
         assert self.program is not None
         run = Run(self.options, self.ledger, self.program, upcoming, self.report)
         run.fold(has_more=self.runs.has_more_after(upcoming))
+
+    def _has_tables(self) -> bool:
+        return any(settings.table is not None for settings in self.options.project.outputs.values())
 
     def _take_more(self) -> bool:
         """Take over what other inputs have that could not be before: a run was unfinished, or had to come first."""

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ddcore.base.lattice import Frontier
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project.times import Frontier, Time, frontier_json, json_time, least
+from ddcore.io.project.frontiers import frontier_json
+from ddcore.io.project.times import Time, json_time, least
 from ddcore.io.publishing.published import Published
 
 if TYPE_CHECKING:

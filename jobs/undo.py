@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import DataError, LateUpdate, StorageError, UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import check_restated, give_up
@@ -25,8 +26,9 @@ from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.logs.restatement import Changes, closed_changes
 from ddcore.io.logs.updates import DIFF, RowCount
+from ddcore.io.project.frontiers import is_open, shown_frontier
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Frontier, Time, is_open, named, shown, shown_frontier
+from ddcore.io.project.times import Time, named, shown
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.storage.store import is_file
 from ddcore.jobs import predecessor
@@ -63,7 +65,6 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
     the indexes of its files, and the rows from the ingest on.
     """
     start = time.monotonic()
-    project.check_own_inputs(f"--undo {number}")
     warehouse = project.tables
     warehouse.check()
     with predecessor.writing(warehouse, "ddcore ingest --undo", project.tuning) as (lock, ledger):
@@ -71,6 +72,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         intent, finished = ledger.open_intent(), recovery.finish(ledger)
         is_done = any(isinstance(record, UndoRecord) and record.number == number for record in finished)
         record = _ingest(ledger, number, input_name, is_done=is_done)
+        project.check_own_input(f"--undo {number}", record.input)
         work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()

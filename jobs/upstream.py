@@ -1,8 +1,10 @@
 """The inputs of a project that another one ingests: ``[inputs] from`` of ``dd.toml``.
 
-The tables of the inputs are read where they are. The ledger of the warehouse here takes over the records of their
+The tables of these inputs are read where they are. The ledger of the warehouse here takes over the records of their
 ingests, undos and compactions, in the order of the ledger there: so whatever runs, readers and checks know of inputs is
-the same as for own ones, and a run that was killed is finished over the inputs that it began with. Nothing of the
+the same as for own ones, and a run that was killed is finished over the inputs that it began with. Own inputs may stand
+beside them: their records are in the same ledger, whose order is the only one that counts. So ingests have numbers of
+here, which are those of there while all inputs come from there. Nothing of the other project's
 inputs is written but the hold of this reader (:mod:`ddcore.io.storage.readers`), and no lock is taken there but when
 that is written for the first time.
 
@@ -21,20 +23,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError, UsageError
-from ddcore.base.lattice import frontier
+from ddcore.base.lattice import Frontier, frontier
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.entry import Entry
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord
-from ddcore.io.project.project import Project, Upstream
-from ddcore.io.project.times import Frontier, Time, corners, is_open, shown_frontier
-from ddcore.io.storage import readers
+from ddcore.io.project.frontiers import corners, is_open, shown_frontier
+from ddcore.io.project.project import FILE_NAME, Project, Upstream
+from ddcore.io.project.times import Time
+from ddcore.io.storage import readers, store
 from ddcore.io.storage.readers import Hold
 from ddcore.io.storage.store import Place
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
+from ddcore.text.wording import listed
 
 _RECORDS = ("ingest", "undo")
+_UPSTREAM = '"upstream":'  # in a record that was taken over
 
 
 class Reader:
@@ -60,10 +65,11 @@ class Reader:
         for a warehouse that is not there, has another format or is not the one that was read before; UsageError for
         own inputs and for other time dimensions; LockHeld the first time, while a command is at work there.
         """
-        _check_own_inputs(self.ledger, self.upstream)
+        _check_first(self.ledger, self.upstream)
         hold = self._hold()
         other = _other(self.project)  # not before: what was deleted without a hold is in no ledger of now
         first = _checked_position(self.ledger, other) + 1
+        _check_apart(self.ledger, other, self.upstream)
         self.through, self.was_read = None, True
         rows = list(other.entries.onwards(first))
         self.before = _states([row for row in rows if row.entry <= hold.entry])
@@ -72,7 +78,7 @@ class Reader:
             if row.kind == "compact" and not self._compact(row, is_certain=row.entry > hold.entry):
                 break
             if row.kind in _RECORDS:
-                taken.append(self._change(row, is_certain=row.entry > hold.entry))
+                taken.append(self._change(row, other, is_certain=row.entry > hold.entry))
         return taken
 
     def keep(self) -> None:
@@ -103,7 +109,7 @@ class Reader:
     def _now(self, entry: int, of: Ledger) -> Hold:
         """A hold of the tables that a ledger names, and of the entries after ``entry``."""
         upper = self.ledger.upper()
-        states = {name: of.input_table(name) for name in of.inputs()}
+        states = {name: of.input_table(name) for name in of.inputs() if name not in self.project.tables.own}
         return Hold(
             project=_shown(self.project.root, self.project.branch),
             warehouse=str(self.project.warehouse),
@@ -115,21 +121,32 @@ class Reader:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def _change(self, row: Entry, *, is_certain: bool) -> IngestRecord | UndoRecord:
+    def _change(self, row: Entry, other: Ledger, *, is_certain: bool) -> IngestRecord | UndoRecord:
         """Take over an ingest or an undo, with the closed times of here that it changes."""
         record: IngestRecord | UndoRecord = row.record
         origin = row.entry, row.digest
         if not is_certain:
             record = replace(record, table=self.before[record.input])
         if isinstance(record, IngestRecord):
-            record = replace(record, restates=self._closed(record), upstream=origin)
+            number, closed = self.ledger.next_ingest(), self._closed(record)
+            rests_on = tuple(self._number(earlier, other) for earlier in record.rests_on)
+            record = replace(record, number=number, rests_on=rests_on, restates=closed, upstream=origin)
         else:
-            undone = self.ledger.ingest(record.number)
+            number = self._number(record.number, other)
+            undone = self.ledger.ingest(number)
             assert undone is not None  # an undo comes after its ingest
-            folded = self.ledger.is_folded_since(record.number)
-            record = replace(record, restates=self._closed(undone) if folded else (), upstream=origin)
+            closed = self._closed(undone) if self.ledger.is_folded_since(number) else ()
+            record = replace(record, number=number, restates=closed, upstream=origin)
         self.ledger.append(record)
         return record
+
+    def _number(self, there: int, other: Ledger) -> int:
+        """The number of an ingest there, which was taken over, in this ledger. Reads the rows of both from it on."""
+        if not self.ledger.warehouse.own:
+            return there
+        entry = next(row.entry for row in other.entries.backwards() if (row.kind, row.number) == ("ingest", there))
+        taken = (row for row in self.ledger.entries.backwards() if row.kind == "ingest" and _UPSTREAM in row.body)
+        return next(row.number for row in taken if row.record.upstream[0] == entry)
 
     def _closed(self, record: IngestRecord) -> Frontier:
         """The least folded times at which an ingest changes something, or its undo; those before ``since`` count there.
@@ -246,7 +263,7 @@ def _other(project: Project) -> Ledger:
 def _last_taken(ledger: Ledger) -> tuple[int, str]:
     """The number and the digest of the last entry that was taken over; -1 for none."""
     for row in ledger.entries.backwards():
-        if row.kind in (*_RECORDS, "compact") and '"upstream":' in row.body:
+        if row.kind in (*_RECORDS, "compact") and _UPSTREAM in row.body:
             entry, digest = row.record.upstream
             return entry, digest
     return -1, ""
@@ -280,11 +297,30 @@ def _checked_position(ledger: Ledger, other: Ledger) -> int:
     )
 
 
-def _check_own_inputs(ledger: Ledger, upstream: Upstream) -> None:
-    """Raise UsageError for a warehouse with ingests of its own."""
-    if ledger.inputs() and _last_taken(ledger)[0] < 0:
-        root = ledger.warehouse.root
+def _check_first(ledger: Ledger, upstream: Upstream) -> None:
+    """Raise UsageError for ingests of before the inputs came from another project, all but those of own inputs."""
+    warehouse = ledger.warehouse
+    left = sorted({*ledger.inputs()} - warehouse.own)
+    if left and _last_taken(ledger)[0] < 0:
         raise UsageError(
-            f"{root} has inputs of its own, and dd.toml reads those of {upstream.root}",
+            f"{warehouse.root} has inputs of its own ({listed(left)}), and dd.toml reads those of {upstream.root}",
             "name a new warehouse for it: --warehouse DIR, or [project] warehouse; or take [inputs] from out",
+        )
+
+
+def _check_apart(ledger: Ledger, other: Ledger, upstream: Upstream) -> None:
+    """Raise UsageError for an input that would be of both projects, and for an own one that is not declared any more:
+    its table would be looked for there.
+    """
+    warehouse = ledger.warehouse
+    if both := sorted(warehouse.own.intersection(other.inputs())):
+        raise UsageError(
+            f"{FILE_NAME} declares {listed(both)}, and {upstream.root} has ingested an input of this name",
+            "give this one another name",
+        )
+    tables = store.names(warehouse.root / "inputs")
+    if gone := sorted({*ledger.inputs()}.intersection(tables) - warehouse.own):
+        raise UsageError(
+            f"{warehouse.root} has ingested {listed(gone)}, which {FILE_NAME} does not declare any more",
+            f"put it back: [inputs.{gone[0]}] with its schema; no program needs to read it",
         )

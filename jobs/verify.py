@@ -28,8 +28,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.inputs import check_input, input_log
+from ddcore.io.project.frontiers import Window, corners, nothing_closed, up_to
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.times import Time, Window, corners, json_time, named, nothing_closed, up_to
+from ddcore.io.project.times import Time, json_time, named
 from ddcore.io.reading.published import Claims, check_output, finished_run, verified_names
 from ddcore.io.sources.intake import shown as shown_row
 from ddcore.io.state.fold_result import Stored

@@ -27,12 +27,14 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 
+# Pytest writes the assertions of 230 files anew, half of its start: the next process finds what this one has written.
+sys.dont_write_bytecode = False
 FAILED = pytest.StashKey[bool]()
 NUMBERS = count()
 RECOVERY = {
     "test_clocks", "test_damage", "test_durability", "test_failed_runs", "test_failpoints", "test_folding_again",
     "test_given_up_runs", "test_growth", "test_integrity", "test_left_behind", "test_missing_versions",
-    "test_recovery", "test_shop_kills", "test_tailing",
+    "test_recovery", "test_shared_publication_kills", "test_shop_kills", "test_tailing",
 }  # fmt: skip
 DOCS = {
     "test_cli_completion", "test_cli_docs", "test_contributing", "test_cookbook", "test_cron", "test_docs",
@@ -60,12 +62,12 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that failed and whose seed is new in each run says how to repeat it."""
+    """A test that failed and that, or whose seed, this run has drawn says how to repeat it."""
     report = yield
     if report.failed:
         item.stash[FAILED] = True
     drawn = any(name == "seed" for name, _ in item.user_properties)
-    if report.failed and (drawn or item.get_closest_marker("hypothesis")):
+    if report.failed and (drawn or any(map(item.get_closest_marker, ("hypothesis", "sample")))):
         again = f"DDCORE_SEED={seeds.base()} .venv/bin/python -m pytest -m '' '{item.nodeid}'"
         report.sections.append(("the same test with the same seed", again))
     return report
@@ -94,10 +96,16 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts each test into one lane, which ``-m`` chooses: ``spark``, ``recovery``, ``docs``, or else ``unit``.
+    """Puts each test into one lane, which ``-m`` chooses: ``spark``, also without the mark where a test asks for the
+    session, ``recovery``, ``docs``, or else ``unit``.
 
-    Files with slow tests come first: workers that get one file after the other then end at about the same time.
+    Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
+    tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    seeds.leave_to_the_night(items)
     slow = set()
     for item in items:
         if not item.get_closest_marker("spark"):

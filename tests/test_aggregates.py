@@ -455,6 +455,7 @@ def test_means_are_those_of_fractions(kind: str, program: Any) -> None:
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("seed", range(3))
 def test_means_of_large_groups(kind: str, seed: int) -> None:

@@ -389,6 +389,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path) -> None:
 NAMES = ["diff", "version", "run", "_code", "a,b", "A", "é", "_column_0"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", nightly(NAMES, 4))
 def test_a_column_on_the_way_may_be_called_anything(fresh: Path, dd: Command, name: str) -> None:
     """State that is written and read again: its tables have columns of their own names beside the program's."""

@@ -560,6 +560,7 @@ def process(*arguments: str, limit: int | None = None) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [200, 3_000, 20_000])
 def test_full_disk_in_the_middle(mine: Path, dd: Command, limit: int) -> None:
     """No file beyond ``limit`` bytes: the disk is full in the ledger, in a commit, or in the middle of the data."""

@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import ddcore as dd
+
+pytestmark = pytest.mark.sample(6, of="benchmarks")
 
 TOP = Path(__file__).resolve().parent.parent
 NODES = 60
@@ -231,6 +234,41 @@ def test_a_model_of_several_machines_finds_what_its_figures_were_made_of(bench: 
         model.model_of(0.5, total(edges, 1), total(edges // 4, 1), total(edges, 4), edges)
 
 
+@pytest.mark.long
+def test_workers_in_one_process_have_the_log_of_one_and_their_loads_are_compared(bench: Any, tmp_path: Path) -> None:
+    balance = bench("balance")
+    for folder in (tmp_path / "several", tmp_path / "one"):
+        folder.mkdir()
+        balance.graph(lambda: pl.DataFrame({"src": range(200), "dst": [*range(1, 200), 0]}), "components")(folder)
+    command = [sys.executable, "-m", "bench.balance_engine", str(tmp_path / "several"), "3"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["supersteps"] > 100 and 1 <= figures["balance"] < 2 and figures["balance"] < figures["waits"] <= 3
+    balance.dd(tmp_path / "one", "run", "--engine", "inline")
+    one, several = (pl.read_delta(tmp_path / name / "warehouse" / "outputs" / "out") for name in ("one", "several"))
+    assert one.sort(one.columns).equals(several.sort(one.columns)) and one["component"].unique().to_list() == [0]
+
+
+def test_what_cutting_ranges_again_would_give_is_computed(bench: Any) -> None:
+    """Two workers of four ranges each; the work is in the first four, then in others. State lies in all alike."""
+    engine = bench("recutting_engine")
+    state, moving = np.full(8, 3.0), np.zeros((8, 4))
+    moving[[0, 1, 2, 3], [0, 0, 1, 1]] = moving[[4, 5, 6, 7], [2, 2, 3, 3]] = 1.0
+    figures = engine.policies(np.column_stack([state, moving]), 2)
+    mean = (24 + 8) / 2
+    assert figures["kept"] == pytest.approx((12 + 4 * 2) / mean)
+    assert figures["known"] == pytest.approx((12 + 4 * 1) / mean)
+    assert figures["once"] == figures["kept"], "they are even, all in all"
+    assert figures["before"] == pytest.approx((12 + 2 + 2 + 2 + 2) / mean)
+    assert figures["paid"] == figures["kept"], "a range of state is three rows, and saves one"
+    figures = engine.policies(np.column_stack([state / 100, moving]), 2)
+    assert figures["known"] < figures["paid"] < figures["kept"]
+    cut = engine.partitioning._cuts
+    assert cut(np.arange(32), np.ones(32), 2) == [16]
+    assert engine.finer(cut, 2)(np.arange(32), np.ones(32), 16) == [*range(2, 32, 2)]
+
+
 def test_every_benchmark_can_run_and_is_listed_in_the_docs(bench: Any) -> None:
     main, page = bench("__main__"), (TOP / "docs" / "performance.md").read_text()
     for name in (*main.BENCHMARKS, *main.ON_REQUEST):
@@ -382,6 +420,23 @@ def test_workers_with_little_memory_have_the_log_of_one(bench: Any, monkeypatch:
     monkeypatch.setattr(worker_memory, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(worker_memory.run(1))
+
+
+@pytest.mark.long
+def test_the_work_of_several_workers_is_compared_with_that_of_one(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker_work = bench("worker_work")
+    values = {"EDGES": 3_000, "GRAPH": 1_000, "ORDERS": 200, "SCALE": 0.01, "WORKERS": (2,)}
+    for name, value in values.items():
+        monkeypatch.setattr(worker_work, name, value)
+    rows = list(worker_work.run(1))
+    assert len(rows) == len(worker_work.WORKLOADS) and all(row.ours > 0 and row.theirs > 0 for row in rows)
+    assert capsys.readouterr().err.count("2 workers: ") == len(rows)
+    logs = iter(range(9))
+    monkeypatch.setattr(worker_work, "folded", lambda folder, workers: {"cpu_s": 1.0, "log": next(logs)})
+    with pytest.raises(bench("measure").Failed, match="the sides disagree"):
+        next(worker_work.run(1))
 
 
 def killed(what: Any, rank: int, gather: Any) -> None:

@@ -503,6 +503,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreShop]:
         yield made
 
 
+@pytest.mark.sample(1, of="store")
 def test_a_branch_in_an_object_store(shop: StoreShop) -> None:
     folder = shop.copy(shop.base("folded"))
     before = contents(shop.project(folder))
@@ -536,6 +537,7 @@ def test_branches_in_an_object_store_outlive_what_they_are_of(shop: StoreShop) -
     shop.done(folder, "verify", "--branch", "two")
 
 
+@pytest.mark.sample(1, of="store")
 def test_a_branch_in_an_object_store_that_is_killed(shop: StoreShop, seed: int) -> None:
     base = shop.base("folded")
     places = reached(shop, base, "branch", "try")

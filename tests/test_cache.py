@@ -132,6 +132,7 @@ def init_file(target: str) -> Path:
     return Path(target, "ddcore", "__init__.py")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["changed", "missing", "added", "open to others", "a link"])
 def test_what_was_unpacked_before_is_used_only_if_it_is_what_the_zip_holds(
     archive: str, tmp_path: Path, damage: str
@@ -167,6 +168,7 @@ def test_without_a_cache_folder_code_and_kernels_go_to_a_private_folder(archive:
     assert cache_folder() == private
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["another user's", "open to others", "readable by others", "a link", "a file"])
 def test_a_temporary_folder_that_somebody_prepared_is_not_used(archive: str, tmp_path: Path, kind: str) -> None:
     (tmp_path / "cache").write_text("a file, where the folder should be")

@@ -104,6 +104,7 @@ def usable(seed: int) -> Case:
     raise AssertionError(f"no usable case for seed {seed}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path) -> None:
     # Groups as small as these get trees of partial results.
@@ -176,6 +177,7 @@ def collected(project: Project, name: str, version: int) -> Contents:
     return contents(log_of(project, name, load_plan(project).outputs[name]), version)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["inline", "one task", "two tasks"])
 def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"engine": "inline"}
@@ -228,6 +230,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compacted", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "compacted"])
 @pytest.mark.parametrize("how", COLUMNS)
 def test_other_columns_are_there_at_once_at_every_version(
@@ -281,6 +284,7 @@ def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> 
 PLACES = ["after-create", "after-file", "after-table", "after-run"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("place", "back"),
     nightly([*zip(PLACES, cycle([False, True])), *zip(PLACES, cycle([True, False]))], len(PLACES)),
@@ -430,6 +434,7 @@ def test_a_correction_and_new_rows_of_one_version_are_added_up(tmp_path: Path, d
 # --- folding again ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("start", range(4))
 @pytest.mark.parametrize("corrections", ["rewrite", "append"])
 def test_folding_again_gives_the_same(start: int, corrections: str, graph: Project) -> None:

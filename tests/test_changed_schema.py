@@ -135,6 +135,7 @@ def test_the_order_of_columns_may_change(old: Desk) -> None:
     assert old.updates()[-1] == (8, 9, 2, 1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["after-columns", "after-table", "after-ingest"])
 def test_killed_after_the_columns_were_added(old: Desk, place: str) -> None:
     desk = desk_with(old.folder, NEW)

@@ -44,6 +44,7 @@ def complete(words: str, cwd: Path, **environment: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("words", "offer"),
     [
@@ -73,6 +74,7 @@ def test_names_of_the_project(words: str, offer: list[str], here: Path) -> None:
     assert complete(words, here) == offer
 
 
+@pytest.mark.sample(1, of="runs")
 def test_runs_are_offered_newest_first_and_only_finished_ones(fresh: Path, dd: Command) -> None:
     assert complete("dd report ", fresh) == []
     for name in ("links", "starts"):
@@ -94,6 +96,7 @@ def test_runs_are_offered_newest_first_and_only_finished_ones(fresh: Path, dd: C
     assert dd("report", "4", "-o", "page.html")[0] == 2
 
 
+@pytest.mark.sample(1, of="runs")
 def test_runs_of_a_ledger_whose_files_are_merged(mine: Path, dd: Command) -> None:
     """Sixteen records become one file, with the runs of all of them; the check of the ledger agrees."""
     for version in range(6, 14):
@@ -107,6 +110,7 @@ def test_runs_of_a_ledger_whose_files_are_merged(mine: Path, dd: Command) -> Non
     assert dd("verify", "-q")[0] == 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
 def test_the_script_of_a_real_shell_offers_names(shell: str, here: Path) -> None:
     """The script that --show-completion prints is sourced by the shell, and its function is called."""
@@ -154,6 +158,7 @@ _CALLS: dict[str, Callable[[list[str]], str]] = {
 }
 
 
+@pytest.mark.sample(1, of="runs")
 def test_outputs_that_only_a_run_knows(mine: Path) -> None:
     (mine / "dd.toml").write_text((mine / "dd.toml").read_text().split("[outputs.journeys]")[0])
     assert complete("dd show ", mine) == ["journeys"]
@@ -170,6 +175,7 @@ def test_the_project_that_is_named(here: Path, tmp_path: Path) -> None:
     assert complete("dd show ", here / "deep") == ["journeys"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "text",
     [None, "[inputs", "inputs = 3", "[inputs]\nlinks = 3\n[outputs]\nx = 3", "x = " + "[" * 3000, "x = " + "9" * 5000],

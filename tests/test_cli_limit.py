@@ -56,6 +56,7 @@ def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(25))
 def test_limited_is_the_head_of_the_full_listing(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print(f"seed {seed}")

@@ -32,6 +32,7 @@ def process(code: str, *arguments: str, **options: Any) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (

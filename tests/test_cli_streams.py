@@ -66,6 +66,7 @@ def pending(mine: Path, dd: Any) -> Path:
     return mine
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("redirection", CLOSED)
 def test_a_run_with_closed_streams_folds(redirection: str, pending: Path) -> None:
     code, out, err = shell(redirection, "run", cwd=pending)
@@ -79,6 +80,7 @@ def test_a_run_with_closed_streams_folds(redirection: str, pending: Path) -> Non
         assert json.loads(out)["last"] == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("streams", [(1,), (2,), (1, 2)])
 def test_a_run_that_nobody_reads_folds(streams: tuple[int, ...], pending: Path) -> None:
     code, rest = unread(streams, "run", cwd=pending)
@@ -89,6 +91,7 @@ def test_a_run_that_nobody_reads_folds(streams: tuple[int, ...], pending: Path) 
     assert unread(streams, "run", "--skip-code", "99", cwd=pending)[0] == 99
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     nightly(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from range_tasks import tuned
 from stores import store_environment
+from test_published_tables import Row, fed, held, make, step, version_of
+from test_shared_publication_kills import RUN
 from workshop import assert_same, contents
 
 from ddcore.base.errors import UsageError
@@ -22,6 +27,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
+from ddcore.jobs.ingest import ingest as ingest_rows
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.spark import connect
 
@@ -201,6 +207,30 @@ def test_folds_on_a_server_leave_what_inline_folds_leave(server: Server, tmp_pat
     ]
     unpacked = list((server.cache / "code").glob("*/ddcore/engine/worker.py"))
     assert len(unpacked) == 1, "the server's workers did not import the package that was sent to them"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_tasks_on_a_server_write_a_published_table(server: Server, tmp_path: Path) -> None:
+    """Made anew, and then changed."""
+    folders = {name: make(tmp_path / name, '{ cluster_by = ["price"] }', 'key = ["id"]') for name in ("here", "there")}
+    rows: list[Row] = [(number, "Ayr", None, f"{number % 9}.00", None) for number in range(60)]
+    changes: Counter[Row] = Counter({row: -1 for row in rows[::3]})
+    changes.update((number, "Ayr", None, f"{number % 7}.50", None) for number, *_ in rows[::6])
+    address = f"sc://127.0.0.1:{server.port}"
+    for version, batch in enumerate((Counter(rows), changes)):
+        step(tuned(find_project(folders["here"], {})), version, batch)
+        source = version_of(folders["there"], version, batch)
+        ingest_rows(tuned(find_project(folders["there"], {})), "rows", [source], engine="inline")
+        command = [sys.executable, str(RUN), str(folders["there"]), address]
+        done = subprocess.run(
+            command, env=server.environment(), text=True, capture_output=True, timeout=600, check=True
+        )
+        (published,) = json.loads(done.stdout.splitlines()[-1])
+        assert published["tasks"] > 3 and bool(published["made"]) == (version == 0)
+        here, there = (folder / "warehouse" / "tables" / "rows" for folder in folders.values())
+        assert held(there) == held(here)
+    assert Counter(fed(there, 1, 1)) == Counter(fed(here, 1, 1))
 
 
 @pytest.mark.spark

@@ -179,6 +179,7 @@ def require_the_law(project: Project, frames: dict[str, pl.DataFrame], first: in
             assert accumulated(actual, version) == accumulated(expected[name], version), f"{name} at {version}"
 
 
+@pytest.mark.sample(1)
 def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     for last in (0, 3, 4, 6):
@@ -189,6 +190,7 @@ def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sample(1)
 def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     replay.run(project, **how)
@@ -203,6 +205,7 @@ def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
     require_the_law(project, frames, 0, 6)
 
 
+@pytest.mark.sample(1)
 def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     replay.run(project, last=time_of(4), **how)
@@ -213,6 +216,7 @@ def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Pa
     require_the_law(project, frames, 0, 6)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("changes", [False, True])
 def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     project, frames = small(tmp_path)

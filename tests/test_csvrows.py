@@ -100,6 +100,7 @@ def test_a_wrong_row_far_behind_has_its_number(tmp_path: Path) -> None:
         rows_of(path)
 
 
+@pytest.mark.sample(100)
 @pytest.mark.parametrize("seed", range(300))
 def test_what_is_written_is_read_or_refused_for_its_length_alone(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -213,6 +213,7 @@ TABLE_DAMAGES: dict[str, Callable[[Path], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("damage", "room"),
     nightly(

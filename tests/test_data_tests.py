@@ -188,6 +188,7 @@ def history(rng: random.Random, times: Sequence[tuple[int, ...]]) -> Updates:
 # -- the property ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -387,6 +388,7 @@ def files_of(project: Project) -> set[Path]:
     return {file for kind in ("outputs", "state") for file in (project.root / "warehouse" / kind).rglob("*.parquet")}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("engine", "parallelism"), [("inline", None), ("spark", 1), ("spark", 2)])
 def test_nothing_is_left_and_the_same_command_works_after_a_correction(
     engine: str, parallelism: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -698,6 +700,7 @@ def test_a_session_ignores_tests() -> None:
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-intent", "after-create", "after-table:1", "after-table:4"])
 def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, warned: Project) -> None:
     """Before the check, between it and the first commit, and after some; the severity of the check decides."""

@@ -208,6 +208,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("node, change, says", REFUSED, ids=[says for _, _, says in REFUSED])
 def test_what_is_refused_is_told_with_its_file(
     node: str, change: dict[str, Any], says: str, home: Path, dd: Command

@@ -68,6 +68,7 @@ def test_columns_that_are_no_keys_take_no_ranges(tmp_path: Path, monkeypatch: py
     assert unevenness(work, ids) <= EVEN
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sample", [100_000, 6_400])
 def test_appends_beyond_all_that_is_stored_are_divided(
     sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,17 @@ def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pyt
     degrees = np.minimum(1 / rng.random(8_000), 4_000).astype(np.int64)
     ends = np.repeat(rng.permutation(8_000), degrees)
     edges = pl.DataFrame({"src": rng.permutation(ends), "dst": rng.permutation(ends)}).unique(maintain_order=True)
+    (work,) = divided(
+        tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
+    )
+    assert unevenness(work, edges["src"]) <= EVEN
+
+
+def test_a_file_that_is_sorted_several_times_over_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices at distances that fit into the pieces would meet the same keys in each."""
+    monkeypatch.setattr(sampling, "_SAMPLE", 6_400)
+    src = pl.Series("src", np.tile(np.arange(16_000), 4))
+    edges = pl.DataFrame({"src": src, "dst": src + pl.Series(np.repeat([1, -1, 400, -400], 16_000))})
     (work,) = divided(
         tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
     )

@@ -68,6 +68,7 @@ def sources(drawing: Diagram, box: Box) -> list[tuple[str, bool]]:
     return [(edge.source.title, edge.feedback) for edge in drawing.reads(box)]
 
 
+@pytest.mark.sample(17)
 def test_readers_come_after_what_they_read(drawing: Diagram) -> None:
     assert [box.number for box in drawing.boxes] == [*range(1, len(drawing.boxes) + 1)]
     assert all(edge.source.number < edge.target.number for edge in drawing.edges if not edge.feedback)

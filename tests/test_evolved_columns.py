@@ -217,6 +217,7 @@ def check_law(life: Life, project: Project, *, everywhere: bool = False) -> None
             assert contents(log, version) == contents(expected[name], version), (name, version)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(seeds(60, share=5), 5))
 def test_the_law_holds_across_random_evolutions(seed: int, tmp_path: Path) -> None:
     life = Life(tmp_path / "project", random.Random(seed))
@@ -481,6 +482,7 @@ def test_the_page_is_what_happens(tmp_path: Path, dd: Any, monkeypatch: pytest.M
     pages.follow("columns.md", tmp_path, dd, monkeypatch, steps=18)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "delta"])
 @pytest.mark.parametrize("is_former", [True, False])
 def test_sources_have_columns_of_now_or_of_before(form: str, is_former: bool, before: Project) -> None:

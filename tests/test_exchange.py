@@ -70,6 +70,7 @@ def one_dimensional(seeds: Any) -> list[int]:
     return [seed for seed in seeds if len(dims_of(case(seed, plain=True).frames)) == 1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(one_dimensional(INLINE), 4))
 def test_stored_state_resumes(seed: int, tmp_path: Path) -> None:
     tuning = DEFAULT
@@ -155,6 +156,7 @@ def _on_a_cluster(*arguments: object) -> list[object]:
     return [Path(sys.executable).with_name("ddcore"), "run", "--master", "local-cluster[2,1,1024]", *arguments]
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [pytest.param(_submitted, marks=pytest.mark.long), _on_a_cluster])
 def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
@@ -181,6 +183,7 @@ def test_two_workers_elsewhere(command: Any, tmp_path: Path) -> None:
     compare(drawn, command.__name__, expected_of(drawn), logs_of(project, outputs))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "seed", nightly([seed for seed in range(120) if len(dims_of(case(seed, plain=True).frames)) > 1][:40], 5)
 )

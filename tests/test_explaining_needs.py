@@ -302,6 +302,7 @@ def small(rng: random.Random, columns: str) -> pl.DataFrame:
     return pl.DataFrame([(*row, 1) for row in sorted(rows, key=str)], schema=schema, orient="row")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_what_is_fetched_gives_the_same_rows_of_a_key(shape: Any) -> None:
     layout, looked_up = None, 0

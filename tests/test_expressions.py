@@ -437,6 +437,7 @@ def raise_first_line(expr: pl.Expr, **columns: list[Any]) -> None:
         raise ExpressionError(error.message) from None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("divisor", nightly([3, 0.1, -3, 7, 10, 49], 3))
 def test_a_quotient_is_the_same_in_a_batch_of_one_row(divisor: float) -> None:
     values = [float(value) for value in range(-200, 200)]
@@ -591,6 +592,7 @@ COMPUTING = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("expr", COMPUTING)
 @pytest.mark.parametrize(("tick", "day"), [(LAST, 2**31 - 1), (FIRST, -(2**31)), (2**62, 2**30), (-(2**62), -(2**30))])
 def test_computing_with_a_time_beyond_the_limits_is_an_error_of_its_row(expr: pl.Expr, tick: int, day: int) -> None:

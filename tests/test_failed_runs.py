@@ -184,6 +184,7 @@ BY_DAY = [(raised, place, engine) for raised, (engine, place) in zip(RAISED, cyc
 BY_NIGHT = [(raised, place, engine) for raised in RAISED for engine, place in WAYS]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("raised", "place", "engine"),
     nightly(list(dict.fromkeys([*BY_DAY, *BY_NIGHT])), len(BY_DAY)), indirect=["engine"],
@@ -360,12 +361,17 @@ def test_errors_of_spark(parallelism: int, error: Exception, project: Project, m
     check_law(project)
 
 
-def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first write of a run to its last. Where even the failure cannot be recorded, the next run decides."""
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_a_disk_that_is_full_from_some_moment_on(
+    step: int, project: Project, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """From the first write of a run to its last, by day at some of them. Where even the failure cannot be recorded, the
+    next run decides.
+    """
     replay.run(project, last=time_of(0))
     before = {file: file.read_bytes() for file in local(project.warehouse).rglob("*") if file.is_file()}
     real, calls = os.fsync, 0
-    for limit in range(100):
+    for limit in range(seed % step, 100, step):
         calls = 0
 
         def full(descriptor: int, limit: int = limit) -> None:
@@ -397,6 +403,7 @@ def test_a_disk_that_is_full_from_some_moment_on(project: Project, monkeypatch: 
 # --- the order of things ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["a/b", "", "x" * 300, ".hidden"])
 def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, project: Project) -> None:
     (project.root / "program.py").write_text(PROGRAM.replace('"doubled": doubled', f"{name!r}: doubled"))
@@ -460,6 +467,7 @@ def killed(project: Project, place: str, *arguments: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-intent", "after-file", "after-file:3"])
 @pytest.mark.parametrize("first", ["an ingest", "a run"])
 def test_killed_before_a_commit_the_program_may_change(first: str, place: str, project: Project) -> None:
@@ -475,6 +483,7 @@ def test_killed_before_a_commit_the_program_may_change(first: str, place: str, p
     check_law(project)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-intent", "after-file", "after-table", "after-table:3"])
 def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) -> None:
     killed(project, place)
@@ -483,6 +492,7 @@ def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) 
     check_law(project)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("then", [PROGRAM, OTHER], ids=["the same program", "another program"])
 @pytest.mark.parametrize("place", ["after-table", "after-table:3", "after-table:4"])
 def test_killed_after_a_commit_any_program_goes_on(place: str, then: str, project: Project) -> None:

@@ -122,6 +122,7 @@ def test_a_signalling_nan_is_nan() -> None:
     assert math.isnan(actual[0])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_large_groups_that_change_at_many_versions(seed: int) -> None:
     """Swept: what comes and goes, infinities among it, leaves no trace in later sums."""
@@ -146,6 +147,7 @@ def test_large_groups_that_change_at_many_versions(seed: int) -> None:
         assert same(actual, exact(parts)), f"seed {seed}, version {version}"
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("parts", "total"),
     [

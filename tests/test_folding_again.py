@@ -87,6 +87,7 @@ def actual(project: Project) -> Logs:
     return logs_of(project, load_plan(project).outputs)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_late_updates_change_history(seed: int, tmp_path: Path) -> None:
     one, early, late = drawn(seed)
@@ -103,6 +104,7 @@ def test_late_updates_change_history(seed: int, tmp_path: Path) -> None:
     assert replay.run(project, engine="inline").nothing_new
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_late_updates_are_published_at_the_next_version(seed: int, tmp_path: Path) -> None:
     one, early, late = drawn(seed, dims=1)

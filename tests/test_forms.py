@@ -129,6 +129,7 @@ def shown(run: Command, *words: str) -> list[dict[str, Any]]:
     return [record["row"] for record in records(out) if "row" in record]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", SOURCES)
 def test_from_sources_to_outputs(
     kind: str, engine: str, tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch

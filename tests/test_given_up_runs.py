@@ -104,6 +104,7 @@ def tailers_of(project: Project) -> dict[str, Tailer]:
     return tailers
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", [0, 2])
 def test_of_a_rewriting_run(first: int, graph: Project) -> None:
     """It had removed files from an output, which come back."""
@@ -126,6 +127,7 @@ def assert_followed_after_next(project: Project, tailers: dict[str, Tailer]) -> 
     assert_followed(project, tailers)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("since", [None, 1])
 def test_before_a_compaction(since: int | None, graph: Project) -> None:
     """Commits without a run stay visible until the next run cancels them: a compaction leaves them alone."""
@@ -174,6 +176,7 @@ def test_that_gave_an_output_other_columns(later: str, graph: Project) -> None:
         assert state is not None and state.rows >= 4, "what was published is there"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("later", [WIDE, PROGRAM, OTHER])
 def test_that_replaced_an_output_by_one_with_other_columns(later: str, graph: Project) -> None:
     fold(graph, last=time_of(2))

@@ -21,9 +21,12 @@ from test_exchange import expected_of
 from test_random_programs import compare
 from warehouses import log_of, logs_of, project_of
 
+import ddcore as dd
+from ddcore import algorithms
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
+from ddcore.jobs.engines import exchange
 from ddcore.jobs.engines.heavy_keys import divisible
 from ddcore.jobs.engines.routes import routing_of
 from ddcore.planning.planner import build
@@ -45,12 +48,18 @@ PROGRAMS = {
     "totals": 'pairs = left.join(right.group_by("k").agg(n=dd.count()), on="k").distinct()',
     "narrowed": 'pairs = left.join(left.select("k", c="a"), on="k")',
     "itself": 'pairs = left.join(left, on="k")',
+    "labels": 'pairs = left.group_by("k").agg(a=dd.min("a")).iterate(lambda l: labels(l, left, right))',
     "paths": 'pairs = left.select(x="k", y="a").distinct().iterate(lambda p: paths(p, right))',
 }
-PATHS = """
+LOOPS = """
 def paths(p, edges):
     steps = edges.select(y=col("k"), z=col("b"))
     return p.concat(p.join(steps, on="y").select("x", y="z")).distinct()
+
+
+def labels(l, rows, edges):
+    onward = l.join(edges, on="k").select(k="b", a="a").concat(rows.select("k", "a"))
+    return onward.group_by("k").agg(a=dd.min("a"))
 """
 
 
@@ -72,19 +81,20 @@ def drawn(seed: int, name: str) -> Case:
         frames[number] = pl.DataFrame(updates, schema, orient="row").group_by(*schema, maintain_order=True).len()
         frames[number] = frames[number].with_columns(diff=pl.col("diff") * pl.col("len")).drop("len")
     source = (
-        f"{HEADER}{PATHS}\n\ndef program(left, right, third):\n    {PROGRAMS[name]}\n    return {{'pairs': pairs}}\n"
+        f"{HEADER}{LOOPS}\n\ndef program(left, right, third):\n    {PROGRAMS[name]}\n    return {{'pairs': pairs}}\n"
     )
     scope: dict[str, Any] = {}
     exec(source, scope)
     return Case(seed, source, scope["program"], frames)
 
 
-QUICK = ["inner", "left", "text", "star", "totals", "paths"]
+QUICK = ["inner", "left", "text", "star", "totals", "paths", "labels"]
 CASES = [(0, name) for name in QUICK] + [
     (seed, name) for seed in range(6) for name in PROGRAMS if seed or name not in QUICK
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
 def test_heavy_keys_through_any_number_of_workers(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,6 +127,47 @@ def test_which_joins_are_divided(name: str) -> None:
     found = [len(joins.pairs) for joins in divisible(routing_of(plan))]
     expected = {"itself": [], "left": [2], "full": [], "star": [2], "chain": [1, 1]}
     assert found == expected.get(name, [1])
+
+
+@pytest.mark.parametrize(
+    ("name", "repeated"), [("paths", False), ("labels", True), ("inner", False), ("grouped", False)]
+)
+def test_in_a_loop_more_is_asked_of_a_key_if_each_round_would_have_one_exchange_more(name: str, repeated: bool) -> None:
+    """The least of a group goes on to the join of the next round by the same key; the end of a path, by another."""
+    schemas = {
+        "left": {"k": "int64", "s": "string", "a": "int64"},
+        "right": {"k": "int64", "s": "string", "b": "int64"},
+    }
+    plan = build(drawn(0, name).program, {**schemas, "third": schemas["right"]}, ("version",))
+    (joins,) = divisible(routing_of(plan))
+    assert joins.repeated is repeated
+    shares = {workers: joins.least(workers) for workers in (2, 3, 16)}
+    assert shares == ({2: 1, 3: 1.5, 16: 2} if repeated else dict.fromkeys(shares, 0.5))
+
+
+@pytest.mark.parametrize(("part", "divided"), [(0.1, False), (0.5, True)])
+def test_a_hub_is_divided_where_it_has_the_load_of_two_workers(
+    part: float, divided: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The labels that a loop goes on with are one for each node, however many edges it has."""
+    rng, few = np.random.default_rng(5), int(4_000 * part)
+    ends = pl.DataFrame({"src": np.where(np.arange(4_000) < few, 7, rng.integers(0, 4_000, 4_000))})
+    edges = ends.with_columns(dst=pl.Series(rng.permutation(4_000)), version=pl.lit(0), diff=pl.lit(1)).unique()
+    case = Case(0, f"from {__name__} import spread as program", spread, {"edges": edges.cast(pl.Int64)})
+    sparkless.install(monkeypatch)
+    found: list[Any] = []
+    monkeypatch.setattr(
+        exchange, "fold_with", lambda spark, fold, workers: found.append(exchange.shared(fold, workers))
+    )
+    project = replace(project_of(tmp_path / "p", case), tuning=replace(DEFAULT, heavy_load=0))
+    with pytest.raises(TypeError):  # there is no result
+        replay.run(project, engine="spark", parallelism=16)
+    codes = {code for shares in found[0].division.shares.values() for code in shares.codes}
+    assert codes == ({7} if divided else set())
+
+
+def spread(edges: dd.Collection) -> dict[str, dd.Collection]:
+    return {"components": algorithms.components(edges)}
 
 
 def unevenness(reports: list[Any]) -> float:

@@ -218,6 +218,7 @@ def test_the_crafted_files_are_the_file_itself_where_nothing_is_changed(reader: 
     assert check(reader, tmp_path, [("same", BASE)], 6) == {"refused": 0, "read": 1}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("files", [other_footers, other_pages, cut_files])
 def test_any_other_number_and_any_cut(files: Callable[[], Any], reader: Reader, tmp_path: Path) -> None:
     ways = check(reader, tmp_path, sample(files(), 5), 6)
@@ -304,6 +305,7 @@ LIES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_file_that_lies(lie: str, reader: Reader, tmp_path: Path) -> None:
     content, says = LIES[lie]
@@ -545,6 +547,7 @@ def test_a_checkpoint_that_lies_is_an_error(tmp_path: Path) -> None:
 # --- in place of the warehouse's own files ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("room", ["inputs", "outputs", "state", "ledger"])
 def test_a_crafted_file_in_place_of_ours(room: str, mine: Path, dd: Command) -> None:
     """Refused by its digest, before a library sees its pages."""

@@ -35,6 +35,7 @@ from ddcore.traces.spilling import Spilling
 SEEDS = seeds(12, share=40)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(SEEDS, 6))
 def test_random_programs_keep_the_law_while_others_write(seed: int, tmp_path: Path) -> None:
     """A run for some of the times with hot arrangements. Others, with none, come in between: runs of some versions, of
@@ -163,6 +164,7 @@ def test_a_fold_opens_nothing_that_the_one_before_has_left(tmp_path: Path, opene
     assert opened, "another process opens them"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("other", ["run", "compact", "again", "unfinished", "optimize"])
 def test_what_others_changed_is_opened_anew(other: str, tmp_path: Path, opened: list[str]) -> None:
     followed = Followed(tmp_path)
@@ -199,6 +201,7 @@ class _Noted:
         return self.function(folder, *rest)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("other", ["nobody", "run", "touch"])
 def test_a_commit_is_read_once_unless_it_is_another_one(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -274,6 +277,7 @@ def test_what_stays_is_bounded_and_the_least_recently_used_goes_first(tmp_path: 
     assert len(kept) == 0 and used
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("short", [False, True])
 def test_what_stays_is_a_part_of_the_memory_that_is_set(short: bool, tmp_path: Path) -> None:
     """All of it goes where the process has no more."""

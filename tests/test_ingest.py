@@ -227,6 +227,7 @@ def test_updates_that_cancel_out_are_nothing_new(desk: Desk) -> None:
 # --- the same rows by another path ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "spelling",
     ["../data/a.csv", "./../sub/../data/a.csv", "../link.csv", "../folder/a.csv", "url", "../data", "../data/*.csv"],
@@ -597,6 +598,7 @@ def submit(
     )  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["after-file", "after-table", "after-ingest"])
 def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, place: str) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))

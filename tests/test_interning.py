@@ -109,6 +109,7 @@ def test_T42_inside_the_loop(fold: Fold) -> None:
     assert removed and added == {row: -diff for row, diff in removed.items()}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", nightly(range(30), 15))
 def test_T42_both_forms_over_random_histories(seed: int) -> None:
     """At one, two and three coordinates; no id is there twice at any time."""

@@ -157,6 +157,7 @@ def programs(rows: Any, ends: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", nightly(range(24), 5))
 def test_random_histories(seed: int) -> None:
     tuning = Tuning(long_history=1 + seed % 3)

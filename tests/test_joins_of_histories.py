@@ -38,6 +38,7 @@ def program(left: Any, right: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_histories_of_many_versions(seed: int) -> None:
     tuning = Tuning(swept_updates=seed % 4, joined_pairs=DEFAULT.joined_pairs if seed % 3 else 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import py_compile
 import signal
 import subprocess
 import sys
@@ -212,6 +213,7 @@ def test_data_tests_hold_with_a_kept_plan(home: Path, built: list[str]) -> None:
     assert len(built) == 1
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("seed", nightly(range(60), 20))
 def test_a_kept_plan_folds_as_the_plan_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs. Those with functions of their own are not kept."""
@@ -347,6 +349,20 @@ def test_modules_of_packages_count(home: Path) -> None:
     plan_of(home)
     (home / "tables" / "__init__.py").write_text("from . import shops  # and no others\n")
     assert not is_kept(home)
+
+
+@pytest.mark.parametrize("module", ["rates", "tables.shops"])
+def test_a_module_edited_twice_in_a_second_is_read_again(module: str, home: Path) -> None:
+    """Python's own cache of modules compares their times in whole seconds."""
+    file = home.joinpath(*module.split(".")).with_suffix(".py")
+    file.parent.mkdir(exist_ok=True)
+    (home / "program.py").write_text(PROGRAM.replace("from rates", f"from {module}"))
+    file.write_text("RATE = 1\n")
+    py_compile.compile(str(file))
+    first, written = plan_of(home), file.stat()
+    file.write_text("RATE = 5\n")
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert plan_of(home).fingerprint != first.fingerprint
 
 
 # -- programs that read more than their text ---------------------------------------------------------------------------

@@ -125,6 +125,7 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
     assert len(set(states[1:])) == 5
 
 
+@pytest.mark.sample(1, of="compiling")
 def test_processes_that_compile_at_once_do_not_disturb_each_other(folder: Path) -> None:
     script = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/support']\n"
@@ -168,12 +169,14 @@ assert [*map(list, before)] == [*map(list, after)] == [[1, 5], [2, 5]], (before,
 """
 
 
+@pytest.mark.sample(1, of="compiling")
 def test_kernels_are_loaded_without_numba_which_a_program_may_import_later() -> None:
     compile_kernels()
     done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("settings", [{}, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_ENABLE_AVX": "0"}])
 def test_the_processor_is_the_one_that_numba_compiles_for(settings: dict[str, str]) -> None:
     script = (
@@ -295,6 +298,7 @@ assert dd.replay(lambda words: {"out": words.distinct()}, words=frame)["out"].he
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -311,6 +315,7 @@ def test_the_library_says_that_it_compiles_and_only_then(tmp_path: Path, argumen
         assert done.stderr.splitlines() == lines
 
 
+@pytest.mark.sample(1, of="compiling")
 @pytest.mark.parametrize("quiet", nightly([False, True], 1))
 def test_a_run_says_that_kernels_are_compiled_and_only_then(tmp_path: Path, quiet: bool) -> None:
     run_command(["init", str(tmp_path / "trams"), "--quiet"])

@@ -67,6 +67,7 @@ TREES = Tuning(large_group=20)
 CHAIN, GRID = ("version",), ("day", "revision")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize(
     ("dims", "negative"),
@@ -107,6 +108,7 @@ def shown(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.group_by("group").agg(c=(pl.col("count") * (1 + pl.col("v").rank("dense"))).sum().cast(pl.Int64))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
 def test_large_groups_in_a_loop(dims: tuple[str, ...], tuning: Tuning) -> None:
@@ -171,6 +173,7 @@ def test_a_tree_grows_while_updates_wait_for_another() -> None:
     assert session.fold({}, upper=[(6,)])["sums"].rows() == [(1, 3, 5, -1), (1, 6, 5, 1)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", nightly(range(60), 8))
 def test_groups_grow_at_any_time(seed: int) -> None:
     """A few groups of few rows each, which come back and vanish, in many runs: any of them finds a group large."""
@@ -218,6 +221,7 @@ def totals(rows: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("kind", "parallelism"),
     nightly([("string", 3), ("int64", 1), *((kind, workers) for kind in VALUES for workers in (1, 3))], 2),

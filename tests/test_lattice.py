@@ -17,6 +17,7 @@ def columns(times: list[tuple[int, ...]], dims: int) -> np.ndarray:
     return np.array(times, dtype=np.int64).reshape(len(times), dims).T
 
 
+@pytest.mark.sample(70)
 @pytest.mark.parametrize("seed", range(200))
 def test_times_have_one_representative_where_no_time_left_tells_them_apart(seed: int) -> None:
     rng = np.random.default_rng(seed)

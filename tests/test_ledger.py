@@ -392,7 +392,8 @@ import sys
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.summary import Summary
-from ddcore.io.project.times import Frontier, Time
+from ddcore.base.lattice import Frontier
+from ddcore.io.project.times import Time
 from ddcore.io.storage.warehouse import Warehouse
 Ledger.load(Warehouse(sys.argv[1]), Writer()).begin()
 """

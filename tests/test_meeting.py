@@ -125,6 +125,7 @@ def test_a_stranger_has_seconds_in_all_and_not_for_each_byte(monkeypatch: pytest
 OTHER = Credentials(b"t" * 32)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -243,6 +244,7 @@ def test_nobody_listens_once_all_have_met() -> None:
     assert together(2, work, gathering=change) == [2, 2]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "change",
     [

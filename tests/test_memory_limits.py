@@ -26,6 +26,7 @@ def limited(mib: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("options", [(), ("--version", "9")], ids=str)
 @pytest.mark.parametrize("mib", [150, 400, 1000, 1600, 2000])
 def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, options: tuple[str, ...], mine: Path) -> None:

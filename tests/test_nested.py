@@ -108,6 +108,7 @@ def empty_pools(monkeypatch: pytest.MonkeyPatch) -> None:
 # Words, codes and order
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("mask", [-1, 1, 0])
 @pytest.mark.parametrize("seed", range(60))
 def test_words_are_equal_exactly_where_values_are(seed: int, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +167,7 @@ def test_order(seed: int) -> None:
 # Programs
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", nightly(range(40), 25))
 def test_every_operator_that_takes_them(seed: int) -> None:
     series, rng = column(seed, 12)
@@ -308,6 +310,7 @@ def test_frames_of_other_widths_and_orders_are_exact() -> None:
 # Sources, digests and what the commands show
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(40))
 def test_digests_tell_values_apart_and_nothing_else(seed: int) -> None:
     series, rng = column(seed)
@@ -325,6 +328,7 @@ def test_digests_tell_values_apart_and_nothing_else(seed: int) -> None:
     assert digests_of(shuffled) == digests_of(frame)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(25))
 def test_tables_hold_values_of_every_type(seed: int, tmp_path: Path) -> None:
     """A change log, and the state of an operator: what is read is what was written, whatever the process has pooled."""

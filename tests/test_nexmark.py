@@ -178,6 +178,7 @@ def require_equal(name: str, seed: int, rows: int) -> None:
         assert len(mine) or name not in ("q5", "q7", "q11"), "an empty result shows nothing"
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_of_nexmark_equals_duckdb_at_every_version(name: str) -> None:
     require_equal(name, 0, 40)

@@ -86,6 +86,7 @@ def test_the_age_of_one_moment_is_that_at_the_day_of_the_version(dialect: str) -
     assert log.rows() == [(1, 0, -6, 0, 1), (1, 0, -6, 1, -1), (1, 1, 18, 1, 1), (2, 0, 0, 1, 1)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_the_law_also_where_times_are_not_ordered(fold: Fold, dims: int) -> None:
     names = DIMS[dims]
@@ -163,6 +164,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("query", QUERIES)
 def test_sql_equals_duckdb_at_the_instant_of_each_version(query: str) -> None:
     dialect = "duckdb" if "VARCHAR" in query else "postgres"
@@ -289,6 +291,7 @@ def verified(project: Project) -> list[bool]:
     return results
 
 
+@pytest.mark.sample(1)
 def test_runs_cut_anywhere(how: dict[str, Any], project: Project, dd: Any) -> None:
     ingest_all(dd, project, 3)
     for last in (1, 2, 3):
@@ -305,6 +308,7 @@ def test_runs_cut_anywhere(how: dict[str, Any], project: Project, dd: Any) -> No
     assert replay.run(project, **how).nothing_new
 
 
+@pytest.mark.sample(1)
 def test_a_changed_program(how: dict[str, Any], project: Project, dd: Any) -> None:
     ingest_all(dd, project)
     replay.run(project, last=time_of(3), **how)

@@ -29,6 +29,7 @@ def replaced(node: syntax.Tree, name: str, null: syntax.Tree) -> syntax.Tree:
     return null if isinstance(node, syntax.Column) and node.name == name else node
 
 
+@pytest.mark.sample(150)
 @pytest.mark.parametrize(("title", "expr"), samples.ALL, ids=[title for title, _ in samples.ALL])
 def test_a_null_literal_is_like_a_null_in_a_column(title: str, expr: pl.Expr) -> None:
     tree = polars_json.read(expr)

@@ -221,6 +221,7 @@ def found_by(way: str, program: Any, seed: int, rows: pl.DataFrame) -> Any:
         return None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_every_way_gives_what_fits_and_an_error_for_what_does_not(name: str) -> None:
     evaluation = EVALUATIONS[name]
@@ -266,6 +267,7 @@ def ones(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.select("group", one=pl.lit(1, pl.Int64), count="count")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loop", [halved, paired, counted])
 def test_loops_end_alike(loop: Any) -> None:
     """The engine overflows at some round where the reference says so, at any cut."""
@@ -283,6 +285,7 @@ def test_loops_end_alike(loop: Any) -> None:
     assert min(outcomes[False], outcomes[True]) > 0, outcomes
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["count", "sum", "min", "max", "distinct"])
 @pytest.mark.parametrize("dims", [DIMS[1], DIMS[2]], ids=["chain", "grid"])
 def test_large_groups_are_as_exact_as_small_ones(name: str, dims: tuple[str, ...]) -> None:

@@ -109,6 +109,7 @@ def in_order(log: pl.DataFrame) -> pl.DataFrame:
     return log.select(sorted(log.columns)).sort(pl.all())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ends", [IN_TEN, ONE_AT_A_TIME], ids=["in ten runs", "the first hundred one at a time"])
 def test_same_log_however_the_history_is_cut(
     logs: dict[str, pl.DataFrame], dependencies: pl.DataFrame, ends: Sequence[int]

@@ -62,6 +62,7 @@ def part(sender: int, size: int) -> peers.Part:
     return {"from": sender}, [memoryview(bytes([sender]) * size), memoryview(b""), memoryview(b"x" * 3)]
 
 
+@pytest.mark.sample(3)
 @BOTH
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
 def test_everybody_gets_what_is_meant_for_them(number: int, credentials: Credentials) -> None:
@@ -115,6 +116,7 @@ def test_a_worker_that_is_gone_ends_all_others_at_once(
     assert (first, last) == ("told", "told")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("beats", [True, False])
 def test_a_worker_that_computes_is_told_from_one_that_hangs(beats: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "SILENCE", 2.0 if beats else 1.0)  # seconds without a beat where the machine is busy

@@ -125,6 +125,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -235,10 +236,11 @@ def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new
     assert published.made == "it is new" and held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
 
 
-def test_a_damaged_file_with_a_changed_row_makes_it_again(three: Project) -> None:
+@pytest.mark.parametrize("place", [10, -10], ids=["rows", "footer"])
+def test_a_damaged_file_with_a_changed_row_makes_it_again(place: int, three: Project) -> None:
     for file in data_files(three):
         content = bytearray(file.read_bytes())
-        content[10] ^= 1
+        content[place] ^= 1
         file.write_bytes(bytes(content))
     assert "damaged" in again(three)
 
@@ -393,6 +395,7 @@ def test_checkpoints_and_files_that_go(three: Project, monkeypatch: pytest.Monke
     assert min(feed) == 5 and len(feed) == len([*(table_of(project) / "_change_data").iterdir()])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table", ["true", '{ partition_by = ["town"] }'])
 def test_files_of_a_published_table_are_bounded(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the log and files of the change feed stayed: two files for each run."""
@@ -428,6 +431,7 @@ def test_an_upkeep_deletes_nothing_outside_of_the_table(three: Project, monkeypa
     assert not (log / f"{1:020d}.json").exists() and all(file.read_text() == "here" for file in others)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["after-delete", "after-trim"])
 def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
     place: str, three: Project, monkeypatch: pytest.MonkeyPatch
@@ -468,6 +472,16 @@ def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
         step(project, version, Counter({A: -1} if version % 2 else {A: 1}))
     for version in (0, 1, 4):
         assert DeltaTable(str(table_of(project)), version).to_pyarrow_table().num_rows == (2 if version == 1 else 3)
+
+
+def test_a_row_that_occurs_less_than_no_times_is_one_line(three: Project, dd: Command) -> None:
+    (three.root / "program.py").write_text("def program(rows):\n    return {'rows': rows.negate()}\n")
+    code, _, err = dd("run", "--full-refresh", "--project", str(three.root))
+    assert code == 2 and "output rows: a row occurs -1 times, and a table cannot have it so: {'id': 1" in err[-2]
+    toml = three.root / "dd.toml"
+    toml.write_text(toml.read_text().replace("table = true", 'table = { count = "n" }'))
+    assert dd("run", "--project", str(three.root))[0] == 0
+    assert pl.read_delta(str(table_of(three)))["n"].to_list() == [-1, -1, -1]
 
 
 def test_several_dimensions(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from notation import DIMS, spell
 from programs import Case, case
-from seeds import nightly, sampled, seeds
+from seeds import nightly, seeds
 from shrinking import smallest
 
 import ddcore as dd
@@ -48,12 +48,14 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.parametrize("seed", sampled(seeds(44), 24))
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("seed", seeds(44))
 def test_same_logs(seed: int) -> None:
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.parametrize("seed", sampled(seeds(20), 10))
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("seed", seeds(20))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())
 
@@ -136,6 +138,7 @@ def test_failures_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(calls) <= 4, updates <= 4) == (True, True), f"seed {seed} shrinks to\n{small}"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", nightly(range(20), 12))
 def test_few_updates_far_apart(seed: int) -> None:
     """Of each key three updates, in three or four coordinates: joins of joins that no update and no pair lies at."""

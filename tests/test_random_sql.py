@@ -21,6 +21,7 @@ def outcome_of(name: str, chosen: range) -> Outcome:
     return outcome
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["duckdb", "duckdb words"])
 def test_random_queries_equal_duckdb_at_every_version(name: str) -> None:
     outcome = outcome_of(name, range(24))

@@ -127,7 +127,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_the_page_is_what_happens(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages.follow("several-programs.md", tmp_path, dd, monkeypatch, steps=21)
+    pages.follow("several-programs.md", tmp_path, dd, monkeypatch, steps=28)
 
 
 def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path, Path]) -> None:
@@ -328,10 +328,6 @@ def test_a_moved_or_copied_reader_is_another_one(workshop: Workshop, pair: tuple
         ('[inputs]\nfrom = "."', "[inputs] from: names this project itself"),
         ('[inputs]\nfrom = ""', "[inputs] from: must be text"),
         ("[inputs]\nfrom = 3", "inputs.from must be a section"),
-        (
-            '[inputs]\nfrom = "../mine"\n[inputs.stops]\nschema = { a = "string" }',
-            "[inputs] stops: the inputs are those",
-        ),
         ('[inputs]\nfrom = "../mine"\n[time]\ndims = ["day", "hour"]', "[time] dims: the inputs are those of"),
         (
             'warehouse = "../mine/warehouse"\n[inputs]\nfrom = "../mine"',
@@ -351,9 +347,9 @@ def test_mistakes_in_the_file(settings: str, says: str, mine: Path, dd: Command)
 
 def test_what_only_the_other_project_does(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
-    where = f"the inputs of this project are those of {upstream}"
+    workshop.done(reader, "ingest")
     for words in (["ingest", "roads", str(upstream / "more.csv")], ["ingest", "--undo", "1"], ["ingest", "roads"]):
-        assert where in refused(workshop, reader, *words, code=2)
+        assert f"is that of {upstream}" in refused(workshop, reader, *words, code=2)
     outside = reader.with_name(f"{reader.name}-outside")
     assert "--new-warehouse" in refused(workshop, reader, "run", "--warehouse", str(outside))
     workshop.done(reader, "ingest", "--new-warehouse", "--warehouse", str(outside))
@@ -361,7 +357,7 @@ def test_what_only_the_other_project_does(workshop: Workshop, pair: tuple[Path, 
     shutil.rmtree(outside)
 
 
-def test_a_warehouse_has_its_own_inputs_or_reads_others(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+def test_a_warehouse_that_ingested_these_inputs_itself_is_refused(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     own = workshop.copy(workshop.base("ingested"))
     text = (own / "dd.toml").read_text()

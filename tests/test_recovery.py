@@ -24,7 +24,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage.warehouse import Warehouse
 
 KILLS = [
-    pytest.param("inline", 4, id="inline"),
+    pytest.param("inline", 2, id="inline"),
     pytest.param("inline", 60, id="inline, long", marks=pytest.mark.long),
     pytest.param("spark, 1 worker", 12, id="one worker, long", marks=pytest.mark.long),
     pytest.param("spark, 2 workers", 6, id="two workers, long", marks=pytest.mark.long),

@@ -348,6 +348,7 @@ def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-file", "after-file:2", "after-table", "after-ingest"])
 def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, place: str) -> None:
     desk.fold(6)
@@ -544,6 +545,7 @@ class Inputs:
         self.did[kind] += 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["one", "two"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 5))])
 def test_random_restatements_hold_what_the_naive_evaluator_holds(

@@ -142,6 +142,7 @@ def _schema(rows: pl.DataFrame) -> dict[str, str]:
     return {c: type_name(kind) for c, kind in rows.schema.items() if c not in (*dims, "diff")}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(60), 4))
 def test_nobody_works_on_the_keys_of_others(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``sparkless`` checks at every step: each update that is queued there is in the worker's own range."""

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import seeds
@@ -45,6 +46,61 @@ def test_each_test_has_a_seed_of_its_own_that_the_base_decides(monkeypatch: pyte
     assert drawn[0] == drawn[1] and len({*drawn[0], *drawn[2]}) > 35
 
 
+class Case:
+    """What :func:`seeds.leave_to_the_night` sees of a test."""
+
+    def __init__(self, name: str, *marks: pytest.MarkDecorator, file: str = "test_a.py") -> None:
+        self.name, self.path = name, Path(file)
+        self.marks = {mark.name: mark.mark for mark in marks}
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks.get(name)
+
+    def add_marker(self, name: str) -> None:
+        self.marks[name] = getattr(pytest.mark, name).mark
+
+
+def drawn(base: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
+    """Of six families of nine, one of another file among them, the numbers of those that a run keeps."""
+    monkeypatch.setenv("DDCORE_SEED", str(base))
+    two, three = pytest.mark.sample(2), pytest.mark.sample(3, of="some")
+    families = {
+        "cases": [Case(f"test_cases[{n}]", two) for n in range(9)],
+        "cases elsewhere": [Case(f"test_cases[{n}]", two, file="test_b.py") for n in range(9)],
+        "tests": [Case(f"test_{n}", three) for n in range(9)],
+        "long": [Case(f"test_long[{n}]", two, *[pytest.mark.long] * (n > 4)) for n in range(9)],
+        "few": [Case(f"test_few[{n}]", pytest.mark.sample(10)) for n in range(9)],
+        "others": [Case(f"test_others[{n}]") for n in range(9)],
+    }
+    cases: Any = [case for family in families.values() for case in family]
+    seeds.leave_to_the_night(cases)
+    return {name: {n for n, case in enumerate(family) if "long" not in case.marks} for name, family in families.items()}
+
+
+def test_a_run_draws_so_many_of_a_family_and_another_run_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [drawn(base, monkeypatch) for base in range(60)]
+    for kept in runs:
+        assert [len(numbers) for numbers in kept.values()] == [2, 2, 3, 2, 9, 9]
+    assert drawn(7, monkeypatch) == runs[7] != runs[8]
+    for family, whole in (("cases", 9), ("cases elsewhere", 9), ("tests", 9), ("long", 5)):
+        assert set[int]().union(*(kept[family] for kept in runs)) == {*range(whole)}, "none is left out for ever"
+    assert any(kept["cases"] != kept["cases elsewhere"] for kept in runs)
+
+
+def test_of_what_starts_spark_a_run_draws_so_many_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDCORE_SEED", "1")
+    always = pytest.mark.sample(1)
+    cases: Any = [Case(f"test_{n}", pytest.mark.spark, file=f"test_{n % 5}.py") for n in range(100)]
+    named: Any = Case("test_named", pytest.mark.spark, always)
+    seeds.leave_to_the_night([*cases, named])
+    assert sum("long" not in case.marks for case in cases) == seeds.ON_SPARK and "long" not in named.marks
+
+
+def test_seeds_that_are_chosen_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDCORE_SEEDS", "3")
+    assert {len(numbers) for numbers in drawn(1, monkeypatch).values()} == {9, 5}
+
+
 FAILING = """
 import random
 from hypothesis import given, strategies as st
@@ -65,7 +121,8 @@ def test_a_chosen_seed():
 def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (tmp_path / "test_failing.py").write_text(FAILING)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    spark\n    recovery\n    docs\n    unit\n")
+    marks = "spark recovery docs unit sample(most)"
+    (tmp_path / "pytest.ini").write_text("\n    ".join(["[pytest]\nmarkers =", *marks.split()]))
 
     def run(base: str, *arguments: str) -> tuple[str, str]:
         path = os.pathsep.join(map(str, (REPOSITORY / "tests" / "support", REPOSITORY / "tests", REPOSITORY / "tools")))

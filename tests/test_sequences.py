@@ -116,7 +116,7 @@ class Warehouse(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sequences", "length"),
-    [(12, 8), pytest.param(len(SEQUENCES), 16, marks=pytest.mark.long)],
+    [(7, 8), pytest.param(len(SEQUENCES), 16, marks=pytest.mark.long)],
     ids=["few", "many"],
 )
 def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_make_setup_without_java_prepares_the_rest(tmp_path: Path, code: int) ->
     assert "Java 17 or newer" in done.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ["spark", "inline"])
 def test_set_up_without_java_compiles_the_kernels(tmp_path: Path, engine: str) -> None:
     cache = copy_of_cache(tmp_path / "cache", "hashing.mix")

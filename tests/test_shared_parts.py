@@ -82,6 +82,7 @@ CHAINS: dict[str, Callable[[int], pl.Expr]] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", nightly([*CHAINS], 4))
 def test_a_thousand_terms_are_what_polars_makes_of_them(name: str) -> None:
     expr = CHAINS[name](MANY)
@@ -91,6 +92,7 @@ def test_a_thousand_terms_are_what_polars_makes_of_them(name: str) -> None:
         assert compute(expr) == FRAME.select(x=expr)["x"].to_list()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", nightly([*CHAINS], 5))
 def test_the_cost_of_a_chain_is_linear(name: str) -> None:
     def plan(many: int) -> int:
@@ -218,6 +220,7 @@ LONG: dict[str, tuple[str, list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", nightly([*LONG], 5))
 def test_a_thousand_terms_in_sql(name: str) -> None:
     query, expected = LONG[name]
@@ -254,6 +257,7 @@ def nest(pattern: str, inner: str, levels: int) -> str:
     return inner
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", NESTED)
 def test_nested_operands_cost_as_much_as_their_text(name: str) -> None:
     pattern, inner = NESTED[name]

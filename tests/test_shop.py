@@ -56,6 +56,7 @@ def check(folder: Path) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.sample(1, of="hours")
 def test_tables_are_right_after_every_hour(shop: Path, bronze: ModuleType, dd: Command) -> None:
     assert dd("sync", "-q")[0] == 0
     before = check(shop)
@@ -70,6 +71,7 @@ def test_tables_are_right_after_every_hour(shop: Path, bronze: ModuleType, dd: C
     assert code == 0 and '"nothing_new": true' in out[-1]
 
 
+@pytest.mark.sample(1, of="hours")
 def test_an_hour_that_cancels_everything(shop: Path, bronze: ModuleType, dd: Command) -> None:
     """All orders of the newest day go: windows, running totals and best sellers have to go back."""
     from deltalake import DeltaTable

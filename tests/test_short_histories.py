@@ -26,6 +26,7 @@ Time = tuple[int, ...]
 Update = tuple[int, tuple[int, ...], Time, int]  # key, words, time, diff
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", AGGREGATES)
 @pytest.mark.parametrize("loops", [0, 1, 2])
 def test_the_output_is_right_at_every_time(loops: int, name: str) -> None:

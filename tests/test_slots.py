@@ -116,6 +116,7 @@ class Local(Executors):
     master = "local[4]"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("spark", "workers", "threads"),
     [
@@ -175,6 +176,7 @@ def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture) -> str
 ASKED = "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("parallelism", "limit", "told"),
     [

@@ -55,6 +55,7 @@ def test_updates_are_consolidated(seed: int, size: int) -> None:
     assert updates_of(arrange_all([Plain(columns)], WIDTH)) == rows_of(columns, None)
 
 
+@pytest.mark.sample(110)
 @pytest.mark.parametrize("frontier", FRONTIERS)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("size", SIZES)
@@ -72,6 +73,7 @@ def test_batches_are_merged_beyond_a_frontier(seed: int, size: int, frontier: An
     assert (updates_of(a), updates_of(b)) == before, "a batch that others may hold was changed"
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("frontier", FRONTIERS)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("size", [1, 30, 300, 5_000])

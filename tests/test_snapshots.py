@@ -425,6 +425,7 @@ def test_appended_rows_may_have_versions_of_their_own_but_no_diff(desk: Desk, tm
         desk.ingest(str(tmp_path / "b.csv"), form="append")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ["inline", pytest.param("spark", marks=pytest.mark.spark)])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_file_to_whose_end_rows_are_appended_brings_only_these(

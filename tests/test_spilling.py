@@ -225,6 +225,7 @@ def test_many_random_programs_with_little_memory(number: int, seed: int) -> None
     check(seed)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", nightly(range(5), 3))
 def test_a_session_of_many_folds_with_little_memory(number: int, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     session = dd.Session
@@ -262,6 +263,7 @@ def folded(project: Project) -> tuple[folding.Logs, int]:
     return logs_of(project, outputs), Ledger.load(Warehouse(project.warehouse)).next_run() - 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", nightly(range(6), 3))
 def test_runs_with_little_memory(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each window is cut to one version, or one first coordinate, and goes on over stored state. Small groups have
@@ -380,6 +382,7 @@ def test_from_version_and_a_window_that_is_cut(calls: Project) -> None:
     ]
 
 
+@pytest.mark.sample(1, of="room")
 def test_a_full_disk_is_one_line_and_the_next_run_is_right(
     calls: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -440,6 +443,7 @@ sys.exit(run_command(sys.argv[2:]))
 """
 
 
+@pytest.mark.sample(1, of="room")
 def test_a_run_that_is_killed_leaves_no_file_of_its_own_and_the_next_one_is_right(
     calls: Project, tmp_path: Path
 ) -> None:
@@ -523,6 +527,7 @@ only_on_linux = pytest.mark.skipif(
 ROOM = 200 * 2**20
 
 
+@pytest.mark.sample(1, of="room")
 @only_on_linux
 def test_a_fold_that_finds_no_room_does_with_a_limit_that_it_knows() -> None:
     failed = measured(3_000_000, "", ROOM)

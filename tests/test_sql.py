@@ -36,16 +36,17 @@ def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
     return ""
 
 
-def test_the_reference_gives_the_same_as_the_engine_for_random_queries() -> None:
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("number", range(12))
+def test_the_reference_gives_the_same_as_the_engine_for_random_queries(number: int) -> None:
     """On a few rows: the naive evaluator plans each query anew at every time."""
-    for seed in range(12):
-        rng = random.Random(f"reference {seed}")
-        logs, query = random_logs(rng, rows=3, schemas=WIDE), RandomQuery(rng).texts()[0]
-        print(f"seed {seed}: {query}")
-        views = program(f"CREATE VIEW result AS {query}")
-        assert whole(views, **logs) == by_reference(views, **logs), f"seed {seed}: {query}"
+    rng = random.Random(f"reference {number}")
+    logs, query = random_logs(rng, rows=3, schemas=WIDE), RandomQuery(rng).texts()[0]
+    views = program(f"CREATE VIEW result AS {query}")
+    assert whole(views, **logs) == by_reference(views, **logs), query
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("quantifier", ["ANY", "ALL", pytest.param("SOME", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "inner", nightly(["SELECT c FROM q WHERE q.a = r.a", "SELECT c FROM q", "SELECT c FROM q WHERE a > 9"], 2)
@@ -339,6 +340,7 @@ RECURSIONS = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("query", RECURSIONS, ids=range(len(RECURSIONS)))
 def test_recursion_over_random_tables_equals_duckdb_at_every_version(query: str) -> None:
     for seed in range(12):

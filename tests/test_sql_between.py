@@ -67,6 +67,7 @@ def uses(query: str) -> int:
     return sum(node.operator.name == "join_between" for node in plan.nodes)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("query", [*USED, *NOT_USED])
 def test_ranges_equal_duckdb_at_every_version(query: str) -> None:
     assert uses(query) == USED.get(query, 0)
@@ -126,6 +127,7 @@ def random_query(rng: random.Random) -> str:
     return f"SELECT {results} FROM facts f {join} bands d ON {' AND '.join(conditions)}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("block", range(6))
 def test_random_ranges_equal_duckdb_at_every_version(block: int) -> None:
     for seed in range(8 * block, 8 * block + 8):

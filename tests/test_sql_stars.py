@@ -50,8 +50,10 @@ def require_refused(query: StarQuery, logs: dict[str, pl.DataFrame], seed: str) 
             connection.execute(query.theirs)
 
 
-def test_random_stars_equal_duckdb_at_every_version() -> None:
-    require_equal(range(40))
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("block", range(4))
+def test_random_stars_equal_duckdb_at_every_version(block: int) -> None:
+    require_equal(range(40)[block::4])
 
 
 @pytest.mark.long

@@ -88,6 +88,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("status", [200, 404])
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_web_page_is_not_an_empty_store(asked: str, status: int, answers: type[Answers]) -> None:

@@ -200,6 +200,7 @@ def test_T23_another_engine_keeps_what_was_committed(
 # -- reading while others write ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1, of="kills")
 @pytest.mark.parametrize("versions", [8, pytest.param(120, marks=pytest.mark.long)])
 def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp_path: Path, seed: int) -> None:
     """Runs of one version each: the ledger's files are merged, and checkpoints are written, while two processes read.
@@ -223,6 +224,7 @@ def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp
     assert_equal_logs({name: head(local(project.warehouse / "outputs" / name)) for name in OUTPUTS}, edges)
 
 
+@pytest.mark.sample(1, of="kills")
 def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path, seed: int) -> None:
     """With the same engine and parallelism every file of state and outputs is the one of an undisturbed run."""
     edges, rng, projects = history(seed), random.Random(seed), []

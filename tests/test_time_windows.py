@@ -87,6 +87,7 @@ def history(rng: random.Random, users: int, span: int) -> str:
     return " ".join(parts)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("seed", nightly(range(300), 8))
 @pytest.mark.parametrize("searched", [False, True])
 def test_sessions_equal_the_reference_while_rows_come_and_go(

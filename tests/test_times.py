@@ -30,6 +30,7 @@ from warehouses import logs_of, project_of, take_in
 
 from ddcore import reference
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
@@ -40,7 +41,7 @@ from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts
-from ddcore.io.project import times
+from ddcore.io.project import frontiers, times
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_program
 from ddcore.io.project.project import Project
@@ -105,6 +106,7 @@ def test_a_time_that_cannot_be_read(text: str, says: str, hint: str) -> None:
 # --- frontiers --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("seed", range(200))
 def test_frontiers_say_which_times_are_complete(seed: int) -> None:
     """Boxes are closed one after the other; each frontier is compared with the set of times itself."""
@@ -112,19 +114,19 @@ def test_frontiers_say_which_times_are_complete(seed: int) -> None:
     count, side = rng.choice([(1, 9), (2, 5), (3, 4)])
     space: list[Time] = list(product(range(side + 2), repeat=count))
     names = [f"t{i}" for i in range(count)]
-    nothing = times.nothing_closed(names)
+    nothing = frontiers.nothing_closed(names)
     upper, closed, corner = nothing, set[Time](), (0,) * count
     for _ in range(rng.randint(1, 5)):
         corner = tuple(rng.randrange(side) for _ in range(count))
         closed |= {time for time in space if reference.precedes(time, corner)}
-        before, upper = upper, times.close(upper, times.time_of(corner))
-        assert {time for time in space if not times.is_open(times.time_of(time), upper)} == closed
+        before, upper = upper, frontiers.close(upper, times.time_of(corner))
+        assert {time for time in space if not frontiers.is_open(times.time_of(time), upper)} == closed
         open_ = set(space) - closed
         assert set(upper) == {t for t in open_ if not any(s != t and reference.precedes(s, t) for s in open_)}
         tops = [t for t in closed if not any(s != t and reference.precedes(t, s) for s in closed)]
-        assert times.corners(upper) == sorted(map(times.time_of, tops))
-        window = times.Window(before, upper)
-        inside = [t for t in space if times.is_open(t, before) and not times.is_open(t, upper)]
+        assert frontiers.corners(upper) == sorted(map(times.time_of, tops))
+        window = frontiers.Window(before, upper)
+        inside = [t for t in space if frontiers.is_open(t, before) and not frontiers.is_open(t, upper)]
         assert [time for time in space if times.time_of(time) in window] == inside
         frame = pl.DataFrame(space, schema=names, orient="row")
         assert frame.filter(window.condition(names)).rows() == inside
@@ -132,12 +134,12 @@ def test_frontiers_say_which_times_are_complete(seed: int) -> None:
             least, most = (dict(zip(names, end, strict=True)) for end in (low, high))
             box = [t for t in inside if reference.precedes(low, t) and reference.precedes(t, high)]
             assert window.may_meet(least, most, names) or not box
-    assert times.up_to(times.time_of(corner)) == times.close(nothing, times.time_of(corner))
+    assert frontiers.up_to(times.time_of(corner)) == frontiers.close(nothing, times.time_of(corner))
 
 
 def test_a_frontier_without_a_greatest_time() -> None:
-    assert times.corners(((1, 1),)) == [(0, 2**63 - 1), (2**63 - 1, 0)]
-    assert times.corners(((0, 0),)) == []
+    assert frontiers.corners(((1, 1),)) == [(0, 2**63 - 1), (2**63 - 1, 0)]
+    assert frontiers.corners(((0, 0),)) == []
 
 
 # --- the law, through the warehouse -----------------------------------------------------------------------------------
@@ -163,6 +165,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", several(range(36), 6))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -> None:
     tuning = Tuning(small_file_rows=0) if seed % 2 else DEFAULT
@@ -173,6 +176,7 @@ def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -
     compare(drawn, "in runs", expected, cut)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", several(range(90, 114), 4))
 def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) -> None:
     """Before each run the rows arrive that it completes, and some of the others."""
@@ -197,6 +201,7 @@ def test_the_law_holds_when_rows_arrive_between_runs(seed: int, tmp_path: Path) 
     compare(drawn, "with rows in between", expected_of(drawn), results)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", several(range(24), 4))
 def test_several_workers_and_whatever_happens_to_tasks(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +245,7 @@ def waiting() -> Case:
     return Case(0, WAITING, scope["program"], frames)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(6), 2))
 def test_what_waits_beyond_the_upper_is_resumed_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -469,7 +475,7 @@ def test_T21_late_at_two_coordinates(time: str, late: bool, words: Path, take: A
         ]
 
 
-def closed_up_to(folder: Path, upper: times.Frontier) -> None:
+def closed_up_to(folder: Path, upper: Frontier) -> None:
     """Let the ledger say that a run left this frontier."""
     warehouse = Warehouse(folder / "warehouse")
     warehouse.create()
@@ -509,15 +515,15 @@ def updates_of(project: Project) -> list[Any]:
 def test_moved_rows_are_at_the_least_join(seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "b", "c"][: rng.randint(2, 3)]
-    upper = times.nothing_closed(names)
+    upper = frontiers.nothing_closed(names)
     for _ in range(rng.randint(1, 4)):
-        upper = times.close(upper, tuple(rng.randrange(6) for _ in names))
+        upper = frontiers.close(upper, tuple(rng.randrange(6) for _ in names))
     space = list(product(range(8), repeat=len(names)))
     updates = pl.DataFrame(space, schema=names, orient="row").with_columns(diff=1)
     unused = ChangeLog(Path("unused"), {}, tuple(names))
     moved = Intake(unused, 1, Rules({}, tuple(names)), upper=upper, move=True)._move_late(updates).select(names).rows()
     assert moved == [min(tuple(map(max, time, element)) for element in upper) for time in space]
-    assert all(times.is_open(time, upper) for time in moved)
+    assert all(frontiers.is_open(time, upper) for time in moved)
 
 
 def test_a_source_gives_each_dimension_or_the_option_gives_all(words: Path, dd: Any) -> None:
@@ -618,6 +624,7 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
 # --- crashes, and one dimension ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["after-intent", "after-file:3", "after-table", "after-table:4"])
 def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, dd: Any, take: Any) -> None:
     take("1,0,1,k,1", "0,1,1,k,2", "1,1,-1,k,1")

@@ -140,6 +140,7 @@ def test_equal_totals_are_kept_once() -> None:
 VALUES = [None, 0.1, -0.1, 0.0, 1e308, -1e308, 5e-324, 2.0**52, math.inf, -math.inf, math.nan]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_totals_are_exact(seed: int) -> None:
     """Sums beyond one and two words, of the least and the greatest floats, with infinities, in two folds."""

@@ -8,7 +8,7 @@ import folding
 import numpy as np
 import pytest
 from programs import case
-from seeds import nightly, sampled
+from seeds import nightly
 from test_random_programs import compare, outcome
 
 from ddcore.base.errors import DiffOverflow
@@ -44,7 +44,8 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
 
 
-@pytest.mark.parametrize("seed", [*sampled(range(12), 6), *nightly(range(12, 40), 0)])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("seed", nightly(range(40), 12))
 def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = case(seed)
     expected = outcome(folding.by_reference, drawn)
@@ -193,6 +194,7 @@ def at(columns: dict[tuple[int, ...], int], time: tuple[int, ...]) -> dict[tuple
     return {row: diff for row, diff in total.items() if diff}
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("spread", [1, 2**60, 2**40])
 @pytest.mark.parametrize("seed", range(10))

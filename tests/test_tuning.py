@@ -82,6 +82,7 @@ def test_a_budget_that_is_not_handed_refuses() -> None:
     assert (ALONE.threads, ALONE.tuning) == (1, DEFAULT)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", nightly(range(24), 5))
 def test_every_step_of_a_fold_has_the_budget_of_its_session(seed: int) -> None:
     drawn = case(seed)
@@ -103,6 +104,7 @@ def spilled(program: Any, **frames: Any) -> folding.Logs:
     }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", nightly(range(0, 24, 3), 5))
 def test_every_step_of_a_run_has_the_budget_of_its_project(seed: int, tmp_path: Path) -> None:
     drawn = case(seed, plain=True)

@@ -207,6 +207,7 @@ def killed(desk: Desk, number: int) -> None:
     assert done.returncode == -9
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["done", "killed", "killed, then an ingest"])
 def test_a_run_after_an_undo_keeps_the_law(desk: Desk, how: str) -> None:
     """Also with versions that are folded before, and with ingests after it."""

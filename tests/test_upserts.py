@@ -180,6 +180,7 @@ def source_of(desk: Desk, name: str, events: Sequence[Event]) -> str:
     return table(desk, name, ["id", "name", "ts", "version", "op"], *rows)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_events_in_any_order_are_what_dictionaries_say(tmp_path: Path, seed: int) -> None:
     """In one ingest, with some of them twice."""
@@ -198,6 +199,7 @@ def test_events_in_any_order_are_what_dictionaries_say(tmp_path: Path, seed: int
     assert desk.ingest(*sources, form="op", **options(op="op", order="ts")).nothing_new
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(12), 4))
 def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, seed: int) -> None:
     """Batches come late and again; each version is complete in one of them."""
@@ -216,6 +218,7 @@ def test_events_of_several_ingests_are_what_dictionaries_say(tmp_path: Path, see
             assert collection(desk, version) == replay.at(version)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(12), 4))
 def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, seed: int) -> None:
     """Without versions, each ingest is one; some earlier batches come again, in another file."""
@@ -238,6 +241,7 @@ def test_batches_that_come_again_change_nothing_by_their_order(tmp_path: Path, s
         assert held == sorted((key, value, order) for key, (value, order) in last.items() if value is not None)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(range(16), 4))
 def test_events_that_change_nothing_may_be_left_out_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -277,6 +281,7 @@ def test_events_that_change_nothing_may_be_left_out_before(
 MARKED = {**ORDERED, "op": "string"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", nightly(range(8), 3))
 @pytest.mark.parametrize("has_versions", [False, True])
 def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has_versions: bool, seed: int) -> None:

@@ -98,6 +98,7 @@ def history(seed: int, kind: str, values: list[Any]) -> Case:
     return Case(seed, f"# {kind}", everywhere, {"rows": pl.DataFrame(updates, schema=schema, orient="row")})
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", EDGES)
 def test_edges_everywhere(kind: str, seed: int) -> None:

@@ -36,8 +36,9 @@ from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, is_open, time_of
+from ddcore.io.project.times import Time, time_of
 from ddcore.io.state import arrangements
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import compaction
@@ -135,6 +136,7 @@ def test_the_versions_that_options_name(options: list[str], versions: list[int],
     assert err == ([] if versions else ["nothing to verify: no such version has changed anything"])
 
 
+@pytest.mark.sample(1, of="large")
 def test_versions_at_which_nothing_changed_are_verified_once(tmp_path: Path, dd: Any) -> None:
     """Versions may be far apart, as dates are: those between them hold what the one before holds."""
     drawn = case(next(seed for seed in range(99) if len(dims_of(case(seed, plain=True).frames)) == 1), plain=True)
@@ -295,6 +297,7 @@ def test_differing_rows_as_json_and_limited(mine: Path, dd: Any) -> None:
     assert len([line for line in out if line.startswith("differs")]) == 5
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("by", WAYS)
 def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, mine: Path, dd: Any) -> None:
     project = find_project(mine, {})
@@ -351,6 +354,7 @@ def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypa
 # --- where the law is not claimed -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
 def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Path, dd: Any) -> None:
     """They hold what the program before published. What comes after is verified, by the program that made it."""
@@ -583,6 +587,7 @@ def test_with_several_dimensions_every_second_run_is_verified(tmp_path: Path, dd
 SEEDS = range(3)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs_hold_at_every_time_both_ways(seed: int, tmp_path: Path) -> None:
     check_random(seed, tmp_path)
@@ -638,6 +643,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.sample(1, of="large")
 def test_the_package_set_holds_both_ways(packages: Project) -> None:
     by_size = verdicts_of(packages, 0, 300)
     assert [verdict.by for verdict in by_size] == [*["reference"] * 3, *["scratch"] * 3], "by the rows of the input"
@@ -674,6 +680,7 @@ def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Any, monkeyp
     pages.follow("verification.md", tmp_path, dd, monkeypatch, steps=16, before=spoil)
 
 
+@pytest.mark.sample(1, of="large")
 def test_a_thousand_nested_choices_need_no_more_stack_than_there_is(tmp_path: Path) -> None:
     """As many by a stack of 8 MiB; here an eighth of both. Polars descends an expression by recursion."""
     terms = ", ".join(f"NULLIF(a, {number})" for number in range(120))

@@ -39,6 +39,7 @@ def test_a_sample_uses_the_name_it_stands_for(title: str) -> None:
         assert names & {title, aliases.get(title)}, (title, names)
 
 
+@pytest.mark.sample(150)
 @pytest.mark.parametrize("seed", nightly([1, 2], 1))
 @pytest.mark.parametrize(("title", "expr"), samples.ALL, ids=[title for title, _ in samples.ALL])
 def test_a_value_depends_on_its_row_alone(title: str, expr: pl.Expr, seed: int) -> None:

@@ -95,6 +95,7 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # --- the rows that meet a condition are those of the collection that meet it ------------------------------------------
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_are_those_of_the_collection_that_meet_the_condition(seed: int, tmp_path: Path) -> None:
     rng, dice = Choices.of_seed(seed), random.Random(seed)
@@ -174,6 +175,7 @@ def test_the_first_changes_of_several_versions_sort_nothing(
         assert [*first_changes(rows, keys, 5)] == expected[:5]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tmp_path: Path) -> None:
     rng, dice = Choices.of_seed(seed), random.Random(seed)
@@ -217,6 +219,7 @@ def test_the_number_of_changes_is_that_of_the_pairs(seed: int) -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", [[], ["v"]])
 def test_memory_does_not_grow_with_the_rows(order: list[str], tmp_path: Path, lengths: list[int]) -> None:
     """Of 4,000 updates of 2,000 rows at most some pieces are in memory, and the files are gone afterwards."""

@@ -67,6 +67,7 @@ def truth(rng: random.Random, depth: int) -> pl.Expr:
     ])  # fmt: skip
 
 
+@pytest.mark.sample(70)
 @pytest.mark.parametrize("seed", range(200))
 def test_the_words_are_those_of_polars(seed: int) -> None:
     rng = random.Random(seed)

@@ -140,6 +140,10 @@ class Tuning:
     published_rows: int = _setting(
         1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"
     )
+    shared_rows: int = _setting(
+        1 << 22, "rows", "that a publication reads or writes, from which on tasks of Spark do it"
+    )
+    task_rows: int = _setting(1 << 21, "rows", "of a published table, and changes to it, for one of these tasks")
     group_rows: int = _setting(
         1 << 17, "updates", "row group of a log's file that is sorted: a condition reads few of them"
     )

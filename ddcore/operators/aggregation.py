@@ -112,15 +112,24 @@ def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Ex
         expr = _typed(source, where, spec.kind, expr)
     if spec.where is None:
         return spec.kind, expr
-    hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
-    condition = arguments.single(source, spec.where, f"{where}, where=", hint)
-    arguments.checked(checked_at, f"{where}, where=", check_condition, condition, source)
+    condition = condition_of(source, where, spec.where)
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
-    kind = arguments.checked(types_of, {"_": expr}, source)["_"]
-    filtered: pl.Expr = pl.when(condition).then(expr)
-    filtered = filtered.cast(kind.polars) if kind.name == "decimal" else filtered  # choosing widens decimals
-    return spec.kind, marked(filtered, kind)
+    return spec.kind, filtered(expr, condition, arguments.checked(types_of, {"_": expr}, source)["_"])
+
+
+def condition_of(source: Schema, where: str, given: Any) -> pl.Expr:
+    """The condition on the rows of an aggregate. Raises ProgramError."""
+    hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
+    condition = arguments.single(source, given, f"{where}, where=", hint)
+    arguments.checked(checked_at, f"{where}, where=", check_condition, condition, source)
+    return condition
+
+
+def filtered(expr: pl.Expr, condition: pl.Expr, kind: Type) -> pl.Expr:
+    """An argument of a type, null where a condition is not true."""
+    chosen: pl.Expr = pl.when(condition).then(expr)
+    return marked(chosen.cast(kind.polars) if kind.name == "decimal" else chosen, kind)  # choosing widens decimals
 
 
 def _typed(source: Schema, where: str, kind: str, expr: pl.Expr) -> pl.Expr:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
 from ddcore.data import wide
 
-_ROWS, _NUMBER, _UNDEFINED, _X, _Y, _XX, _YY, _XY = range(8)
+ROWS, NUMBER, UNDEFINED, X, Y, XX, YY, XY = range(8)
 _LOW = (1 << 32) - 1
 _HALF = 32
 _FRACTION = 53
@@ -52,7 +52,7 @@ def digits(moments: Sequence[Moment], keys: Sequence[str]) -> Callable[[pl.DataF
 
 def _cut(moments: Sequence[Moment], keys: Sequence[str], frame: pl.DataFrame) -> pl.DataFrame:
     every = np.arange(len(frame))
-    pieces = [_piece(every, 0, _ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
+    pieces = [_piece(every, 0, ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
     for number, moment in enumerate(moments):
         pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
     rows, numbers, quantities, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
@@ -73,36 +73,36 @@ def _quantities(frame: pl.DataFrame, moment: Moment) -> Iterator[tuple[Any, ...]
     if moment.there is not None:
         used &= frame[moment.there].fill_null(value=False).to_numpy()
     rows = np.flatnonzero(used)
-    found = [_whole(column[pl.Series(rows, dtype=pl.UInt32)]) for column in columns]
+    found = [whole_numbers(column[pl.Series(rows, dtype=pl.UInt32)]) for column in columns]
     parts = [part for part, _ in found]
-    yield rows, _NUMBER, np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
+    yield rows, NUMBER, np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
     finite = np.ones(len(rows), dtype=bool)
     for _, is_finite in found:
         finite &= is_finite
     odd = rows[~finite]
-    yield odd, _UNDEFINED, np.zeros(len(odd), np.int64), np.ones(len(odd), np.int64)
+    yield odd, UNDEFINED, np.zeros(len(odd), np.int64), np.ones(len(odd), np.int64)
     rows, parts = rows[finite], [part.of(finite) for part in parts]
     y, x = parts[0], parts[-1]
-    for quantity, part in ((_X, x), (_Y, y))[: len(parts)]:
+    for quantity, part in ((X, x), (Y, y))[: len(parts)]:
         yield from _digits(rows, quantity, part.signs, enumerate(part.limbs), part.powers)
-    for quantity, one, other in ((_XX, x, x), (_YY, y, y), (_XY, x, y))[: 3 if len(parts) > 1 else 1]:
+    for quantity, one, other in ((XX, x, x), (YY, y, y), (XY, x, y))[: 3 if len(parts) > 1 else 1]:
         yield from _digits(rows, quantity, one.signs * other.signs, _product(one, other), one.powers + other.powers)
 
 
 @dataclass(frozen=True)
-class _Whole:
+class Whole:
     """Whole numbers times powers of two: signs, and limbs of 32 bits, the lowest first. int64 and uint64 of n each."""
 
     signs: Any
     limbs: Sequence[Any]
     powers: Any
 
-    def of(self, chosen: Any) -> _Whole:
+    def of(self, chosen: Any) -> Whole:
         """Some of them."""
-        return _Whole(self.signs[chosen], [limb[chosen] for limb in self.limbs], self.powers[chosen])
+        return Whole(self.signs[chosen], [limb[chosen] for limb in self.limbs], self.powers[chosen])
 
 
-def _whole(column: pl.Series) -> tuple[_Whole, Any]:
+def whole_numbers(column: pl.Series) -> tuple[Whole, Any]:
     """Values, and which of them are finite. Of decimals the digits without their point."""
     finite = np.ones(len(column), dtype=bool)
     powers = np.zeros(len(column), np.int64)
@@ -111,7 +111,7 @@ def _whole(column: pl.Series) -> tuple[_Whole, Any]:
         negative = high < 0
         low = np.where(negative, -low, low).view(np.uint64)  # wraps around, as it has to
         high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
-        return _Whole(np.where(negative, -1, 1), [*_cut_in_two(low), *_cut_in_two(high)], powers), finite
+        return Whole(np.where(negative, -1, 1), [*_cut_in_two(low), *_cut_in_two(high)], powers), finite
     if column.dtype == pl.Float64:
         values = column.to_numpy()
         finite = np.isfinite(values)
@@ -120,14 +120,14 @@ def _whole(column: pl.Series) -> tuple[_Whole, Any]:
     else:
         physical = column.to_physical() if isinstance(column.dtype, pl.Decimal) else column
         whole = physical.cast(pl.Int64).to_numpy()
-    return _Whole(np.sign(whole), _cut_in_two(np.abs(whole).astype(np.uint64)), powers), finite
+    return Whole(np.sign(whole), _cut_in_two(np.abs(whole).astype(np.uint64)), powers), finite
 
 
 def _cut_in_two(numbers: Any) -> list[Any]:
     return [numbers & np.uint64(_LOW), numbers >> np.uint64(_HALF)]
 
 
-def _product(one: _Whole, other: _Whole) -> Iterator[tuple[int, Any]]:
+def _product(one: Whole, other: Whole) -> Iterator[tuple[int, Any]]:
     """The absolute products of limbs, each with the limb that it begins at: less than 64 bits."""
     for place, limb in enumerate(one.limbs):
         for more, factor in enumerate(other.limbs):
@@ -155,10 +155,24 @@ def statistics(moments: Sequence[Moment]) -> Callable[[pl.DataFrame], pl.DataFra
 def _results(moments: Sequence[Moment], frame: pl.DataFrame) -> pl.DataFrame:
     groups = frame.select(pl.col("group").unique(maintain_order=True))
     columns = [
-        pl.Series(moment.result, _computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64)
+        pl.Series(moment.result, computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64)
         for number, moment in enumerate(moments)
     ]
     return groups.with_columns(columns)
+
+
+class Sums(Protocol):
+    """The sums of one statistic, as whole numbers of ``1 / unit``, in arrays of Python's integers."""
+
+    @property
+    def unit(self) -> int:
+        """How many of them are 1."""
+
+    def of(self, quantity: int) -> Any:
+        """One number for each group."""
+
+    def count(self, quantity: int) -> Any:
+        """A number of rows for each group."""
 
 
 class _Sums:
@@ -215,24 +229,24 @@ _ratios, _roots = np.frompyfunc(_ratio, 2, 1), np.frompyfunc(_root, 1, 1)
 _correlations = np.frompyfunc(_correlation, 2, 1)
 
 
-def _computed(moment: Moment, sums: _Sums) -> Any:
+def computed(moment: Moment, sums: Sums) -> Any:
     """The statistic of each group, None where it has none."""
-    number, unit = sums.count(_NUMBER), sums.unit
+    number, unit = sums.count(NUMBER), sums.unit
     y_scale, x_scale = 10 ** moment.scales[0], 10 ** moment.scales[-1]
-    x, y = sums.of(_X), sums.of(_Y)
-    xx = number * sums.of(_XX) * unit - x * x  # number ** 2 times the variance, in units
+    x, y = sums.of(X), sums.of(Y)
+    xx = number * sums.of(XX) * unit - x * x  # number ** 2 times the variance, in units
     if len(moment.fields) == 1:
         found = _spread(moment, number, xx, unit * x_scale, unit * x_scale)
         found = _roots(found) if moment.kind == "stddev" else found
     else:
-        yy, xy = number * sums.of(_YY) * unit - y * y, number * sums.of(_XY) * unit - x * y
+        yy, xy = number * sums.of(YY) * unit - y * y, number * sums.of(XY) * unit - x * y
         if moment.kind == "covariance":
             found = _spread(moment, number, xy, unit * x_scale, unit * y_scale)
         elif moment.kind == "corr":
             found = _correlations(xy, xx * yy)
         else:
             found = _line(moment.options[0], number, (x, y), (xx, yy, xy), (unit * x_scale, unit * y_scale))
-    undefined = sums.count(_UNDEFINED) > 0
+    undefined = sums.count(UNDEFINED) > 0
     return [math.nan if bad else value for bad, value in zip(undefined, found, strict=True)]
 
 

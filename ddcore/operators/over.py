@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
 
 from ddcore import kernels
 from ddcore.base.digests import digest
@@ -20,23 +17,22 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
-from ddcore.expressions.canonical import identity
-from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
-from ddcore.operators.aggregates import AGGREGATES, Aggregate
-from ddcore.operators.aggregation import argument_name, argument_of
+from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.evaluations import Changes, Evaluations, Portion, Targets
-from ddcore.operators.frame import TO_PEERS, WHOLE
+from ddcore.operators.gathering import GATHERED
 from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, begun, found_onwards
 from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.operators.running import States, flags_of, running, states_of
-from ddcore.operators.window import Window
-from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
+from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window_functions import WINDOW_FUNCTIONS
+from ddcore.operators.window_lists import lists
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
+from ddcore.operators.window_statistics import Known, is_statistic, statistics
 from ddcore.operators.window_values import extreme, neighbour, number, value
-from ddcore.text.wording import brief, listed
+from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
 if TYPE_CHECKING:
@@ -92,72 +88,6 @@ class Order:
         return tuple(flags)
 
 
-@dataclass(frozen=True)
-class Needed:
-    """The columns of the source and those of the arguments, as expressions over it; and the results."""
-
-    exprs: dict[str, pl.Expr]
-    windows: tuple[Window, ...]
-
-    @classmethod
-    def of(cls, source: Schema, keys: Sequence[str], order: Order, functions: Mapping[str, Any]) -> Needed:
-        """Raises ProgramError."""
-        if not functions:
-            raise ProgramError(f"{caller()}: over() names no function", "for example over('day', before=dd.lag('x'))")
-        exprs = arguments.kept([*order.by, *(name for name in source if name not in order.by)])
-        names, windows, numbers = dict[str, str](), list[Window](), count()
-
-        def column(expr: pl.Expr | None) -> str | None:
-            if expr is None:
-                return None
-            same = digest(arguments.checked(identity, expr))
-            if same not in names:
-                plain = expr.meta.is_column() and expr.meta.root_names()[0] in {*source} - {*keys}
-                names[same] = expr.meta.root_names()[0] if plain else argument_name(expr, exprs, source, numbers)
-                exprs[names[same]] = expr
-            return names[same]
-
-        for name, spec in functions.items():
-            if name in source:
-                raise ProgramError(f"{caller()}: over: {name} is a column already", "choose another name")
-            kind, expr, default = _parts(source, name, spec)
-            number = spec.number if isinstance(spec, WindowFunction) else 1
-            ignores = isinstance(spec, WindowFunction) and spec.ignore_nulls
-            frame = spec.frame or (TO_PEERS if order.by else WHOLE)
-            windows.append(Window(name, kind, column(expr), column(default), number, ignores, frame))
-        return cls(exprs, tuple(windows))
-
-
-def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, pl.Expr | None]:
-    """The kind of a function, its argument and its default. Raises ProgramError."""
-    where = f"over({name}=...)"
-    if isinstance(spec, Aggregate) and spec.kind not in AGGREGATES:
-        raise ProgramError(
-            f"{caller()}: {where}: {spec.kind} is no aggregate of a frame", f"there are {listed(AGGREGATES)}"
-        )
-    if isinstance(spec, Aggregate):
-        return (*argument_of(source, where, spec), None)
-    if not isinstance(spec, WindowFunction):
-        raise ProgramError(
-            f"{caller()}: {where} is {type(spec).__name__}, not a function of rows in an order",
-            f"there are the aggregates, such as dd.sum(...), and {listed(WINDOW_FUNCTIONS)}",
-        )
-    if spec.expr is None:
-        return spec.kind, None, None
-    hint = "give one column at a time"
-    expr = arguments.single(source, spec.expr, where, hint)
-    kind = arguments.checked(types_of, {name: expr}, source)[name]
-    if spec.default is None:
-        return spec.kind, expr, None
-    default = arguments.single(source, spec.default, where, hint)
-    other = arguments.checked(types_of, {name: default}, source)[name]
-    if other.name == "int64" and kind.name in ("float64", "decimal"):
-        default, other = default.cast(kind.polars), kind
-    if other != kind:
-        raise ProgramError(f"{caller()}: {where}: the default is {other}, the values are {kind}", "cast one of them")
-    return spec.kind, expr, default
-
-
 @dataclass(frozen=True, eq=False)
 class Over(Reduction):
     """The rows of each group with one more column for each of ``windows``; ``columns``: those of the rows.
@@ -188,9 +118,7 @@ class Over(Reduction):
                         f"it has {len(order.by)}: use rows_between() or groups_between()",
                     )
                 window.frame.words(source[order.by[0]])
-            argument = source[window.argument] if window.argument is not None else Type("int64")
-            rule = WINDOW_FUNCTIONS.get(window.kind) or AGGREGATES[window.kind].result
-            schema[window.name] = rule(argument)
+            schema[window.name] = _result_type(window, source)
         states = states_of(windows, source, schema, source[order.by[0]]) if order.by else {}
         schema |= {column: Type("int64") for several in states.values() for column in several}
         flags = [map(str, order.downs), map(str, order.firsts)]
@@ -206,6 +134,13 @@ class Over(Reduction):
     def step_at(self, plan: Dataflow, block: Block, port: int) -> ReductionStep:
         """The work of an over block."""
         return _OverStep(self, plan, block, port)
+
+
+def _result_type(window: Window, source: Schema) -> Type:
+    argument = source[window.argument] if window.argument is not None else Type("int64")
+    if window.kind in GATHERED:
+        return GATHERED[window.kind].result({"value": argument})
+    return (WINDOW_FUNCTIONS.get(window.kind) or AGGREGATES[window.kind].result)(argument)
 
 
 class _OverStep(ReductionStep):
@@ -362,16 +297,47 @@ class _OverStep(ReductionStep):
         if first is not None:
             values, places = first.emptied(window, values, rows), first.places
             known = [first.results[name] for name in names]
-        ends = rows.whole[0], self._spans(window, rows)[1][0]
-        kind = kernel_kind(window, self.types)
-        results, states = running(kind, values, self.types[argument].scale, ends, (places, known))
+        if is_statistic(window):
+            results, states = self._statistics(window, values, rows, words, known=(places, known[1:]), has_state=True)
+        else:
+            ends = rows.whole[0], self._spans(window, rows)[1][0]
+            kind = kernel_kind(window, self.types)
+            results, states = running(kind, values, self.types[argument].scale, ends, (places, known))
         return dict(zip(names, (results, *states), strict=True))
+
+    def _statistics(
+        self, window: Window, values: np.ndarray, rows: Partitions, words: np.ndarray, *, known: Known, has_state: bool
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The words of a statistic and the columns of its state, of these words of its argument."""
+        arguments = [(values, self.types[str(window.argument)])]
+        if window.second is not None:
+            arguments.append((words[self.values.index(window.second)], self.types[window.second]))
+        return statistics(window, arguments, self._spans(window, rows), known, has_state=has_state)
+
+    def _listed(self, window: Window, rows: Partitions, words: np.ndarray, first: _First | None) -> np.ndarray:
+        """The words of lists or texts."""
+        argument, kind = str(window.argument), self.over.schema[window.name]
+        values, places, known = words[self.values.index(argument)], np.zeros(0, np.int64), np.zeros(0, np.int64)
+        counts = values != encoding.NULL if window.kind == "string_agg" else np.ones(len(values), np.bool_)
+        if window.second is not None:
+            counts = words[self.values.index(window.second)] == 1
+        if first is not None and goes_on(window, self.types, self.over.schema):
+            counts &= ~first.stands_for(window, rows)
+            places, known = first.places, first.results[window.name]
+        series = encoding.decode(values, self.types[argument])
+        results = (places, encoding.decode(known, kind))
+        return encoding.encode(lists(window, series, counts, self._spans(window, rows), results), kind)
 
     def _result(
         self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
         first: _First | None,
     ) -> np.ndarray:  # fmt: skip
         """The words of one result."""
+        if is_statistic(window):
+            values, nothing = words[self.values.index(str(window.argument))], np.zeros(0, np.int64)
+            return self._statistics(window, values, rows, words, known=(nothing, []), has_state=False)[0]
+        if window.kind in LISTS:
+            return self._listed(window, rows, words, first)
         continues = first is not None and goes_on(window, self.types, self.over.schema)
         if window.argument is None and window.kind in WINDOW_FUNCTIONS:
             places = number(window, rows)
@@ -382,7 +348,7 @@ class _OverStep(ReductionStep):
             if first is not None and continues:
                 values = first.placed(window, values, rows)
         if window.kind in ("lag", "lead"):
-            default = encoding.NULL if window.default is None else words[self.values.index(window.default)]
+            default = encoding.NULL if window.second is None else words[self.values.index(window.second)]
             return neighbour(window, rows, values, default)
         spans = self._spans(window, rows)
         if window.kind in WINDOW_FUNCTIONS:
@@ -449,10 +415,12 @@ class _First:
 
     def emptied(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
         """Values without those that are in the results of the first of each group."""
-        values = values.copy()
+        return np.where(self.stands_for(window, rows), encoding.NULL, values)
+
+    def stands_for(self, window: Window, rows: Partitions) -> np.ndarray:
+        """Which rows are in the results of the first of each group."""
+        those = np.zeros(len(rows.places), np.bool_)
+        those[self.places] = True
         if window.frame.unit != "rows":
-            is_peer = np.zeros(len(values), np.bool_)
-            is_peer[self.places] = True
-            values[is_peer[rows.peers[0]]] = encoding.NULL
-        values[self.places] = encoding.NULL
-        return values
+            those = those[rows.peers[0]] | those
+        return those

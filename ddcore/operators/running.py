@@ -16,6 +16,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.window import Window
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
+from ddcore.operators.window_statistics import is_statistic, state_width
 
 _ROWS: Mapping[str, tuple[int, ...]] = {"MEAN": (0, 1, 2), "FLOAT_SUM": (0, 2, 3), "FLOAT_MEAN": (0, 1, 2, 3)}
 """Which of the four words of a state are stored; the second one of a sum of floats is the sum."""
@@ -32,14 +33,18 @@ def states_of(windows: Sequence[Window], types: Schema, results: Schema, order: 
         return {}
     names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
     return {
-        window.name: tuple(next(names) for _ in _ROWS[kind])
+        window.name: tuple(next(names) for _ in range(width))
         for window in windows
-        if goes_on(window, types, results) and (kind := kernel_kind(window, types)) in _ROWS
+        if goes_on(window, types, results) and (width := _width(window, types))
     }
 
 
+def _width(window: Window, types: Schema) -> int:
+    return state_width(window) if is_statistic(window) else len(_ROWS.get(kernel_kind(window, types), ()))
+
+
 def flags_of(states: States, windows: Sequence[Window], types: Schema) -> list[str]:
-    """The columns that say whether a state of floats is known."""
+    """The columns that say whether a state is known."""
     kinds = {window.name: kernel_kind(window, types) for window in windows}
     return [columns[0] for name, columns in states.items() if kinds[name] != "MEAN"]
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ddcore.base.digests import Part
 from ddcore.operators.frame import Frame
 
+LISTS = ("array_agg", "string_agg")
+"""The aggregates that are not the same in the reversed order."""
 _MIRRORED = {"first_value": "last_value", "last_value": "first_value"}
 
 
 @dataclass(frozen=True)
 class Window:
-    """One result: the function, the columns of its argument and of its default, its number, and its frame."""
+    """One result: the function, the columns of its argument and of a second one or its default, its number, its frame,
+    and the options of an aggregate.
+    """
 
     name: str
     kind: str
     argument: str | None
-    default: str | None
+    second: str | None
     number: int
     ignore_nulls: bool
     frame: Frame
+    options: tuple[Any, ...] = ()
 
     @property
     def text(self) -> Part:
@@ -28,7 +34,8 @@ class Window:
         frame = self.frame
         ends = [f"{type(end).__name__} {end!r}" for end in (frame.start, frame.end)]
         rest = [str(self.number), str(self.ignore_nulls), frame.unit, *ends, frame.exclude]
-        return [self.name, self.kind, self.argument or [], self.default or [], *rest]
+        options = [[type(option).__name__, str(option)] for option in self.options]
+        return [self.name, self.kind, self.argument or [], self.second or [], *rest, *options]
 
     @property
     def is_of_places(self) -> bool:
@@ -44,7 +51,7 @@ class Window:
         The first of several rows that are equal in the order is not the last one of these from the end.
         """
         frame = self.frame
-        if self.kind in ("lag", "lead", "nth_value") or frame.start != 0 or frame.end is not None:
+        if self.kind in ("lag", "lead", "nth_value", *LISTS) or frame.start != 0 or frame.end is not None:
             return None
         if self.kind in _MIRRORED and frame.unit != "rows":
             return None

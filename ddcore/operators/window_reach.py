@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.nearby import Reach
-from ddcore.operators.window import Window
+from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window_statistics import is_statistic
 
 _BY_RESULT = ("COUNT", "MIN", "MAX")  # whose result at a row is all that those behind it need to know
 _FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
@@ -27,7 +28,7 @@ def goes_on(window: Window, types: Schema, results: Schema) -> bool:
     frame = window.frame
     if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
         return False
-    if window.kind == "first_value":
+    if window.kind in ("first_value", "last_value", *LISTS) or is_statistic(window):
         return True
     kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)

@@ -232,7 +232,7 @@ def _windowed(operator: Over, inputs: Sequence[Schema]) -> _Dependence:
     columns = _same(operator, inputs)
     around = dict.fromkeys(((0, name) for name in (*operator.group, *operator.order.by)), "WINDOW")
     for window in operator.windows:
-        values = [name for name in (window.argument, window.default) if name is not None]
+        values = [name for name in (window.argument, window.second) if name is not None]
         results = (window.name, *operator.states.get(window.name, ()))
         columns |= dict.fromkeys(results, around | {(0, name): "TRANSFORMATION" for name in values})
     return _Dependence(columns)

@@ -19,12 +19,12 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.join_between import Closed, Ends
-from ddcore.operators.over import Needed as NeededOfWindows
 from ddcore.operators.over import Order
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
 from ddcore.operators.top_k import Ties, TopK
+from ddcore.operators.window_arguments import WindowArguments
 from ddcore.operators.window_functions import WindowFunction
 from ddcore.program import asof_join, joins, loops, sets, time_windows, wide_sums
 from ddcore.program.asof_join import Direction, Nearest, Outer
@@ -355,7 +355,7 @@ class GroupBy(Symbol):
         """
         base = self._collection
         order = Order.of(base.schema, self._keys, by, descending, nulls_first)
-        needed = NeededOfWindows.of(base.schema, self._keys, order, functions)
+        needed = WindowArguments.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
         columns = (*order.by, *(name for name in base.columns if name not in order.by))
         windows = Windows(tuple(self._keys), columns, order, allow_negative)

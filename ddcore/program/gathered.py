@@ -15,11 +15,11 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.expressions.projections import check_condition, types_of
+from ddcore.expressions.projections import types_of
 from ddcore.operators import aggregates as plain_aggregates
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import Aggregate
-from ddcore.operators.aggregation import check_names, checked_at
+from ddcore.operators.aggregation import check_names, checked_at, condition_of
 from ddcore.operators.gathering import GATHERED
 from ddcore.operators.moments import Moment, digits, statistics
 from ddcore.operators.ordered import Part, ordered
@@ -158,9 +158,5 @@ class _Writer:
         """The column that says which rows count; None for all."""
         if aggregate.where is None:
             return None
-        where = f"agg({name}=...), where="
-        hint = "combine the columns with pl.all_horizontal or pl.any_horizontal"
-        condition = arguments.single(self.base.schema, aggregate.where, where, hint)
-        arguments.checked(checked_at, where, check_condition, condition, self.base.schema)
-        exprs[f"{number} there"] = condition
+        exprs[f"{number} there"] = condition_of(self.base.schema, f"agg({name}=...)", aggregate.where)
         return f"{number} there"

@@ -10,6 +10,7 @@ import polars as pl
 
 from ddcore.reference.aggregates import MEANINGS
 from ddcore.reference.expressions import expression_of
+from ddcore.reference.gathered import DEFINITIONS
 from ddcore.reference.multiset import Multiset
 from ddcore.reference.rows import NAN, Row, canonical, order_of
 
@@ -113,6 +114,8 @@ def type_of(function: Any, argument: Any) -> Any:
     """The type of a result."""
     if function.kind in MEANINGS:
         return MEANINGS[function.kind].dtype(argument)
+    if function.kind in DEFINITIONS:
+        return DEFINITIONS[function.kind].dtype(argument)
     if function.kind in _VALUES:
         return argument
     return pl.Float64() if function.kind in ("percent_rank", "cume_dist") else pl.Int64()
@@ -124,9 +127,23 @@ def result_of(function: Any, partition: Partition, place: int, values: list[tupl
     if kind in MEANINGS:
         frame = [values[other][0] for other in partition.frame(function.frame, place)]
         return MEANINGS[kind].value([(value, 1) for value in frame if value is not None], dtype)
+    if kind in DEFINITIONS:
+        frame = [values[other][0] for other in partition.frame(function.frame, place)]
+        return _gathered_of(function, [fields for fields in frame if fields is not None])
     if kind in _VALUES:
         return _value_of(function, partition, place, values)
     return _number_of(function, partition, place)
+
+
+def _gathered_of(function: Any, rows: list[tuple[Any, ...]]) -> Any:
+    """An aggregate of tuples of fields, which lists have in this order."""
+    values = [value for value, *_ in rows]
+    if function.kind == "array_agg":
+        return tuple(values) or None
+    if function.kind == "string_agg":
+        texts = [value for value in values if value is not None]
+        return function.options[2].join(texts) if texts else None
+    return DEFINITIONS[function.kind].value([(fields, 1) for fields in rows], function.options)
 
 
 def _number_of(function: Any, partition: Partition, place: int) -> Any:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 _GROUPING = exp.Grouping, exp.GroupingId
 PLAIN = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
+_OF_PAIRS = exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy
+FRAMED: tuple[type[exp.Expr], ...] = (*PLAIN, *_OF_PAIRS, *gathered.FRAMED)
 """The aggregates that may have an order and a frame."""
-AGGREGATES: tuple[type[exp.Expr], ...] = (*PLAIN, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, *gathered.KINDS)
+AGGREGATES: tuple[type[exp.Expr], ...] = (*PLAIN, *_OF_PAIRS, *gathered.KINDS)
 _AGGREGATE = exp.Filter | exp.AggFunc | exp.WithinGroup
 
 
@@ -147,7 +149,7 @@ class Aggregates:
         one = gathered.of_one(node)
         if isinstance(node, gathered.KINDS) and (one is None or not isinstance(node.this, exp.Distinct)):
             return self._gathered(gathered.found(self.values, node, where))
-        if isinstance(node, exp.RegrCount | exp.RegrAvgx | exp.RegrAvgy):
+        if isinstance(node, _OF_PAIRS):
             return self._of_pairs(node, where)
         return self._of_values(node, one, where)
 

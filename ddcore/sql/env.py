@@ -64,7 +64,7 @@ class Queries(ABC):
     def known(self, env: Env) -> dict[str, Sequence[str]]:
         """The column names of all tables that a query may name."""
         tables = {**self.tables, **env.bindings}
-        return {name: [column.name for column in relation.own] for name, relation in tables.items()}
+        return {name: relation.names for name, relation in tables.items()}
 
     @abstractmethod
     def table(self, node: exp.Table, env: Env) -> Relation:

@@ -31,9 +31,9 @@ _BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
     exp.BitwiseAndAgg: gathering.bit_and, exp.BitwiseOrAgg: gathering.bit_or, exp.BitwiseXorAgg: gathering.bit_xor,
 }  # fmt: skip
 _ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
-KINDS: tuple[type[exp.Expr], ...] = (
-    *_SPREADS, *_LINES, *_BITS, *_ENDS, exp.Corr, exp.Median, exp.Mode, exp.GroupConcat, exp.ArrayAgg, exp.WithinGroup,
-)  # fmt: skip
+FRAMED: tuple[type[exp.Expr], ...] = (*_SPREADS, *_LINES, exp.Corr, exp.GroupConcat, exp.ArrayAgg)
+"""Those that may have a frame: what sums give, and lists."""
+KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,11 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
             return ()
         if isinstance(node, exp.Window):
             condition = [node.this.expression] if isinstance(node.this, exp.Filter) else []
+            function = unwrapped(node.this)
+            functions = [function.this, function.expression] if isinstance(function, exp.WithinGroup) else [function]
             return [
                 *condition,
-                *unwrapped(node.this).iter_expressions(),
+                *(expression for part in functions for expression in part.iter_expressions()),
                 *(expression for expression in node.iter_expressions() if expression is not node.this),
             ]
         return node.iter_expressions()

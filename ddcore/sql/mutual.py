@@ -260,10 +260,16 @@ def _alone(node: exp.SetOperation, side: exp.Expr) -> exp.Expr:
 
 def names_of(query: exp.Expr, names: Sequence[str]) -> list[exp.Table]:
     """The places at which a query names one of these, other than a binding of its WITH."""
+    exact, folded = {*names}, {name.casefold() for name in names}
+
+    def is_one(name: exp.Expr) -> bool:
+        is_quoted = isinstance(name, exp.Identifier) and name.quoted
+        return name.name in exact if is_quoted else name.name.casefold() in folded
+
     return [
         table
         for table in query.find_all(exp.Table)
-        if any(is_named(table.this, name) for name in names) and not table.args.get("db") and not _is_bound(table)
+        if is_one(table.this) and not table.args.get("db") and not _is_bound(table)
     ]
 
 

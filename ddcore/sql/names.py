@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
@@ -61,6 +62,11 @@ class Relation:
         """The columns that ``*`` stands for."""
         return [column for column in self.columns if not column.hidden and not column.outer and not column.absent]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of these."""
+        return [column.name for column in self.own]
+
 
 def types(rows: Any) -> Schema:
     """The columns of a collection of the engine or of the reference."""
@@ -74,6 +80,14 @@ def is_named(identifier: Any, name: str) -> bool:
         return bool(identifier.name == name)
     text = identifier.name if isinstance(identifier, exp.Expr) else identifier
     return bool(text.casefold() == name.casefold())
+
+
+def first_named(identifier: exp.Expr, names: Iterable[str]) -> str | None:
+    """The first of several names that an identifier of a program means."""
+    if isinstance(identifier, exp.Identifier) and identifier.quoted:
+        return next((name for name in names if name == identifier.name), None)
+    text = identifier.name.casefold()
+    return next((name for name in names if name.casefold() == text), None)
 
 
 def unwrapped(query: exp.Expr) -> exp.Expr:
@@ -201,7 +215,21 @@ class Mentions:
     def keys(self, columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
         """The keys of all columns that the parts may mean: too many rather than too few."""
         found = [self._of(node) for node in nodes]
-        return {column.key for column in columns if any(_may_mean(column, names, stars) for names, stars in found)}
+        tables: list[Any] = [star for _, stars in found for star in stars]
+        if any(table is None for table in tables):
+            return {column.key for column in columns}
+        named: dict[str, list[Any]] = {}
+        for names, _ in found:
+            for name, nodes_of in names.items():
+                named.setdefault(name, []).extend(each.args.get("table") for each in nodes_of)
+        return {
+            column.key
+            for column in columns
+            if any(
+                table is None or is_named(table, column.table)
+                for table in (*tables, *named.get(column.name.casefold(), ()))
+            )
+        }
 
     def _of(self, node: exp.Expr) -> tuple[dict[str, list[exp.Column]], list[Any]]:
         """Names by their text, and the tables of stars, None for all tables."""
@@ -216,11 +244,6 @@ class Mentions:
                     names.setdefault(each.name.casefold(), []).append(each)
             self._known[id(node)] = names, stars
         return self._known[id(node)]
-
-
-def _may_mean(column: Column, names: Mapping[str, Sequence[exp.Column]], stars: Iterable[Any]) -> bool:
-    tables = [*stars, *(each.args.get("table") for each in names.get(column.name.casefold(), ()))]
-    return any(table is None or is_named(table, column.table) for table in tables)
 
 
 def result_name(node: exp.Expr) -> str:
@@ -364,7 +387,8 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     elif isinstance(table, exp.Table):
         columns = list(known.get(table.name if table.this.quoted else table.name.casefold(), ()))
         if not columns:
-            columns = next((list(names) for name, names in known.items() if is_named(table.this, name)), [])
+            found = first_named(table.this, known)
+            columns = [] if found is None else list(known[found])
         columns += WINDOW_ENDS if "window" in table.meta else ()
     elif isinstance(table, exp.Query):
         columns = own(table, known)

@@ -14,7 +14,7 @@ from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries,
 from ddcore.sql.clock import CLOCK
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.grouping_sets import grouping_of
-from ddcore.sql.names import Column, Relation, is_named, types, unwrapped
+from ddcore.sql.names import Column, Relation, first_named, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, merged, selected
@@ -40,9 +40,9 @@ class QueryPlanner(Queries):
         """A binding, a view or an input. Raises ProgramError for another name."""
         if node.args.get("db") is None:
             for tables in (env.bindings, self.tables):
-                for name in tables:
-                    if is_named(node.this, name):
-                        return tables[name]
+                name = first_named(node.this, tables)
+                if name is not None:
+                    return tables[name]
         names = [name for name in (*env.bindings, *self.tables) if name != CLOCK]
         raise self.source.error(
             node, f"there is no table {shown(node)}; there are: {listed(names)}",

@@ -40,10 +40,12 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
     queries = QueryPlanner(source, inputs)
     for table in tables:
         _check_table(source, table, inputs)
-    for number, view in enumerate(views):
-        if any(is_named(view.name, name) for name in (*inputs, *(earlier.name for earlier in views[:number]))):
+    taken = {name.casefold() for name in inputs}
+    for view in views:
+        if view.name.casefold() in taken:
             source.start = view.start
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
+        taken.add(view.name.casefold())
     if any(reads_clock(view.query) for view in views):
         queries.tables[CLOCK] = clock()
     with_fields([view.query for view in views], (name for rows in inputs.values() for name in types(rows)))
@@ -89,11 +91,12 @@ def _in_order(views: Sequence[View]) -> list[list[View]]:
     lowest: dict[int, int] = {}
     around: list[int] = []
     groups: list[list[View]] = []
+    names = [view.name for view in views]
 
     def add(place: int) -> None:
         numbers[place] = lowest[place] = len(numbers)
         around.append(place)
-        for table in names_of(views[place].query, [view.name for view in views]):
+        for table in names_of(views[place].query, names):
             other = named[table.name.casefold()]
             if other not in numbers:
                 add(other)

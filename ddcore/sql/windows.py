@@ -143,8 +143,14 @@ def _checked(values: Values, window: exp.Window) -> Frame | None:
     if not is_aggregate and not isinstance(function, _FUNCTIONS):
         source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
     frame = frame_of(values, window)
-    if is_aggregate and order is not None and not isinstance(function, aggregation.PLAIN):
-        source.refuse(window, f"{called(function)} with ORDER BY in OVER", f"there are {listed(_AGGREGATES)}")
+    if is_aggregate and order is not None and not isinstance(function, aggregation.FRAMED):
+        source.refuse(
+            window,
+            f"{called(function)} with ORDER BY in OVER",
+            f"there are {listed(_AGGREGATES)}, statistics and lists",
+        )
+    if isinstance(function, exp.ArrayAgg | exp.GroupConcat) and order is not None and function.find(exp.Order):
+        source.refuse(window, f"{called(function)} in another order than that of OVER", "leave out its ORDER BY")
     if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
         source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
     if order is None and (

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ddcore.base.lattice import Frontier
 from ddcore.io.ledger.records import Record, from_json, without_replaced
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier
+from ddcore.io.project import frontiers
 
 COLUMNS = ("entry", "kind", "number", "name", "first", "last", "at", "body", "summary", "before", "digest")
 NUMBERS = ("entry", "number", "first", "last")
@@ -52,7 +52,7 @@ class Entry:
         """Whether an ingest has a time at or beyond a frontier. Parses its record with several dimensions only."""
         if len(lower[0]) == 1:
             return self.last >= lower[0][0]
-        return any(times.is_open(time, lower) for time in self.record.counts)
+        return any(frontiers.is_open(time, lower) for time in self.record.counts)
 
     def without_replaced(self, restatements: Iterable[Entry]) -> Entry:
         """The row of an ingest, its record without what later restatements of its input replaced."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.lattice import frontier
+from ddcore.base.lattice import Frontier, frontier
 from ddcore.io.ledger.labels import json_instant
 from ddcore.io.ledger.records import (
     FailureRecord,
@@ -17,18 +17,8 @@ from ddcore.io.ledger.records import (
     RunRecord,
     UndoRecord,
 )
-from ddcore.io.project.times import (
-    Frontier,
-    Time,
-    frontier_json,
-    is_open,
-    json_time,
-    least,
-    named,
-    shown,
-    shown_frontier,
-    span,
-)
+from ddcore.io.project.frontiers import frontier_json, is_open, shown_frontier
+from ddcore.io.project.times import Time, json_time, least, named, shown, span
 from ddcore.text.cells import cell, count
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ddcore.base.errors import DdError, LateUpdate
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta import open_tables, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
-from ddcore.io.project.times import Frontier
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
 

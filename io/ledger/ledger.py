@@ -22,6 +22,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
 from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta import open_tables, tables
 from ddcore.io.delta.deltalog import commit_file, last_transaction
 from ddcore.io.delta.table_files import TableState
@@ -43,8 +44,8 @@ from ddcore.io.ledger.records import (
 )
 from ddcore.io.ledger.summary import Input
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time
+from ddcore.io.project import frontiers, times
+from ddcore.io.project.times import Time
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import REFRESH, reporting
@@ -162,7 +163,7 @@ class Ledger:
         """
         end = None if until is None else until[0]
         folded = self.upper()
-        new = since is not None and folded is not None and all(times.is_open(time, folded) for time in since)
+        new = since is not None and folded is not None and all(frontiers.is_open(time, folded) for time in since)
         return (
             e.record
             for e in (self.entries.open_ingests() if new else standing(self.entries.onwards()))
@@ -247,7 +248,7 @@ class Ledger:
         for entry in self.entries.backwards():
             if last is not None and entry.kind == "run" and entry.number == number:
                 run: RunRecord = entry.record
-                lost = any(times.is_open(element, run.complete) for element in self.since())
+                lost = any(frontiers.is_open(element, run.complete) for element in self.since())
                 if run.fingerprint != last.fingerprint or (lost and run is not last):
                     return
                 yield run
@@ -350,7 +351,7 @@ class Ledger:
         uppers = [run.complete for run in self._reading(input)]
         if uppers and (ahead := self.ahead()) is not None:
             uppers += ahead.upper.values()
-        return reduce(times.close_both, uppers) if uppers else None
+        return reduce(frontiers.close_both, uppers) if uppers else None
 
     def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
         """The unfinished and the last finished run, where their programs read an input."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddcore.base.lattice import frontier
+from ddcore.base.lattice import Frontier, frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry import Entry, standing
@@ -19,8 +19,8 @@ from ddcore.io.ledger.records import (
     without_replaced,
 )
 from ddcore.io.ledger.summary import Input, Summary
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time
+from ddcore.io.project import frontiers, times
+from ddcore.io.project.times import Time
 
 _FEW = 64  # rows of open ingests that the summary names
 
@@ -44,7 +44,7 @@ def summary_with(entries: Entries, row: Entry) -> Summary:
     if isinstance(record, RunRecord):
         waiting, still_open = _waiting_after(entries, record.complete, row.entry)
         lower = record.lower or (record.first,)
-        restated = tuple(time for time in now.restated if not times.is_open(time, lower))
+        restated = tuple(time for time in now.restated if not frontiers.is_open(time, lower))
         now = replace(now, run=row.entry, folded=record.last, upper=record.upper, waiting=waiting, open=still_open)
         now = replace(now, compact=None, part=None, restated=restated, rows=_rows_after(entries, record))
     return now
@@ -143,7 +143,7 @@ def _waiting_after(entries: Entries, upper: Frontier, end: int) -> tuple[int, tu
     """
     before = entries.summary.complete
     # A full refresh up to an earlier version opens times again.
-    back = before is not None and not all(times.is_open(element, before) for element in upper)
+    back = before is not None and not all(frontiers.is_open(element, before) for element in upper)
     rows = [
         row.entry for row in (standing(entries.onwards()) if back else entries.open_ingests()) if row.reaches(upper)
     ]

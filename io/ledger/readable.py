@@ -14,9 +14,11 @@ from collections.abc import Callable
 from functools import partial
 
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.base.record import record
 from ddcore.io.ledger.version_names import OR_BEFORE, VersionNames
-from ddcore.io.project.times import Frontier, Time, corners, example, is_open, named, shown_frontier
+from ddcore.io.project.frontiers import corners, is_open, shown_frontier
+from ddcore.io.project.times import Time, example, named
 
 _OFFSET = re.compile(r"(?:latest)?-([0-9]+)")
 _GREATEST = 2**63 - 1

@@ -10,13 +10,13 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ddcore.base.lattice import le
+from ddcore.base.lattice import Frontier, le
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
 from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
 from ddcore.io.ledger.workloads import Workload, workloads_from_json, workloads_to_json
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time, time_of
+from ddcore.io.project import frontiers, times
+from ddcore.io.project.times import Time, time_of
 from ddcore.program.data_tests import is_test
 
 __all__ = [
@@ -55,7 +55,8 @@ class IngestRecord:
     names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
     ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
     ``columns``: the columns that the digests of the sources cover, in order. ``labels``: what it calls the versions,
-    and when these were made. ``left_out``: the columns that its sources have and the input does not.
+    and when these were made. ``left_out``: the columns that its sources have and the input does not. ``newest``: the
+    date of the newest of its sources, a file's or a commit's, in ISO's form; empty where nobody knows.
 
     A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
     table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
@@ -87,6 +88,7 @@ class IngestRecord:
     labels: Labels = ()
     left_out: tuple[str, ...] = ()
     upstream: Upstream = ()
+    newest: str = ""
     replaced: Counts = field(default_factory=dict)
     replaced_by: int = 0
 
@@ -141,7 +143,7 @@ class IntentRecord:
     @property
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
-        return self.upper or times.up_to(self.last)
+        return self.upper or frontiers.up_to(self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ class RunRecord:
     @property
     def complete(self) -> Frontier:
         """The frontier after the run, with any number of dimensions."""
-        return self.upper or times.up_to(self.last)
+        return self.upper or frontiers.up_to(self.last)
 
     @property
     def anew(self) -> frozenset[str]:
@@ -300,6 +302,7 @@ _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
     "broken", "left_out", "instants", "part", "upstream", "why", "sent", "loads",
+    "newest",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")

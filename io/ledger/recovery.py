@@ -55,7 +55,7 @@ def _finish_compactions(ledger: Ledger, *, refresh: bool) -> None:
     since: Frontier = ledger.since()
     for name, state in ledger.states().items():
         folder, version = ledger.warehouse.table(name), state.version + 1
-        if name.startswith("inputs/") and ledger.warehouse.upstream is not None:
+        if not ledger.warehouse.is_own(name):
             continue  # who compacts them records it there
         if refresh and not name.startswith("inputs/"):
             continue

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.records import frontier_from_json, plain
-from ddcore.io.project import times
-from ddcore.io.project.times import Frontier, Time, time_of
+from ddcore.io.project import frontiers
+from ddcore.io.project.times import Time, time_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Summary:
         """The frontier after the last finished run: the outputs are complete at all times that are not at or beyond it.
         None where nothing is folded.
         """
-        return self.upper or (None if self.folded is None else times.up_to(self.folded))
+        return self.upper or (None if self.folded is None else frontiers.up_to(self.folded))
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""

@@ -106,85 +106,88 @@ class VersionNames:
     def time(self, text: str, origin: str, *, begins: bool = False, nearest: bool = False) -> Time:
         """The time that a text names: each coordinate by a number or a name, as :meth:`coordinate`."""
 
-        def by_name(part: str, place: int) -> int:
-            return self.coordinate(part, origin, place, begins=begins, nearest=nearest)
+        def by_name(part: str, dimension: int) -> int:
+            return self.coordinate(part, origin, dimension, begins=begins, nearest=nearest)
 
         return parse(text, self.dims, origin, by_name)
 
-    def coordinate(self, text: str, origin: str, place: int = 0, *, begins: bool = False, nearest: bool = False) -> int:
-        """The coordinate that a name means, in the dimension at this place. ``begins``: something begins there.
+    def coordinate(
+        self, text: str, origin: str, dimension: int = 0, *, begins: bool = False, nearest: bool = False
+    ) -> int:
+        """The coordinate that a name means, in this dimension. ``begins``: something begins there.
 
         ``nearest``: a date may mean a version of another day: the newest one before, or the next where something
         begins. UsageError, beginning with ``origin``, where the name means no version, or several.
         """
         text = text.strip()
         if (span := _span(text, origin)) is not None:
-            moments = self._dated(text, origin, place)
-            found = self._at(text, span, moments, origin, place, begins=begins)
+            moments = self._dated(text, origin, dimension)
+            found = self._at(text, span, moments, origin, dimension, begins=begins)
             if not nearest and text != "now":  # now is the newest one, by its meaning
-                self._check_made(text, span, moments, origin, place, begins=begins)
+                self._check_made(text, span, moments, origin, dimension, begins=begins)
             return found
-        if (labelled := self._with_label(text, origin, place)) is not None:
+        if (labelled := self._with_label(text, origin, dimension)) is not None:
             return labelled
         if text == "latest":
             raise UsageError(f"{origin}: latest is a whole time, not one coordinate", "name the coordinate by a number")
-        raise self._unknown(text, origin, place)
+        raise self._unknown(text, origin, dimension)
 
-    def labelled(self, text: str, origin: str, place: int = 0) -> int:
+    def labelled(self, text: str, origin: str, dimension: int = 0) -> int:
         """The coordinate that has this label: for what is written, where a date must not mean a version near it.
 
         UsageError, beginning with ``origin``, where none has it, or several.
         """
-        if (found := self._with_label(text, origin, place)) is not None:
+        if (found := self._with_label(text, origin, dimension)) is not None:
             return found
-        close = difflib.get_close_matches(text, list(self._labelled[place]), n=_NEAR)
+        close = difflib.get_close_matches(text, list(self._labelled[dimension]), n=_NEAR)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else _NEW
-        raise UsageError(f"{origin}: no {self._word(place)} has the label {text!r}", hint)
+        raise UsageError(f"{origin}: no {self._word(dimension)} has the label {text!r}", hint)
 
-    def _with_label(self, text: str, origin: str, place: int) -> int | None:
+    def _with_label(self, text: str, origin: str, dimension: int) -> int | None:
         """The coordinate that has this label; None where none has it, UsageError where several have."""
-        found = self._labelled[place].get(text, [])
+        found = self._labelled[dimension].get(text, [])
         if len(found) > 1:
-            several = self.listed(found, place)
+            several = self.listed(found, dimension)
             raise UsageError(f"{origin}: {text!r} is the label of {several}", "say which one, by its number")
         return found[0] if found else None
 
-    def _dated(self, text: str, origin: str, place: int) -> dict[int, str]:
+    def _dated(self, text: str, origin: str, dimension: int) -> dict[int, str]:
         """When the coordinates of a dimension were made. UsageError where none has a date."""
-        if not self._moments[place]:
+        if not self._moments[dimension]:
             raise UsageError(
-                f"{origin}: {text!r}: no {self._word(place)} has a date", "say a number; ingest gives labels: --label"
+                f"{origin}: {text!r}: no {self._word(dimension)} has a date",
+                "say a number; ingest gives labels: --label",
             )
-        return self._moments[place]
+        return self._moments[dimension]
 
     def _at(
-        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, place: int, *, begins: bool
+        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, dimension: int, *, begins: bool
     ) -> int:
         """The last coordinate that was made by the end of a span, or the first made at its beginning or later."""
         begin, end = span
         fits = [coordinate for coordinate, moment in moments.items() if (moment >= begin if begins else moment <= end)]
-        fits += self._labelled[place].get(_date_text(text, span), [])  # a version may have several dates as labels
+        fits += self._labelled[dimension].get(_date_text(text, span), [])  # a version may have several dates as labels
         if fits:
             return min(fits) if begins else max(fits)
         nearest = (max if begins else min)(moments, key=moments.__getitem__)
         side, way = ("last", "later than") if begins else ("first", "before")
         raise UsageError(
-            f"{origin}: {text!r} is {way} all {self._word(place)}s with a date: the {side} is "
-            f"{self._spelled(nearest, place)}, {moments[nearest]}Z",
+            f"{origin}: {text!r} is {way} all {self._word(dimension)}s with a date: the {side} is "
+            f"{self._spelled(nearest, dimension)}, {moments[nearest]}Z",
             _ALL,
         )
 
     def _check_made(
-        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, place: int, *, begins: bool
+        self, text: str, span: tuple[str, str], moments: dict[int, str], origin: str, dimension: int, *, begins: bool
     ) -> None:
         """Raise UsageError for a day on which no coordinate was made, and for an instant after all of them: nobody can
         say what came later. It names the nearest coordinates.
         """
         begin, end = span
         said = _date_text(text, span)
-        if said in self._labelled[place] or any(begin <= moment <= end for moment in moments.values()):
+        if said in self._labelled[dimension] or any(begin <= moment <= end for moment in moments.values()):
             return
-        is_day, word = begin != end, self._word(place)
+        is_day, word = begin != end, self._word(dimension)
         earlier = [coordinate for coordinate, moment in moments.items() if moment < begin]
         later = [coordinate for coordinate, moment in moments.items() if moment > end]
         if later and not is_day:
@@ -195,43 +198,43 @@ class VersionNames:
         if not later:
             newest = max(earlier, key=lambda coordinate: (moments[coordinate], coordinate))
             made = "" if is_day else f", made {moments[newest]}Z"
-            raise UsageError(f"{origin}: {what}: the newest is {self._labelled_one(newest, place)}{made}", hint)
-        near = f"{self._labelled_one(max(earlier), place)} is before it, " if earlier else ""
-        raise UsageError(f"{origin}: {what}: {near}{self._labelled_one(min(later), place)} is after it", hint)
+            raise UsageError(f"{origin}: {what}: the newest is {self._labelled_one(newest, dimension)}{made}", hint)
+        near = f"{self._labelled_one(max(earlier), dimension)} is before it, " if earlier else ""
+        raise UsageError(f"{origin}: {what}: {near}{self._labelled_one(min(later), dimension)} is after it", hint)
 
-    def _labelled_one(self, coordinate: int, place: int) -> str:
+    def _labelled_one(self, coordinate: int, dimension: int) -> str:
         """A coordinate with its label for a sentence, or when it was made."""
-        label = self.name(coordinate, place).label or f"{self._moments[place][coordinate]}Z"
-        return f"{self._spelled(coordinate, place)} ({label})"
+        label = self.name(coordinate, dimension).label or f"{self._moments[dimension][coordinate]}Z"
+        return f"{self._spelled(coordinate, dimension)} ({label})"
 
-    def _unknown(self, text: str, origin: str, place: int) -> UsageError:
-        labels = self._labelled[place]
+    def _unknown(self, text: str, origin: str, dimension: int) -> UsageError:
+        labels = self._labelled[dimension]
         if not labels:
-            return UsageError(f"{origin}: {text!r} is not a {self._word(place)}", _ANY)
+            return UsageError(f"{origin}: {text!r} is not a {self._word(dimension)}", _ANY)
         close = difflib.get_close_matches(text, list(labels), n=_NEAR)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{_ANY}; {_ALL}"
-        return UsageError(f"{origin}: {text!r} is not a {self._word(place)}, and no label", hint)
+        return UsageError(f"{origin}: {text!r} is not a {self._word(dimension)}, and no label", hint)
 
-    def listed(self, found: Sequence[int], place: int = 0) -> str:
+    def listed(self, found: Sequence[int], dimension: int = 0) -> str:
         """Coordinates for a message, the last ones of many: ``version 3 and version 7``."""
-        last = " and ".join(self._spelled(version, place) for version in found[-_NEAR:])
-        return last if len(found) <= _NEAR else f"{len(found)} {self._word(place)}s, the last are {last}"
+        last = " and ".join(self._spelled(version, dimension) for version in found[-_NEAR:])
+        return last if len(found) <= _NEAR else f"{len(found)} {self._word(dimension)}s, the last are {last}"
 
-    def _word(self, place: int) -> str:
-        return "version" if len(self.dims) == 1 else self.dims[place]
+    def _word(self, dimension: int) -> str:
+        return "version" if len(self.dims) == 1 else self.dims[dimension]
 
-    def _spelled(self, coordinate: int, place: int) -> str:
-        return f"version {coordinate}" if len(self.dims) == 1 else f"{self.dims[place]}={coordinate}"
+    def _spelled(self, coordinate: int, dimension: int) -> str:
+        return f"version {coordinate}" if len(self.dims) == 1 else f"{self.dims[dimension]}={coordinate}"
 
     # --- the names of a version ---
 
-    def name(self, coordinate: int, place: int = 0) -> Name:
+    def name(self, coordinate: int, dimension: int = 0) -> Name:
         """The name of a coordinate; an empty one where it has none."""
-        return self._names[place].get(coordinate) or Name()
+        return self._names[dimension].get(coordinate) or Name()
 
-    def labels(self, place: int = 0) -> dict[str, list[int]]:
+    def labels(self, dimension: int = 0) -> dict[str, list[int]]:
         """The labels of a dimension, and the coordinates of each, sorted."""
-        return self._labelled[place]
+        return self._labelled[dimension]
 
     def label(self, time: Time) -> str:
         """The label of a time for people: ``2026-11-19``, or ``day=2026-11-19``. The last of several; empty for none"""

@@ -25,8 +25,9 @@ from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
+from ddcore.io.project.frontiers import Window
 from ddcore.io.project.stored_columns import StoredColumns
-from ddcore.io.project.times import Time, Window, span
+from ddcore.io.project.times import Time, span
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place
@@ -277,8 +278,12 @@ class ChangeLog:
         ``files``: those of :meth:`files_between` that can have such rows, if not all; ``may_meet``: the same of row
         groups, by their bounds.
         """
-        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
         updates = self.scan_files(self.files_between(a, b, state) if files is None else files, may_meet)
+        return self.weighed(updates, a, b, rows)
+
+    def weighed(self, updates: pl.LazyFrame, a: Time | None, b: Time, rows: pl.Expr | None = None) -> pl.LazyFrame:
+        """Of some updates those of :meth:`counted`, as they are there."""
+        weight = self.counts_at(b) if a is None else self.counts_at(b) - self.counts_at(a)
         for condition in (rows, self._within(a, b)):  # before all else, so that the reader of files skips what it can
             updates = updates if condition is None else updates.filter(condition)
         return updates.select(*self.schema, diff=pl.col("diff") * weight)

@@ -12,7 +12,8 @@ import polars as pl
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import Counts, accumulate_counts, consolidate, merge_counts
-from ddcore.io.project.times import Time, Window, nothing_closed, up_to
+from ddcore.io.project.frontiers import Window, nothing_closed, up_to
+from ddcore.io.project.times import Time
 
 
 def correction(

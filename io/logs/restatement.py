@@ -12,11 +12,11 @@ from functools import cached_property
 
 import polars as pl
 
-from ddcore.base.lattice import frontier, is_beyond, le
+from ddcore.base.lattice import Frontier, frontier, is_beyond, le
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF
-from ddcore.io.project.times import LARGEST_TIME, Frontier
+from ddcore.io.project.times import LARGEST_TIME
 
 
 @dataclass(frozen=True)

@@ -75,27 +75,28 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     dialect = _dialect(sections["project"], program)
     if program.endswith(".sql"):
         add_declared_inputs(sections["inputs"].table, files_of(file.parent, program), dialect)
-    if upstream is not None:
-        _check_apart(sections["inputs"], upstream, settings["warehouse"])
-    inputs = input_schemas(sections["inputs"], dims) if upstream is None else upstream.inputs
     own = sections["inputs"]
+    if upstream is not None:
+        own = _own(own, upstream, settings["warehouse"])
+    inputs = input_schemas(own, dims)
+    others = upstream or Project(file.parent, program, settings["warehouse"])  # which has none
     return Project(
         root=file.parent,
         program=program,
         dialect=dialect,
         dims=dims,
-        inputs=inputs,
-        stored=inputs_stored(own, inputs, dims) if upstream is None else upstream.stored,
-        keys=input_keys(own) if upstream is None else upstream.keys,
-        ignored=input_ignored(own) if upstream is None else upstream.ignored,
-        sources=input_sources(own) if upstream is None else {},
+        inputs={**others.inputs, **inputs},
+        stored={**others.stored, **inputs_stored(own, inputs, dims)},
+        keys={**others.keys, **input_keys(own)},
+        ignored={**others.ignored, **input_ignored(own)},
+        sources=input_sources(own),
         outputs=_outputs(sections["outputs"], branch),
         tests=declared_tests(sections["tests"], dims, text),
         spark_conf=_spark_conf(sections["spark"]),
         retention=_retention(sections["compaction"], sections["retention"]),
         hook=_hook(sections["run"], branch),
         branch=branch,
-        upstream=None if upstream is None else Upstream(upstream.root, upstream.warehouse),
+        upstream=Upstream(others.root, others.warehouse, frozenset(others.inputs)) if upstream else None,
         origin={"program": FILE_NAME, **origin},
         **settings,
     )
@@ -131,16 +132,22 @@ def _dims_of(section: Section, upstream: Project) -> tuple[str, ...]:
     return upstream.dims
 
 
-def _check_apart(section: Section, upstream: Project, warehouse: Place) -> None:
-    """Raise UsageError for inputs of its own beside those of another project, and for one warehouse of both."""
-    for name in section.table.keys() - {_FROM}:
-        raise section.wrong(
-            name, f"the inputs are those of {upstream.root}", f"declare it there, or leave {_FROM} out to ingest here"
-        )
+def _own(section: Section, upstream: Project, warehouse: Place) -> Section:
+    """The inputs that are declared beside those of another project. UsageError for one that both declare, and for one
+    warehouse of both.
+    """
+    own = Section(section.file, section.name, {name: of for name, of in section.table.items() if name != _FROM})
+    known = {name.casefold() for name in upstream.inputs}
+    for name in own.table:
+        if name.casefold() in known:
+            raise section.wrong(
+                name, f"{upstream.root} has this input, and it is read from there", "give this one another name"
+            )
     if warehouse == upstream.warehouse:
         raise section.wrong(
             _FROM, f"both projects have the warehouse {warehouse}", 'give this one its own: [project] warehouse = "..."'
         )
+    return own
 
 
 def _dialect(section: Section, program: str) -> str:

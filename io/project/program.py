@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
 from ddcore.base.record import record
 from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
+from ddcore.io.project.imports import import_beside
 from ddcore.io.project.project import Project
 from ddcore.io.project.statistics import kept_statistics
 from ddcore.io.storage.foreign_files import kind_of
@@ -276,12 +277,10 @@ def _import(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    import_beside(file.parent)
     linecache.checkcache(str(file))
     sys.modules[name] = module
     try:
-        # Compiled from the source: a .pyc is checked by its time in seconds, so a quick second edit could go unnoticed.
         exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
     except BaseException as error:
         del sys.modules[name]

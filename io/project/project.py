@@ -42,10 +42,11 @@ class OutputSettings:
 
 @record
 class Upstream:
-    """The project whose inputs another one reads: ``root`` is its folder, ``warehouse`` that of its tables."""
+    """The project whose ``inputs`` another one reads: ``root`` is its folder, ``warehouse`` that of its tables."""
 
     root: Path
     warehouse: Place
+    inputs: frozenset[str]
 
 
 @record
@@ -63,8 +64,8 @@ class Project:
 
     ``branch``: the branch of the warehouse that commands work on, and ``warehouse`` is its folder then; empty for none.
 
-    ``upstream``: the project that ingests the inputs; None where this one does. Then ``inputs``, ``stored``, ``keys``,
-    ``ignored`` and ``dims`` are those of its ``dd.toml``.
+    ``upstream``: the project that ingests inputs for this one; None without one. Its ``dd.toml`` says what ``inputs``,
+    ``stored``, ``keys`` and ``ignored`` have of these, and the ``dims``; the others are own ones.
 
     ``tuning``: what no setting changes; tests give others.
 
@@ -105,7 +106,9 @@ class Project:
     @property
     def tables(self) -> Warehouse:
         """The warehouse that commands work on, with the inputs of another one where they are read from there."""
-        return Warehouse(self.warehouse, None if self.upstream is None else self.upstream.warehouse)
+        if self.upstream is None:
+            return Warehouse(self.warehouse)
+        return Warehouse(self.warehouse, self.upstream.warehouse, frozenset(self.inputs) - self.upstream.inputs)
 
     @property
     def home(self) -> Place:
@@ -137,11 +140,11 @@ class Project:
         """The function part of ``program``."""
         return self.program.rpartition(":")[2]
 
-    def check_own_inputs(self, what: str) -> None:
-        """Raise UsageError for what only the project that ingests the inputs does, where that is another one."""
-        if self.upstream is not None:
+    def check_own_input(self, what: str, name: str) -> None:
+        """Raise UsageError for what only the project that ingests an input does, where that is another one."""
+        if self.upstream is not None and name in self.upstream.inputs:
             raise UsageError(
-                f"{what}: the inputs of this project are those of {self.upstream.root}",
+                f"{what}: the input {name} is that of {self.upstream.root}",
                 f"do it there: --project {self.upstream.root}",
             )
 

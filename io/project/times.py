@@ -1,11 +1,8 @@
-"""Times as commands, messages and the ledger spell them, and the frontiers between complete and open times.
+"""Times as commands, messages and the ledger spell them.
 
 A time has one coordinate for each name in ``[time] dims``. With one dimension the coordinate is the *version*, and
 people and programs read and write a plain number. Python orders tuples lexicographically, which extends the product
 order, so times can be sorted. Comparisons use the product order of :mod:`ddcore.base.lattice`.
-
-A frontier is an antichain of coordinate tuples. Times at or beyond it are open, all others are complete. A run
-completes boxes: every time at or before one corner.
 
 Must not import anything heavy: every command reads the ledger first.
 """
@@ -13,45 +10,16 @@ Must not import anything heavy: every command reads the ledger first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, overload
 
 from ddcore.base.errors import UsageError
-from ddcore.base.lattice import Frontier, frontier, is_beyond, join, le, meet
-from ddcore.base.record import record
 from ddcore.text.wording import listed, meant
 
 if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = [
-    "LARGEST_TIME",
-    "Frontier",
-    "Time",
-    "Window",
-    "close",
-    "close_both",
-    "corners",
-    "example",
-    "frontier_json",
-    "greatest",
-    "is_open",
-    "json_time",
-    "least",
-    "named",
-    "nothing_closed",
-    "parse",
-    "parse_key",
-    "shown",
-    "shown_frontier",
-    "span",
-    "time_of",
-    "up_to",
-    "versions",
-]  # fmt: skip
+    pass
 
 LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that there is always a next one
-_UNBOUNDED = 2**63 - 1
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
@@ -190,106 +158,3 @@ def json_time(time: tuple[int, ...] | None, dims: Sequence[str]) -> int | dict[s
 def parse_key(text: str) -> Time:
     """The time whose text this is, as ``str(time)``."""
     return Time(map(int, text.split(",")))
-
-
-# --- frontiers --------------------------------------------------------------------------------------------------------
-
-
-def nothing_closed(dims: Sequence[str]) -> Frontier:
-    """The frontier at which every time is open."""
-    return ((0,) * len(dims),)
-
-
-def close(upper: Frontier, time: tuple[int, ...]) -> Frontier:
-    """The frontier after every time at or before ``time`` is complete as well.
-
-    >>> close(((0, 0),), (7, 1)), close(((0, 2), (8, 0)), (9, 0))
-    (((0, 2), (8, 0)), ((0, 2), (8, 1), (10, 0)))
-    """
-    after = [tuple(c + 1 if i == number else 0 for i in range(len(time))) for number, c in enumerate(time)]
-    return close_both(upper, after)
-
-
-def close_both(a: Iterable[tuple[int, ...]], b: Iterable[tuple[int, ...]]) -> Frontier:
-    """The frontier of the times that are open at both: complete is what is complete at either."""
-    others = list(b)
-    return frontier(join(one, other) for one in a for other in others)
-
-
-def up_to(time: tuple[int, ...]) -> Frontier:
-    """The frontier at which the times at or before ``time`` are complete, and no others."""
-    return close(((0,) * len(time),), time)
-
-
-def is_open(time: tuple[int, ...], upper: Iterable[tuple[int, ...]]) -> bool:
-    """Whether a time is at or beyond an element of a frontier."""
-    return any(le(element, time) for element in upper)
-
-
-def corners(upper: Frontier) -> list[Time]:
-    """The greatest complete times, sorted: every complete time is at or before one of them.
-
-    >>> corners(((0, 2), (8, 1), (10, 0)))
-    [(7, 1), (9, 0)]
-    """
-    count = len(upper[0])
-    tops = [(_UNBOUNDED,) * count]
-    for element in upper:
-        sides = [
-            tuple(c - 1 if i == number else _UNBOUNDED for i in range(count))
-            for number, c in enumerate(element)
-            if c > 0
-        ]
-        tops = _maximal(meet(top, side) for top in tops for side in sides)
-    return [Time(top) for top in tops]
-
-
-def _maximal(times: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    negated = frontier(tuple(-c for c in time) for time in times)
-    return sorted(tuple(-c for c in time) for time in negated)
-
-
-def shown_frontier(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> str:
-    """A frontier for messages: ``{day=0,revision=2; day=8,revision=0}``; with one dimension ``version 6``."""
-    elements = list(elements)
-    if len(dims) == 1 and len(elements) == 1:
-        return named(elements[0], dims)
-    return "{" + "; ".join(shown(element, dims) for element in elements) + "}"
-
-
-def frontier_json(elements: Iterable[tuple[int, ...]], dims: Sequence[str]) -> list[Any]:
-    """A frontier in a command's JSON: a list of times."""
-    return [json_time(element, dims) for element in elements]
-
-
-# --- windows ----------------------------------------------------------------------------------------------------------
-
-
-@record
-class Window:
-    """The times at or beyond the frontier ``lower`` and not at or beyond ``upper``: those that a run completes."""
-
-    lower: Frontier
-    upper: Frontier
-
-    def __contains__(self, time: tuple[int, ...]) -> bool:
-        return is_open(time, self.lower) and not is_open(time, self.upper)
-
-    def condition(self, dims: Sequence[str]) -> pl.Expr:
-        """Whether the time of an update is in the window."""
-        import polars as pl
-
-        if len(dims) == 1:
-            return pl.col(dims[0]).is_between(self.lower[0][0], self.upper[0][0] - 1)
-        return is_beyond(dims, self.lower) & ~is_beyond(dims, self.upper)
-
-    def may_meet(self, least: Mapping[str, Any], most: Mapping[str, Any], dims: Sequence[str]) -> bool:
-        """Whether updates whose coordinates are between these bounds may be in the window; a bound may be unknown."""
-        low = tuple(least.get(dim, 0) for dim in dims)
-        high = tuple(most.get(dim, _UNBOUNDED) for dim in dims)
-        return any(le(element, high) for element in self.lower) and not any(le(element, low) for element in self.upper)
-
-
-def versions(first: Time, last: Time) -> Window:
-    """The versions ``first`` to ``last``, with one dimension."""
-    return Window((first,), up_to(last))

@@ -119,8 +119,10 @@ class Snapshot:
         return Snapshot(version, change.columns, change.partition_by, paths, files, change.written)
 
 
-def snapshot(folder: Place) -> Snapshot:
-    """The newest version of a table. Reads its log, and the footer of each file. StorageError."""
+def snapshot(folder: Place, *, footers: bool = True) -> Snapshot:
+    """The newest version of a table. Reads its log, and the footer of each file: without them ``files`` is not known.
+    StorageError.
+    """
     with reporting(folder, "read", HINT):
         table = _opened(folder)
         actions = add_actions(table)
@@ -134,7 +136,7 @@ def snapshot(folder: Place) -> Snapshot:
         }
         return Snapshot(
             table.version(), tuple(columns(table)), tuple(table.metadata().partition_columns), paths,
-            _files(folder, paths, dict(zip(paths, actions["num_records"], strict=True))),
+            _files(folder, paths, dict(zip(paths, actions["num_records"], strict=True))) if footers else None,
         )  # fmt: skip
 
 

@@ -6,58 +6,52 @@ lost, damaged or written to by others is made again from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import polars as pl
 
-from ddcore.base.errors import StorageError, UsageError
-from ddcore.base.schema import Schema, Type
+from ddcore.base.errors import StorageError
 from ddcore.io.delta.column_types import delta_type
-from ddcore.io.delta.new_files import Unsynced, arrow_table, stored_columns, write_file
-from ddcore.io.delta.table_files import AddedFile
-from ddcore.io.delta.tables import values_of
+from ddcore.io.delta.new_files import Unsynced
+from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.parquet import datafile
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, is_open, shown
+from ddcore.io.project.times import Time, shown
 from ddcore.io.publishing.commits import (
-    CHANGES,
-    HINT,
     Commit,
     Next,
     Position,
     Snapshot,
-    escaped,
     note_of,
     position,
     remove_temporary,
     snapshot,
     upkeep,
 )
+from ddcore.io.publishing.division import division_of
 from ddcore.io.publishing.published import Published
-from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
+from ddcore.io.publishing.range_work import Answer, RangeWork, Reading, Tasks, joined
+from ddcore.io.publishing.ranges import RangeFile
+from ddcore.io.publishing.table import NewFile, Table, sums
 from ddcore.io.reading.folded import FoldedLog, output_log
-from ddcore.io.storage.reporting import reporting
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
 
-_KIND = "_change_type"  # Delta's name for the column that says what a row of the change feed is
-_INT64 = Type("int64")
+_SAMPLE = 100_000  # rows by which ranges for tasks are cut
+_SHARES = 2  # of the log for each task that runs at a time
 
 
 def place_of(project: Project, ledger: Ledger, output: str, settings: TableSettings) -> Place:
     """The folder of an output's table."""
     return settings.place or ledger.warehouse.published(output)
-
-
-class _Differs(Exception):
-    """The table does not hold what a commit of ours left: a row that goes is not there."""
 
 
 class _Due(NamedTuple):
@@ -68,34 +62,28 @@ class _Due(NamedTuple):
     label: str
 
 
-class _Files(NamedTuple):
-    """What a commit adds and removes, and what it puts into the change feed."""
-
-    added: Sequence[AddedFile]
-    removed: Sequence[str]
-    feed: Sequence[AddedFile] = ()
-
-
 class Prepared(NamedTuple):
-    """A commit to a table that is to be made next, and what will have been done then."""
+    """A commit to a table that is to be made next, what will have been done then, and the files that are new."""
 
     next: Next
     done: Published
+    ranges: Sequence[RangeFile]
 
 
 class Publication:
     """The table of one output, and what it should hold. ``known``: tables as commits of this process left them; this
-    one is noted there. ``unsynced``: those that its files are synced to the disk with.
+    one is noted there. ``tasks``: what begins tasks that can write it. ``unsynced``: those that its files are synced to
+    the disk with.
     """
 
     def __init__(
-        self, project: Project, ledger: Ledger, output: str, settings: TableSettings,
-        known: dict[Place, Snapshot] | None = None,
+        self, project: Project, ledger: Ledger, output: str, settings: TableSettings, *,
+        known: dict[Place, Snapshot] | None = None, tasks: Callable[[], AbstractContextManager[Tasks]] | None = None,
     ) -> None:  # fmt: skip
         self.project, self.ledger, self.output, self.settings = project, ledger, output, settings
         self.folder = place_of(project, ledger, output, settings)
         self.known = {} if known is None else known
-        self._firsts: dict[str, pl.DataFrame] = {}  # of files that were written
+        self._tasks = tasks
         self.there: Position | None = None
         self.goes_on = False
         self.unsynced: Unsynced | None = None
@@ -106,15 +94,19 @@ class Publication:
         return output_log(self.project, self.output, self.ledger)
 
     @cached_property
-    def order(self) -> Order:
-        """The order of the table's rows."""
-        return Order.of(self.log.schema, self.settings, self.project.outputs[self.output].key)
+    def table(self) -> Table:
+        """How the table has the output's rows."""
+        key, size = self.project.outputs[self.output].key, self.project.tuning.published_rows
+        return Table(self.output, self.folder, self.log.schema, self.settings, key, size)
 
     @property
-    def schema(self) -> Schema:
-        """The columns of the table."""
-        count = self.settings.count
-        return {**self.log.schema, **({count: _INT64} if count else {})}
+    def may_be_shared(self) -> bool:
+        """Whether tasks may write it: there are such, and many rows."""
+        return self._is_for_tasks(0 if self.log.table is None else self.log.table.rows)
+
+    def _is_for_tasks(self, rows: int) -> bool:
+        """Whether tasks write it, where so many rows are read and written."""
+        return self._tasks is not None and bool(self.table.order.columns) and rows >= self.project.tuning.shared_rows
 
     def is_due(self) -> bool:
         """Whether the table lacks contents that the last finished run gave it. Reads the ledger. UsageError,
@@ -141,23 +133,24 @@ class Publication:
         Cost: that of the files with a changed row; of all rows where the table is made again.
         """
         remove_temporary(self.folder)
+        self.table.unsynced = self.unsynced
         try:
             return self._brought_up(self.due, self.there)
-        except (_Differs, StorageError) as error:
+        except StorageError as error:
             if self.there is None:
                 raise
             return self.again(str(error).splitlines()[0])
 
     def again(self, why: str) -> Prepared:
         """The same by writing all rows."""
+        self.table.unsynced = self.unsynced
         return self._made_again(self.due, why, None)
 
     def end(self, prepared: Prepared) -> None:
         """The commit was made: note what the table holds, and tidy up."""
         change, whole = prepared.next.change, Snapshot(prepared.next.version, (), (), {}, ())
         before = whole if prepared.done.made or prepared.next.before is None else prepared.next.before
-        ranges = [RangeFile(f.path, f.size, f.rows, f.partition, self._firsts[f.path]) for f in change.added]
-        self.known[self.folder] = before.followed_by(prepared.next.version, change, ranges)
+        self.known[self.folder] = before.followed_by(prepared.next.version, change, prepared.ranges)
         tuning, days = self.project.tuning, self.project.retention.days
         upkeep(self.folder, prepared.next.version, days, tuning.checkpoint_commits)
 
@@ -167,21 +160,62 @@ class Publication:
         before = self.known.pop(self.folder, None)
         if before is None or not before.is_of(there):
             before = snapshot(self.folder)
-        wanted = tuple((name, delta_type(kind)) for name, kind in self.schema.items())
+        wanted = tuple((name, delta_type(kind)) for name, kind in self.table.schema.items())
         if before.columns != wanted or before.partition_by != self.settings.partition_by:
             return self._made_again(due, "its columns or partitions are others", before)
         if not there.is_newest or before.files is None:
             return self._made_again(due, "another program has written to it", before)
-        if any(tuple(file.first.columns) != self.order.columns for file in before.files):
+        if any(tuple(file.first.columns) != self.table.order.columns for file in before.files):
             return self._made_again(due, "its order is another", before)
-        since = Time(there.at)
+        return self._changed(due, Time(there.at), before, self._change(due, Time(there.at), before.files))
+
+    def _change(self, due: _Due, since: Time, files: Sequence[RangeFile]) -> Answer:
+        """What brings the table from its contents at ``since`` to what is due. Many rows are read and written by tasks;
+        of few changes this process knows how many rows of files they concern.
+        """
+        table, held = self.table, sum(file.rows for file in files)
         if not self.goes_on:
-            held = self._rows(before.files)
-            now = self.log.accumulate(due.at)
-            changes = _sums([now, held.with_columns(diff=-pl.col("diff"))], list(self.log.schema))
-        else:
-            changes = self.log.between(since, due.at)
-        return self._changed(due, since, before, changes)
+            if self._is_for_tasks(held + _rows(self._read(None, due.at))):
+                return self._by_tasks(due, None, files, compares=True)
+            rows = [self.log.accumulate(due.at), table.held(files).with_columns(diff=-pl.col("diff"))]
+            return self._here(due, files, sums(rows, list(table.rows)))
+        if self._is_for_tasks(_rows(self._read(since, due.at))):
+            return self._by_tasks(due, since, files)
+        changes = self.log.between(since, due.at)
+        if self._is_for_tasks(held):
+            concerned = [0 if place is None else files[place].rows for place, _ in table.order.divided(changes, files)]
+            if self._is_for_tasks(sum(concerned)):
+                return self._by_tasks(due, since, files)
+        return self._here(due, files, changes)
+
+    def _here(self, due: _Due, files: Sequence[RangeFile], changes: pl.DataFrame) -> Answer:
+        """Files with changed rows, written by this process."""
+        change = self.table.changed(files, changes)
+        feed = self.table.feed(due.run, change.old, change.new)
+        return Answer(change.added, change.removed, feed, change.plus, change.minus)
+
+    def _read(self, since: Time | None, at: Time) -> list[LiveFile]:
+        """The files of the log that have what differs between two times."""
+        return self.log.log.files_between(since, at, self.log.table)
+
+    def _by_tasks(
+        self, due: _Due, since: Time | None, files: Sequence[RangeFile], *, is_whole: bool = False,
+        compares: bool = False,
+    ) -> Answer:  # fmt: skip
+        """The same written by tasks, a range of the table's order each: see :class:`RangeWork`."""
+        assert self._tasks is not None
+        table, tuning = replace(self.table, unsynced=None), self.project.tuning
+        with self._tasks() as tasks:
+            reading = Reading.of(self.log.log, self._read(since, due.at), since, due.at, _SHARES * tasks.slots)
+            every = max(1, reading.rows // _SAMPLE)
+            sample = pl.concat(tasks.sampled(reading, table.order.columns, every))
+            total = sum(file.rows for file in files) + every * len(sample)
+            memory = self.project.memory
+            most = tuning.task_rows if memory is None else min(tuning.task_rows, memory // tuning.row_bytes)
+            size = max(1, min(most, -(-total // tasks.slots)))
+            division = division_of(table.order, files, sample, every, size)
+            work = RangeWork(table, reading, division, due.run, is_whole=is_whole, compares=compares)
+            return joined(tasks.written(work))._replace(tasks=work.ranges)
 
     def _goes_on(self, there: Position, since: Time) -> bool:
         """Whether the log still holds at the time of the table what it held when that was published."""
@@ -196,165 +230,61 @@ class Publication:
                 return False
         return False
 
-    # --- files with changes -------------------------------------------------------------------------------------------
+    # --- the next commit ----------------------------------------------------------------------------------------------
 
-    def _changed(self, due: _Due, since: Time, before: Snapshot, changes: pl.DataFrame) -> Prepared:
-        """Write the files with changed rows again."""
-        files = before.files or ()
-        added, removed = list[AddedFile](), list[str]()
-        olds, news = list[pl.DataFrame](), list[pl.DataFrame]()
-        names = list(self.log.schema)
-        for place, part in self.order.divided(changes, files) if len(changes) else ():
-            old, rest = (part.clear(), None) if place is None else self._touched(files[place], part)
-            new = _sums([old, part.select(*names, "diff")], names)
-            if (new["diff"] < 0).any():
-                raise _Differs(f"{self.folder} is not as it was left: rows that go are not there")
-            if place is not None:
-                removed.append(files[place].path)
-            added += self._written(new if rest is None else pl.concat([rest, new]))
-            olds.append(old)
-            news.append(new)
-        feed = self._feed(due.run, olds, news)
-        same = {file.path for file in added} & {*removed}  # what equals a file that goes has its name
-        added, removed = [f for f in added if f.path not in same], [path for path in removed if path not in same]
-        plus, minus = (int(changes.filter(pl.col("diff") * sign > 0)["diff"].sum()) * sign for sign in (1, -1))
-        total = len(files) - len(removed) + len(added)
-        done = Published(self.output, str(self.folder), due.run, plus, minus, len(added), total)
-        return Prepared(self._next(due, since, before, _Files(added, removed, feed)), done)
-
-    def _written(self, rows: pl.DataFrame) -> list[AddedFile]:
-        """New files of some rows and their counts, each of one range."""
-        return [
-            self._file(part) for part in self.order.cut(self.order.sorted(rows), self.project.tuning.published_rows)
-        ]
-
-    def _file(self, part: pl.DataFrame) -> AddedFile:
-        first = self.order.first(part)
-        rows = self._as_stored(part)
-        partition = {name: _partition_value(first[name][0], name, self.output) for name in self.order.partition}
-        schema = {name: kind for name, kind in self.schema.items() if name not in partition}
-        table = arrow_table(stored_columns(rows, schema), schema)
-        bounded = [name for name, kind in schema.items() if not kind.stored.is_nested]
-        steps = {name: escaped(value) for name, value in partition.items()}
-        file = write_file(
-            self.folder, f"{self.output}-{_stem(first)}", table, bounded=bounded, notes={FIRST: first_of(first)},
-            partition=steps, unsynced=self.unsynced,
-        )  # fmt: skip
-        self._firsts[file.path] = first
-        return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
-
-    def _as_stored(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows and their counts as the table has them: with the count, or each as often as it occurs."""
-        if self.settings.count:
-            return rows.rename({"diff": self.settings.count})
-        if (rows["diff"] == 1).all():
-            return rows.drop("diff")
-        return rows.drop("diff")[np.repeat(np.arange(len(rows)), rows["diff"].to_numpy())]
-
-    def _touched(self, file: RangeFile, part: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Of the rows of a file those that are among the changed ones, with their counts; and the others, in order: in
-        few files many rows change.
-        """
-        names = list(self.log.schema)
-        rows, touched = self._stored([file]), part.select(names)
-        old = rows.join(touched, on=names, how="semi", nulls_equal=True)
-        rest = rows.join(touched, on=names, how="anti", nulls_equal=True, maintain_order="left") if len(old) else rows
-        return _sums([old], names), rest
-
-    def _rows(self, files: Sequence[RangeFile]) -> pl.DataFrame:
-        """The distinct rows of some files of the table, and their counts as ``diff``. Checks the digests."""
-        return _sums([self._stored(files)], list(self.log.schema))
-
-    def _stored(self, files: Sequence[RangeFile]) -> pl.DataFrame:
-        """The rows of some files as they are there, in their order, with ``diff``. Checks the digests."""
-        frames = []
-        for file in files:
-            path = self.folder / file.path
-            with reporting(path, "read", HINT):
-                frame = pl.read_parquet(datafile.content(path, HINT), use_statistics=False)
-                values = [
-                    pl.lit(file.first[name][0], file.first[name].dtype).alias(name) for name in self.order.partition
-                ]
-                frame = frame.with_columns(values)
-                stored = frame.lazy().select([pl.col(n).cast(kind.stored.polars) for n, kind in self.schema.items()])
-                frames.append(values_of(stored, self.schema).collect())
-        names, count = list(self.log.schema), self.settings.count
-        diff = pl.col(count).alias("diff") if count else pl.lit(1, pl.Int64).alias("diff")
-        if not frames:
-            return pl.DataFrame(schema={**{n: k.polars for n, k in self.log.schema.items()}, "diff": pl.Int64})
-        return pl.concat(frames).select(*names, diff)
-
-    def _feed(self, run: int, olds: Sequence[pl.DataFrame], news: Sequence[pl.DataFrame]) -> list[AddedFile]:
-        """The files of the change feed of a run: what became of changed rows, given as they were and as they are."""
-        if not olds:
-            return []
-        names, key = list(self.log.schema), self.project.outputs[self.output].key
-        old, new = pl.concat(olds), pl.concat(news)
-        if self.settings.count:  # the count is a column of the row
-            key, old, new = key or tuple(names), self._as_stored(old), self._as_stored(new)
-            names = list(self.schema)
-        else:
-            both = _sums([new, old.with_columns(diff=-pl.col("diff"))], names)
-            new = both.filter(pl.col("diff") > 0)
-            old = both.filter(pl.col("diff") < 0).with_columns(diff=-pl.col("diff"))
-            old, new = self._as_stored(old), self._as_stored(new)
-        kinds = []
-        for side, other, alone, paired in (
-            (old, new, "delete", "update_preimage"), (new, old, "insert", "update_postimage"),
-        ):  # fmt: skip
-            is_paired = _is_paired(side, other, key)
-            kinds.append(
-                side.with_columns(pl.when(is_paired).then(pl.lit(paired)).otherwise(pl.lit(alone)).alias(_KIND))
-            )
-        rows = pl.concat(kinds)
-        if self.order.partition:
-            parts = [part for part in rows.partition_by(self.order.partition, maintain_order=True)]
-        else:
-            parts = [rows] if len(rows) else []
-        return [self._feed_file(run, part) for part in parts]
-
-    def _feed_file(self, run: int, rows: pl.DataFrame) -> AddedFile:
-        """A file of the change feed, which goes with its commit; so no two runs have one of the same name."""
-        partition = {name: _partition_value(rows[name][0], name, self.output) for name in self.order.partition}
-        schema = {**{name: kind for name, kind in self.schema.items() if name not in partition}, _KIND: Type("string")}
-        table = arrow_table(stored_columns(rows, schema), schema)
-        file = write_file(self.folder / CHANGES, f"cdc-{run:08x}", table, unsynced=self.unsynced)
-        return AddedFile(file.path, file.size, file.rows, file.stats, partition)  # type: ignore[arg-type]
-
-    # --- the whole table ----------------------------------------------------------------------------------------------
+    def _changed(self, due: _Due, since: Time, before: Snapshot, answer: Answer) -> Prepared:
+        """The commit after one of ours."""
+        same = {new.file.path for new in answer.added} & {*answer.removed}  # what equals a file that goes has its name
+        added = [new for new in answer.added if new.file.path not in same]
+        removed = [path for path in answer.removed if path not in same]
+        total = len(before.files or ()) - len(removed) + len(added)
+        answer = answer._replace(added=added, removed=removed)
+        done = self._done(due, answer, total)
+        return self._prepared(due, since, before, answer, done)
 
     def _made_again(self, due: _Due, why: str, before: Snapshot | None) -> Prepared:
         """Write all rows, in place of what the table holds."""
         if before is None and position(self.folder) is not None:
-            before = snapshot(self.folder)
-        added, rows = list[AddedFile](), 0
-        for part in self._in_order(due.at):
-            rows += int(part["diff"].sum())
-            added.append(self._file(part))
-        removed = [] if before is None else [path for path in before.paths if path not in {file.path for file in added}]
-        done = Published(self.output, str(self.folder), due.run, rows, 0, len(added), len(added), why)
-        return Prepared(self._next(due, None, before, _Files(added, removed)), done)
+            before = snapshot(self.folder, footers=False)  # they may be damaged
+        if self._is_for_tasks(_rows(self._read(None, due.at))):
+            answer = self._by_tasks(due, None, (), is_whole=True)
+        else:
+            parts, rows = list[NewFile](), 0
+            for part in self._in_order(due.at):
+                rows += int(part["diff"].sum())
+                parts.append(self.table.file(part))
+            answer = Answer(parts, plus=rows)
+        paths = {new.file.path for new in answer.added}
+        answer = answer._replace(removed=[path for path in (before.paths if before else ()) if path not in paths])
+        return self._prepared(due, None, before, answer, self._done(due, answer, len(answer.added), why))
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
         size = self.project.tuning.published_rows
         rest: pl.DataFrame | None = None
-        for piece in self.log.rows(None, at, by=self.order.columns):
+        for piece in self.log.rows(None, at, by=self.table.order.columns):
             rows = piece.select(*self.log.schema, pl.col("diff").cast(pl.Int64))
             rest = rows if rest is None else pl.concat([rest, rows])
             if len(rest) > 2 * size:
-                *whole, rest = self.order.cut(rest, size)
+                *whole, rest = self.table.order.cut(rest, size)
                 yield from whole
         if rest is not None:
-            yield from self.order.cut(rest, size)
+            yield from self.table.order.cut(rest, size)
 
-    def _next(self, due: _Due, since: Time | None, before: Snapshot | None, files: _Files) -> Next:
+    def _done(self, due: _Due, answer: Answer, total: int, why: str = "") -> Published:
+        path, files = str(self.folder), len(answer.added)
+        return Published(self.output, path, due.run, answer.plus, answer.minus, files, total, why, answer.tasks)
+
+    def _prepared(
+        self, due: _Due, since: Time | None, before: Snapshot | None, answer: Answer, done: Published
+    ) -> Prepared:
         dims = self.project.dims
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
         note = note_of(self.output, due.run, due.at, due.label, versions)
-        every = self.project.tuning.checkpoint_commits
-        change = Commit(self.schema, self.settings.partition_by, every, files.added, files.removed, files.feed, note)
-        return Next(self.folder, before, change)
+        every, files = self.project.tuning.checkpoint_commits, [new.file for new in answer.added]
+        change = Commit(self.table.schema, self.settings.partition_by, every, files, answer.removed, answer.feed, note)
+        ranges = [RangeFile(f.path, f.size, f.rows, f.partition, first) for f, first in answer.added]
+        return Prepared(Next(self.folder, before, change), done, ranges)
 
     # --- whether it is right ------------------------------------------------------------------------------------------
 
@@ -369,8 +299,8 @@ class Publication:
         now = snapshot(self.folder)
         if now.files is None:
             raise StorageError(f"another program has written to {self.folder}", "the next ddcore run makes it again")
-        held, due = self._rows(now.files), self.log.accumulate(Time(there.at))
-        return _sums([held, due.with_columns(diff=-pl.col("diff"))], list(self.log.schema))
+        held, due = self.table.held(now.files), self.log.accumulate(Time(there.at))
+        return sums([held, due.with_columns(diff=-pl.col("diff"))], list(self.log.schema))
 
 
 def _is_after(record: RunRecord, since: Time) -> bool:
@@ -378,33 +308,5 @@ def _is_after(record: RunRecord, since: Time) -> bool:
     return not is_open(since, record.lower) if record.lower else record.first[0] > since[0]
 
 
-def _sums(parts: Sequence[pl.DataFrame], names: list[str]) -> pl.DataFrame:
-    """Distinct rows and their counts, without those of 0."""
-    rows = pl.concat([part.select(*names, pl.col("diff").cast(pl.Int64)) for part in parts])
-    return rows.group_by(names).agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
-
-
-def _is_paired(side: pl.DataFrame, other: pl.DataFrame, key: Sequence[str]) -> pl.Series:
-    """Whether each row is the only one of its key, and the other side has one of it too."""
-    if not key:
-        return pl.Series([False]).new_from_index(0, len(side))
-    once = other.filter(pl.struct(key).is_unique()).select(key).with_columns(_there=pl.lit(True))
-    found = side.select(key).join(once, on=list(key), how="left", nulls_equal=True, maintain_order="left")
-    return found["_there"].fill_null(False) & side.select(pl.struct(key).is_unique()).to_series()
-
-
-def _partition_value(value: Any, name: str, output: str) -> str | None:
-    """A value of a partition as Delta's log has it."""
-    if value is None:
-        return None
-    if value == "":
-        raise UsageError(
-            f"output {output}: the column {name!r} has an empty text, which Delta takes for null in a partition",
-            "partition by another column, or give the rows another value",
-        )
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _stem(first: pl.DataFrame) -> str:
-    """A word for a file's name, by its first row: files of equal rows in different partitions have different names."""
-    return datafile.digest_of(first_of(first).encode())[:8]
+def _rows(files: Sequence[LiveFile]) -> int:
+    return sum(file.rows for file in files)

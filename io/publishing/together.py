@@ -34,10 +34,14 @@ def publish_all(publications: Sequence[Publication], threads: int) -> list[Publi
 
 def _prepared(publications: Sequence[Publication], threads: int) -> dict[Publication, Prepared | DdError]:
     """The commits of tables, or the errors, with all files synced to the disk."""
+    shared = [one for one in publications if one.may_be_shared]
+    others = [one for one in publications if one not in shared]
     with Unsynced() as unsynced:
         for one in publications:
             one.unsynced = unsynced
-        return dict(zip(publications, each(_attempt, publications, threads), strict=True))
+        found = dict(zip(others, each(_attempt, others, threads), strict=True))
+        found |= {one: _attempt(one) for one in shared}  # by tasks, which this thread starts
+        return {one: found[one] for one in publications}
 
 
 def _attempt(publication: Publication) -> Prepared | DdError:

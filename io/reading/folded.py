@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
+from ddcore.base.lattice import Frontier
 from ddcore.base.lazy import polars as pl
 from ddcore.base.schema import Schema
 from ddcore.io.delta.column_types import row_type, type_of_text
@@ -19,7 +20,8 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
-from ddcore.io.project.times import Frontier, Time, Window, greatest, nothing_closed, up_to
+from ddcore.io.project.frontiers import Window, nothing_closed, up_to
+from ddcore.io.project.times import Time, greatest
 from ddcore.io.reading.published import check_output, finished_run
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ddcore.base.errors import DdError, UsageError
 from ddcore.io.ledger.history import entries, history_table, spelled
 from ddcore.io.project.finding import IN_PYTHON
-from ddcore.io.project.times import corners
+from ddcore.io.project.frontiers import corners
 from ddcore.io.reading.opened_log import Log
 from ddcore.io.reading.opening import project_at
 from ddcore.io.reading.published import finished_run, output_names

@@ -10,9 +10,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
-from ddcore.base.lattice import le
+from ddcore.base.lattice import Frontier, le
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.project.times import Frontier, Time, close_both, corners, greatest, is_open, named, shown_frontier
+from ddcore.io.project.frontiers import close_both, corners, is_open, shown_frontier
+from ddcore.io.project.times import Time, greatest, named
 from ddcore.program.data_tests import is_test
 from ddcore.text.wording import listed, meant
 

@@ -18,13 +18,14 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import DataError, LateUpdate
-from ddcore.base.lattice import is_beyond
+from ddcore.base.lattice import Frontier, is_beyond
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import DIFF, Counts, merge_counts
-from ddcore.io.project.times import LARGEST_TIME, Frontier, Time, parse_key, shown_frontier
+from ddcore.io.project.frontiers import shown_frontier
+from ddcore.io.project.times import LARGEST_TIME, Time, parse_key
 from ddcore.io.sources.known import Part as KnownPart
 from ddcore.io.sources.known import without
 from ddcore.io.sources.layouts import Layout, Rules, fit

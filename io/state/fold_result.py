@@ -21,7 +21,7 @@ from ddcore.io.storage.warehouse import Warehouse
 @record
 class Stored:
     """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
-    groups. ``upstream``: as in :class:`~ddcore.io.storage.warehouse.Warehouse`.
+    groups. ``upstream`` and ``own``: as in :class:`~ddcore.io.storage.warehouse.Warehouse`.
 
     Can be sent between processes.
     """
@@ -31,11 +31,12 @@ class Stored:
     files: Mapping[str, Sequence[LiveFile]]
     groups: LargeGroups = field(default_factory=LargeGroups)
     upstream: Place | None = None
+    own: frozenset[str] = frozenset()
 
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse at ``root``."""
-        return Warehouse(self.root, self.upstream)
+        return Warehouse(self.root, self.upstream, self.own)
 
 
 @dataclass

@@ -41,7 +41,7 @@ class RunFile:
     """
 
     __slots__ = (
-        "_codes", "_first_pages", "_index", "_lock", "_pages", "_places", "_stored", "_top", "_words", "bytes", "kinds",
+        "_chunks", "_codes", "_first_pages", "_index", "_lock", "_pages", "_stored", "_top", "_words", "bytes", "kinds",
         "path", "starts",
     )  # fmt: skip
 
@@ -50,17 +50,17 @@ class RunFile:
         with reporting(path, "read", hint):
             source = store.mapped(path)
             note = json.loads(datafile.note_of(source, datafile.RUN, hint))
-        places: Mapping[str, list[dict[str, Any]]] = note["columns"]
-        unknown = [name for name in layout.columns if name not in places]
+        chunks: Mapping[str, list[dict[str, Any]]] = note["columns"]
+        unknown = [name for name in layout.columns if name not in chunks]
         if unknown:
             raise StorageError(f"{path} has no column {unknown[0]}", hint)
         self.bytes = Checked(source, note["end"], _numbers(note["units"]), hint)
-        self._places, self._index, self._top = places, note["index"] // 8, _numbers(note["top"])
+        self._chunks, self._index, self._top = chunks, note["index"] // 8, _numbers(note["top"])
         rows = np.array(note["rows"], np.int64)
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])  # of row groups, and the end
         self._first_pages = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-rows // PAGE))])
         self._pages = int(self._first_pages[-1])
-        self._codes = np.array([place["at"] // 8 for place in places[CODE]], np.int64)  # where those of groups begin
+        self._codes = np.array([chunk["at"] // 8 for chunk in chunks[CODE]], np.int64)  # where those of groups begin
         narrow = dict.fromkeys(note["narrow"], pages.INT32)
         self.kinds = {CODE: _INT64, **layout.stored, **dict.fromkeys((*layout.times, "diff"), _INT64)} | {
             name: kind for name, kind in narrow.items() if name in layout.stored or name in (*layout.times, "diff")
@@ -111,11 +111,11 @@ class RunFile:
 
         group = np.searchsorted(self._first_pages, numbers, side="right") - 1
         row = (numbers - self._first_pages[group]) * PAGE
-        place = self._codes[group] + row
-        end = place + np.minimum(PAGE, self.starts[group + 1] - self.starts[group] - row)
-        self.bytes.need(8 * place, 8 * end)
-        lo, hi = search(self.bytes.words, probes, place, end)
-        before = self.starts[group] + row - place
+        first = self._codes[group] + row
+        end = first + np.minimum(PAGE, self.starts[group + 1] - self.starts[group] - row)
+        self.bytes.need(8 * first, 8 * end)
+        lo, hi = search(self.bytes.words, probes, first, end)
+        before = self.starts[group] + row - first
         return lo + before, hi + before
 
     def lower_bounds(self, codes: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ class RunFile:
 
     def dictionaries(self, name: str) -> list[tuple[int, dict[str, Any]]]:
         """The row groups that have a dictionary of texts in a column, and where it is."""
-        return [(group, place) for group, place in enumerate(self._places[name]) if "texts" in place]
+        return [(group, chunk) for group, chunk in enumerate(self._chunks[name]) if "texts" in chunk]
 
     # --- columns ---
 
@@ -172,15 +172,15 @@ class RunFile:
         """Have what the columns of some rows begin with all at once: of an object, in one request."""
         begins, ends = list[np.ndarray](), list[np.ndarray]()
         for name, kind in self.kinds.items():
-            place = self._places[name][group]
-            if "is" in place or "nulls" in place:
+            chunk = self._chunks[name][group]
+            if "is" in chunk or "nulls" in chunk:
                 continue
-            if "valid" in place:
-                begin, width, at = place["valid"], WORD // 8, rows // WORD
-            elif "ids" in place:
-                (begin, width), at = place["ids"], rows
+            if "valid" in chunk:
+                begin, width, at = chunk["valid"], WORD // 8, rows // WORD
+            elif "ids" in chunk:
+                (begin, width), at = chunk["ids"], rows
             else:
-                begin, width, at = place["at"], np.dtype(pages.physical(kind) or "u1").itemsize, rows
+                begin, width, at = chunk["at"], np.dtype(pages.physical(kind) or "u1").itemsize, rows
                 at = at if pages.physical(kind) else rows >> 3
             if width:
                 begins.append(begin + width * at)
@@ -205,15 +205,15 @@ class RunFile:
 
     def _column(self, name: str, group: int, kind: Type, rows: Rows, number: int) -> np.ndarray | int:
         """The words of some rows of a row group; one number, where all are the same."""
-        place = self._places[name][group]
-        if "is" in place:
-            return int(place["is"])
-        if "nulls" in place:
+        chunk = self._chunks[name][group]
+        if "is" in chunk:
+            return int(chunk["is"])
+        if "nulls" in chunk:
             rows = _listed(rows)
-            valid = ~self._bits(place["nulls"], rows)
+            valid = ~self._bits(chunk["nulls"], rows)
             rows = rows[valid]
-        elif "valid" in place:
-            valid, rows = self._ranks(place, _listed(rows))
+        elif "valid" in chunk:
+            valid, rows = self._ranks(chunk, _listed(rows))
         else:
             return self._values(name, group, kind, rows)
         words = np.full(number, NULL, np.int64)
@@ -221,71 +221,71 @@ class RunFile:
             words[valid] = self._values(name, group, kind, rows)
         return words
 
-    def _ranks(self, place: dict[str, Any], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows are not null, and the places of these among the values."""
+    def _ranks(self, chunk: dict[str, Any], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are not null, and the positions of these among the values."""
         word, bit = rows // WORD, (rows % WORD).astype(np.uint64)
-        bits = self._at(place["valid"], "<u8", word)
-        before = self._at(place["before"], "<i4", word)
+        bits = self._at(chunk["valid"], "<u8", word)
+        before = self._at(chunk["before"], "<i4", word)
         valid = (bits >> bit & np.uint64(1)).astype(bool)
         below = np.bitwise_count(bits & ((np.uint64(1) << bit) - np.uint64(1)))
         return valid, (before + below.astype(np.int64))[valid]
 
     def _values(self, name: str, group: int, kind: Type, rows: Rows) -> np.ndarray:
         """The words of values that are not null."""
-        place = self._places[name][group]
-        if "ids" not in place:
+        chunk = self._chunks[name][group]
+        if "ids" not in chunk:
             if kind.name == "bool":
-                return self._bits(place["at"], rows).astype(np.int64)
-            return _words(self._at(place["at"], pages.physical(kind), rows), kind)
-        begin, width = place["ids"]
+                return self._bits(chunk["at"], rows).astype(np.int64)
+            return _words(self._at(chunk["at"], pages.physical(kind), rows), kind)
+        begin, width = chunk["ids"]
         ids = np.zeros(_number(rows), np.int64) if width == 0 else self._ids(begin, width, rows)
         return self._entries(name, group, kind, ids)
 
     def _entries(self, name: str, group: int, kind: Type, ids: np.ndarray) -> np.ndarray:
         """The words of entries of a dictionary, by number. Entries are decoded once, and only those that are needed."""
-        place = self._places[name][group]
+        chunk = self._chunks[name][group]
         if not kind.is_pooled:
-            if len(ids) < place["of"]:
-                return _words(self._at(place["at"], pages.physical(kind), ids), kind)
-            return np.take(_words(self._at(place["at"], pages.physical(kind), slice(0, place["of"])), kind), ids)
-        if place["of"] > _CACHED * len(ids) + PAGE:
+            if len(ids) < chunk["of"]:
+                return _words(self._at(chunk["at"], pages.physical(kind), ids), kind)
+            return np.take(_words(self._at(chunk["at"], pages.physical(kind), slice(0, chunk["of"])), kind), ids)
+        if chunk["of"] > _CACHED * len(ids) + PAGE:
             entries, inverse = np.unique(ids, return_inverse=True)
-            words = self._decoded(place, kind, entries.astype(np.int64))
+            words = self._decoded(chunk, kind, entries.astype(np.int64))
             return np.take(words, inverse)
         with self._lock:
             if (name, group) not in self._words:
-                self._words[name, group] = np.full(place["of"], NULL, np.int64)
+                self._words[name, group] = np.full(chunk["of"], NULL, np.int64)
             words = self._words[name, group]
-            needed = np.zeros(place["of"], dtype=bool)
+            needed = np.zeros(chunk["of"], dtype=bool)
             needed[ids] = True
             missing = np.flatnonzero(needed & (words == NULL))
             if len(missing):
-                words[missing] = self._decoded(place, kind, missing)
+                words[missing] = self._decoded(chunk, kind, missing)
         return np.take(words, ids)
 
-    def _decoded(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
+    def _decoded(self, chunk: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
         """The words of distinct entries of a dictionary, which ascend."""
         if kind.is_wide:
             size = wide.width(kind)
-            content = np.ascontiguousarray(self._at(place["wide"], f"V{size}", entries)).view(np.uint8)
+            content = np.ascontiguousarray(self._at(chunk["wide"], f"V{size}", entries)).view(np.uint8)
             return pool_of(kind).intern(wide.from_big_endian(content, size))
-        return self._pieces(place, kind, entries) if kind.is_nested else self._texts(place, kind, entries)
+        return self._pieces(chunk, kind, entries) if kind.is_nested else self._texts(chunk, kind, entries)
 
-    def _texts(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
-        return _encoded([self._payload(place, entries)], kind)
+    def _texts(self, chunk: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
+        return _encoded([self._payload(chunk, entries)], kind)
 
-    def _payload(self, place: dict[str, Any], entries: np.ndarray) -> _Texts:
+    def _payload(self, chunk: dict[str, Any], entries: np.ndarray) -> _Texts:
         """The texts or bytes of entries of a dictionary."""
         from ddcore.kernels.blocks import copy_texts
 
-        if len(entries) == place["of"]:
-            ends = self._at(place["ends"], "<u4", slice(0, len(entries) + 1)).astype(np.int64)
+        if len(entries) == chunk["of"]:
+            ends = self._at(chunk["ends"], "<u4", slice(0, len(entries) + 1)).astype(np.int64)
             begins, ends = ends[:-1], ends[1:]
         else:
             begins, ends = (
-                self._at(place["ends"], "<u4", position).astype(np.int64) for position in (entries, entries + 1)
+                self._at(chunk["ends"], "<u4", position).astype(np.int64) for position in (entries, entries + 1)
             )
-        begins, ends = begins + (place["texts"] + 4), ends + place["texts"]
+        begins, ends = begins + (chunk["texts"] + 4), ends + chunk["texts"]
         lengths = ends - begins
         some = lengths > 0
         self.bytes.need(begins[some], ends[some])
@@ -294,10 +294,10 @@ class RunFile:
         copy_texts(self.bytes.data, begins, lengths, texts, offsets[:-1])
         return lengths, texts
 
-    def _pieces(self, place: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
+    def _pieces(self, chunk: dict[str, Any], kind: Type, entries: np.ndarray) -> np.ndarray:
         piece, words = entries // PIECE, np.empty(len(entries), np.int64)
         for number in np.unique(piece).tolist():
-            begin, end = self._at(place["pieces"], "<i8", slice(number, number + 2)).tolist()
+            begin, end = self._at(chunk["pieces"], "<i8", slice(number, number + 2)).tolist()
             self.bytes.need_range(begin, end)
             some = piece == number
             series = _deserialized(self.bytes.data[begin:end]).gather(entries[some] - number * PIECE)
@@ -322,19 +322,19 @@ class RunFile:
         flags: np.ndarray = (self._at(begin, "u1", numbers >> 3) >> (numbers & 7).astype(np.uint8) & 1).astype(bool)
         return flags
 
-    def _at(self, begin: int, kind: str, places: Rows) -> np.ndarray:
-        """Numbers of an array that begins at a byte of the file, by their places there. A range is not copied."""
+    def _at(self, begin: int, kind: str, positions: Rows) -> np.ndarray:
+        """Numbers of an array that begins at a byte of the file, by their positions there. A range is not copied."""
         width = np.dtype(kind).itemsize
-        if isinstance(places, slice):
-            first, count = begin + width * places.start, places.stop - places.start
+        if isinstance(positions, slice):
+            first, count = begin + width * positions.start, positions.stop - positions.start
             self.bytes.need_range(first, first + width * count)
             return np.frombuffer(self.bytes.data, kind, count, first)
-        if len(places) == 0:
+        if len(positions) == 0:
             return np.empty(0, kind)
-        firsts = begin + width * places.astype(np.int64)
+        firsts = begin + width * positions.astype(np.int64)
         self.bytes.need(firsts, firsts + width)
-        array = np.frombuffer(self.bytes.data, kind, int(places.max()) + 1, begin)
-        return array[places]
+        array = np.frombuffer(self.bytes.data, kind, int(positions.max()) + 1, begin)
+        return array[positions]
 
 
 _INT64, _NONE = Type("int64"), np.empty(0, np.int64)
@@ -363,11 +363,11 @@ def load_texts(files: Sequence[RunFile]) -> None:
     for name, kind in files[0].kinds.items() if files else ():
         if not kind.is_pooled or kind.is_nested:
             continue
-        parts = [(file, group, place) for file in files for group, place in file.dictionaries(name)]
+        parts = [(file, group, chunk) for file in files for group, chunk in file.dictionaries(name)]
         if not parts:
             continue
-        words = _encoded([file._payload(place, np.arange(place["of"])) for file, _, place in parts], kind)
-        ends = np.cumsum([place["of"] for _, _, place in parts])
+        words = _encoded([file._payload(chunk, np.arange(chunk["of"])) for file, _, chunk in parts], kind)
+        ends = np.cumsum([chunk["of"] for _, _, chunk in parts])
         for (file, group, _), some in zip(parts, np.split(words, ends[:-1]), strict=True):
             file._words[name, group] = some
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 255  # bytes
 _ABSENT = (
-    "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"
+    "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE, "
+    "or ddcore sync where dd.toml declares sources"
 )
 _ABSENT_URL = "check the URL; a new warehouse begins with: ddcore ingest INPUT SOURCE --new-warehouse"
 
@@ -39,12 +40,14 @@ class Warehouse:
     The folder is one of the file system, also as a ``file://`` URL, or an ``s3://`` URL of an object store; other URLs
     are a UsageError. Creating the object touches nothing.
 
-    ``upstream``: the root of the warehouse whose inputs are read in place of own ones; no table there is written
+    ``upstream``: the root of the warehouse whose inputs are read, all but the ``own`` ones; no table there is written
     (:mod:`ddcore.io.storage.readers`).
     """
 
-    def __init__(self, root: str | os.PathLike[str] | Address, upstream: Place | None = None) -> None:
-        self.upstream = upstream
+    def __init__(
+        self, root: str | os.PathLike[str] | Address, upstream: Place | None = None, own: frozenset[str] = frozenset()
+    ) -> None:
+        self.upstream, self.own = upstream, own
         self.root: Place
         if isinstance(root, Address):
             self.root = root
@@ -90,8 +93,12 @@ class Warehouse:
                 f"the name {name[:40]!r}... of {part} has {len(name)} characters, too many for the name of a folder",
                 f"use at most {_LONGEST_NAME}",
             )
-        root = self.root if part != "inputs" or self.upstream is None else self.upstream
-        return root / relative
+        return (self.root if self.upstream is None or self.is_own(relative) else self.upstream) / relative
+
+    def is_own(self, relative: str) -> bool:
+        """Whether a table is one of this warehouse: each but the inputs that another project ingests."""
+        part, _, name = relative.partition("/")
+        return part != "inputs" or self.upstream is None or name in self.own
 
     def relative(self, folder: Place) -> str:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
@@ -100,10 +107,9 @@ class Warehouse:
     def tables(self, parts: Sequence[str] = ("inputs", "outputs", "state")) -> Iterator[tuple[str, Place]]:
         """All tables of its own on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in parts:
-            if part == "inputs" and self.upstream is not None:
-                continue
             for name in store.names(above := self.root / part):
-                if name[0] not in "._" and store.is_folder((folder := above / name) / "_delta_log"):
+                is_one = name[0] not in "._" and self.is_own(f"{part}/{name}")
+                if is_one and store.is_folder((folder := above / name) / "_delta_log"):
                     yield f"{part}/{name}", folder
 
     def check(self) -> None:

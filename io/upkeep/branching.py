@@ -24,7 +24,7 @@ from ddcore.base.errors import StorageError
 from ddcore.io.delta import syncs
 from ddcore.io.delta.deltalog import LOG
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.project.times import corners
+from ddcore.io.project.frontiers import corners
 from ddcore.io.storage import branches, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import polars as pl
 
+from ddcore.base.lattice import Frontier
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.tuning import DEFAULT
@@ -27,7 +28,7 @@ from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.parquet import datafile
-from ddcore.io.project.times import Frontier, is_open
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.state.arrangements import MERGED, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout

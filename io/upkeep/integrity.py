@@ -132,7 +132,7 @@ def unnamed_commits(ledger: Ledger) -> list[str]:
     readers see it. Looks for one file per table.
     """
     live = live_tables(ledger).items()
-    own = [(name, state) for name, state in live if not name.startswith("inputs/") or ledger.warehouse.upstream is None]
+    own = [(name, state) for name, state in live if ledger.warehouse.is_own(name)]
     return [name for name, state in own if not tables.is_settled(ledger.warehouse.table(name), state)]
 
 

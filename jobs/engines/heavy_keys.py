@@ -9,7 +9,7 @@ Must not import the engine's kernels: the driver of a fold on Spark loads this m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
@@ -18,12 +18,14 @@ from ddcore.jobs.engines.division import Shares
 from ddcore.jobs.engines.routes import Routing
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.borders import Leave, Variable
 from ddcore.planning.plan import Plan
 
 if TYPE_CHECKING:
     from ddcore.jobs.engines.sampling import Samples, Spread
 
 _HEAVY = 0.5  # the least share of a worker's mean load that a heavy key has
+_REPEATED = 2.0  # and where to divide it costs one exchange more in every round of a loop
 _PAYS = 0.8  # a key is divided where its largest part has less than this share of its load
 _FEW = {"agg", "distinct", "top_k"}  # reductions that give few rows for each group
 _LAST = 2**63 - 1  # a code that is not divided: no code comes after it
@@ -34,11 +36,17 @@ class Joins:
     """Joins that share arrangements, and so divide keys alike: ``pairs`` are their arrangements.
 
     ``by_rows``: of each arrangement, whether the rows of a grid divide it; those of ``results`` the columns do.
+    ``repeated``: updates of a loop that stay with their worker cross in every round, if a key is divided.
     """
 
     pairs: Sequence[tuple[int, int]]
     by_rows: Mapping[int, bool]
     results: frozenset[int]
+    repeated: bool = False
+
+    def least(self, workers: int) -> float:
+        """The least share of a worker's mean load that a heavy key has; at most half of the load of all."""
+        return min(_REPEATED, workers / 2) if self.repeated else _HEAVY
 
 
 def divisible(routing: Routing) -> list[Joins]:
@@ -56,7 +64,16 @@ def divisible(routing: Routing) -> list[Joins]:
         groups = [group for group in groups if group not in touching]
         groups.append([pair, *(other for group in touching for other in group)])
     found = (_sides(plan, pairs) for pairs in groups if not whole & {index for pair in pairs for index in pair})
-    return [joins for joins in found if joins is not None]
+    return [replace(joins, repeated=_is_repeated(routing, joins)) for joins in found if joins is not None]
+
+
+def _is_repeated(routing: Routing, joins: Joins) -> bool:
+    """Whether routes inside of a loop that are local would cross where keys of these joins are divided."""
+    blocks, arrangements = routing.plan.blocks, routing.plan.arrangements
+    return any(
+        blocks[route.sender].depth > 0 and blocks[arrangements[route.arrangement].block].depth > 0
+        for route in routing.moved(joins.by_rows)
+    )
 
 
 def _is_result(plan: Plan, index: int) -> bool:
@@ -103,7 +120,7 @@ def shares_of(
     plan, found = routing.plan, dict[int, Shares]()
     outputs: dict[int, set[int]] = {}
     for group in joins:
-        codes, parts = _heavy(plan, group, samples, workers, max(rows / workers * _HEAVY, least))
+        codes, parts = _heavy(plan, group, samples, workers, max(rows / workers * group.least(workers), least))
         if not len(codes):
             continue
         for index, by_rows in group.by_rows.items():
@@ -136,7 +153,7 @@ def _heavy(plan: Plan, joins: Joins, samples: Samples, workers: int, least: floa
     loads = sum(fresh.values(), np.zeros(len(codes)))
     for left, right in joins.pairs:
         loads = loads + fresh[left] * (fresh[right] + known[right]) + fresh[right] * known[left]
-    heavy = np.flatnonzero(loads > max(least, loads.sum() / workers * _HEAVY))
+    heavy = np.flatnonzero(loads > max(least, loads.sum() / workers * joins.least(workers)))
     new_rows, old_rows = (
         [sum((counts[index][heavy] for index in _side(joins, side)), np.zeros(len(heavy))) for side in (True, False)]
         for counts in (fresh, known)
@@ -177,9 +194,19 @@ def _part(rows: np.ndarray, parts: np.ndarray) -> np.ndarray:
 
 
 def _is_unique(plan: Plan, node: int, key: Sequence[str]) -> bool:
-    """Whether a collection has about one row for each key, because a reduction by some of its columns made it."""
-    names = {*key}
-    while isinstance(operator := plan.nodes[node].operator, Linear) and len(plan.nodes[node].inputs) == 1:
-        names = {operator.carried[name] for name in names if name in operator.carried}
-        (node,) = plan.nodes[node].inputs
-    return isinstance(operator, Keyed) and operator.name in _FEW and names >= {*(operator.output_key or ())}
+    """Whether a collection has about one row for each key, because a reduction by some of its columns made it, perhaps
+    in the round of a loop before.
+    """
+    names, seen = {*key}, set[int]()
+    while node not in seen:
+        seen.add(node)
+        operator, inputs = plan.nodes[node].operator, plan.nodes[node].inputs
+        if isinstance(operator, Keyed):
+            return operator.name in _FEW and names >= {*(operator.output_key or ())}
+        if isinstance(operator, Variable):
+            node = plan.loops[operator.loop].results[operator.number]
+        elif isinstance(operator, Linear | Leave) and len(inputs) == 1:
+            carried = operator.carried if isinstance(operator, Linear) else {name: name for name in names}
+            names = {carried[name] for name in names if name in carried}
+            (node,) = inputs
+    return False

@@ -9,7 +9,7 @@ Must not import the engine's kernels: the driver of a fold on Spark loads this m
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -88,8 +88,7 @@ class Routing:
         """The routing where heavy keys are divided: routes from their joins cross, those to them, and those on which
         results are copied.
         """
-        senders = {block.index for block in self.plan.blocks if {*block.ports} & {*shares}}
-        moved = [route for route in self.local if route.sender in senders or route.arrangement in shares]
+        moved = self.moved(shares)
         copied = [
             Route(self.plan.arrangements[index].block, index, None, frozenset(), ())
             for index, share in shares.items()
@@ -97,6 +96,11 @@ class Routing:
         ]
         local = [route for route in self.local if route not in moved]
         return replace(self, crossing=[*self.crossing, *moved, *copied], local=local)
+
+    def moved(self, divided: Collection[int]) -> list[Route]:
+        """The local routes that cross where heavy keys of these arrangements are divided."""
+        senders = {block.index for block in self.plan.blocks if {*block.ports} & {*divided}}
+        return [route for route in self.local if route.sender in senders or route.arrangement in divided]
 
     def landing(self, arrangement: int, rounds: Rounds) -> tuple[Block, Rounds]:
         """The block at which updates of an arrangement arrive, and its rounds: the one that updates it, and for the

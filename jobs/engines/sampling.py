@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Spread = tuple[np.ndarray, np.ndarray]  # codes, and how many rows each stands for: int64[n], float64[n]
 
 _SAMPLE = 100_000  # rows of an input
-_SLICES = 32
+_SLICES = 61  # a prime: of a file that is sorted several times over, slices at even distances meet other keys each time
 # A window that has fewer than a fourth of the rows of its files, and not more than so many, is read as a whole.
 _OUTSIDE, _WHOLE = 4, 20_000_000
 

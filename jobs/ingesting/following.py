@@ -15,7 +15,8 @@ from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import Time, is_open
+from ddcore.io.project.frontiers import is_open
+from ddcore.io.project.times import Time
 from ddcore.io.sources.commits import Commit, first_deleted, first_missing, path_of, read_commits
 from ddcore.io.sources.deltafeed import COMMIT, DeltaFeed
 from ddcore.io.sources.deltatable import DeltaTable, delta_table
@@ -51,26 +52,32 @@ class TableReader(Reader):
         """
         feed, known_by = self.settings.form == "feed", ledger()
         index = known_by.ingest_index(self.name)
-        places = last_positions(known_by, index, self.tables, self.project.root)
-        known = [place for table, place in zip(self.tables, places, strict=True) if place and _is_taken(table, place)]
+        positions = last_positions(known_by, index, self.tables, self.project.root)
+        known = [
+            position
+            for table, position in zip(self.tables, positions, strict=True)
+            if position and _is_taken(table, position)
+        ]
         new, self.notes = [], [] if feed else ["every row counts as inserted"]
-        for table, place in zip(self.tables, places, strict=True):
-            if place in known:
+        for table, position in zip(self.tables, positions, strict=True):
+            if position in known:
                 continue
-            start = None if place is None else _taken(table, place) + 1
+            start = None if position is None else _taken(table, position) + 1
             source: Sequence[Source]
             if feed:
-                source, note = _changes(table, start, place)
+                source, note = _changes(table, start, position)
                 self.notes += [note] if note else []
-                _check_order(table, start, place, self.rules)
+                _check_order(table, start, position, self.rules)
                 new.append((table, fitted(source, self.rules)))
             else:
-                source = [table] if start is None or place is None else _added(table, start, place)
+                source = [table] if start is None or position is None else _added(table, start, position)
                 absent = frozenset() if start is None else frozenset(name for name, _ in table.fields())
                 new.append((table, fitted(source, replace(self.rules, added=self.rules.added | absent))))
         self.new, self.layouts, self.is_new = new, [one for _, parts in new for one in parts], bool(new)
-        self.ingest = max((place.ingest for place in known), default=0)
-        self.rests_on = tuple(sorted({place.ingest for place in places if place is not None and place not in known}))
+        self.ingest = max((position.ingest for position in known), default=0)
+        self.rests_on = tuple(
+            sorted({position.ingest for position in positions if position is not None and position not in known})
+        )
 
     def update_rules(self, ledger: Ledger) -> Rules:
         """The rules, with the version of rows that have none."""
@@ -116,44 +123,44 @@ class TableReader(Reader):
 # --- positions --------------------------------------------------------------------------------------------------------
 
 
-def _is_taken(table: DeltaTable, place: Position) -> bool:
-    return _taken(table, place) == table.version
+def _is_taken(table: DeltaTable, position: Position) -> bool:
+    return _taken(table, position) == table.version
 
 
-def _taken(table: DeltaTable, place: Position) -> int:
+def _taken(table: DeltaTable, position: Position) -> int:
     """The last commit of the table that an ingest took in. DataError where there is none before the newest."""
-    stamp = place.text.partition("/")[0]
-    if not stamp or RowsTaken.of(place.text) is not None:
+    stamp = position.text.partition("/")[0]
+    if not stamp or RowsTaken.of(position.text) is not None:
         raise DataError(
-            f"{table.name}: ingest {place.ingest} took it in as a change log, so all of its rows would count again",
+            f"{table.name}: ingest {position.ingest} took it in as a change log, so all of its rows would count again",
             f"go on with its new versions, without --feed or --append; or take that back: ddcore ingest --undo "
-            f"{place.ingest}",
+            f"{position.ingest}",
         )
     identity, _, version = stamp.rpartition("-")
     if identity != table.identity:
         raise DataError(
-            f"{table.name}: is not the table that ingest {place.ingest} took in from this place: its id is "
+            f"{table.name}: is not the table that ingest {position.ingest} took in from this place: its id is "
             f"{table.identity}, and was {identity}",
             "to take in what the new table changes, as one difference, and follow it from there on: ddcore ingest "
             "INPUT TABLE --snapshot",
         )
     if int(version) > table.version:
         raise DataError(
-            f"{table.name}: ingest {place.ingest} took it in up to version {version}: its log was set back",
+            f"{table.name}: ingest {position.ingest} took it in up to version {version}: its log was set back",
             "restore it at its origin; or replace the history of the input from version V on by what it holds: "
             "--snapshot --restate V",
         )
     return int(version)
 
 
-def _check_order(table: DeltaTable, start: int | None, place: Position | None, rules: Rules) -> None:
+def _check_order(table: DeltaTable, start: int | None, position: Position | None, rules: Rules) -> None:
     """Refuse commits at their numbers, if the input has the commits before them at later versions."""
-    if start is None or place is None or len(rules.dims) > 1 or rules.rename.get(rules.dims[0]) != COMMIT:
+    if start is None or position is None or len(rules.dims) > 1 or rules.rename.get(rules.dims[0]) != COMMIT:
         return
-    if start <= place.last[0]:
+    if start <= position.last[0]:
         raise UsageError(
-            f"{table.name}: commit {start} would be at version {start}, but ingest {place.ingest} took the commits "
-            f"before it in at version {place.last}",
+            f"{table.name}: commit {start} would be at version {start}, but ingest {position.ingest} took the commits "
+            f"before it in at version {position.last}",
             "the input's versions are not the numbers of commits: say --version next",
         )
 
@@ -169,16 +176,16 @@ class _Lost(Exception):
         self.version, self.why = version, why
 
 
-def _changes(table: DeltaTable, start: int | None, place: Position | None) -> tuple[list[Source], str]:
+def _changes(table: DeltaTable, start: int | None, position: Position | None) -> tuple[list[Source], str]:
     """The changes of a table from commit ``start`` on; without it, from the first one, or all of its rows; a note."""
     first = start or 0
     try:
         return [_feed(table, first, _commits(table, first))], ""
     except _Lost as lost:
-        if place is not None:
+        if position is not None:
             raise DataError(
                 f"{table.name}: the changes of version {lost.version} cannot be read: {lost.why}; ingest "
-                f"{place.ingest} took the table in up to version {first - 1}",
+                f"{position.ingest} took the table in up to version {first - 1}",
                 _SNAPSHOT,
             ) from lost
         why = lost.why
@@ -259,11 +266,11 @@ def _types(table: DeltaTable) -> dict[str, object]:
 # --- added rows -------------------------------------------------------------------------------------------------------
 
 
-def _added(table: DeltaTable, start: int, place: Position) -> list[Source]:
+def _added(table: DeltaTable, start: int, position: Position) -> list[Source]:
     """The files that the commits from ``start`` on added. DataError for a commit that removed rows."""
     versions = range(start, table.version + 1)
     missing = first_missing(table.path, versions)
-    until = f"; ingest {place.ingest} took the table in up to version {start - 1}"
+    until = f"; ingest {position.ingest} took the table in up to version {start - 1}"
     if missing is not None:
         raise DataError(f"{table.name}: commit {missing} is not in the table's log any more{until}", _SNAPSHOT)
     files: list[Source] = []

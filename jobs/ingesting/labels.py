@@ -21,7 +21,7 @@ _DATES = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
 
 
 def asked_labels(texts: Sequence[str], dims: Sequence[str]) -> dict[int, str]:
-    """What ``--label`` says: a label for a dimension, by the place of that. With one dimension the text is the label;
+    """What ``--label`` says: a label for a dimension, by its number. With one dimension the text is the label;
     with several it is ``day=2026-11-19``, and ``,`` separates dimensions. UsageError for what cannot be a label.
     """
     asked: dict[int, str] = {}
@@ -48,7 +48,7 @@ def _example(dims: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Naming:
-    """How an ingest names its versions: ``asked`` by ``--label``, for a dimension by its place, ``given`` by sources,
+    """How an ingest names its versions: ``asked`` by ``--label``, for a dimension by its number, ``given`` by sources,
     and the ``dates`` of sources. ``times`` are those that its rows go to; ``moved``: some are late. ``restates``: it
     replaces history.
     """
@@ -73,10 +73,10 @@ class Naming:
         self._add_given(ours, notes)
         if not self.restates:
             self._leave_out_known(ours, own)
-        for place, text in self.asked.items():
-            coordinate = self._only(place, text)
-            ours[place][coordinate] = Label(text, ours[place].get(coordinate, Label()).instant)
-            notes += _shared(VersionNames(self.dims, lambda: known), place, coordinate, text)
+        for dimension, text in self.asked.items():
+            coordinate = self._only(dimension, text)
+            ours[dimension][coordinate] = Label(text, ours[dimension].get(coordinate, Label()).instant)
+            notes += _shared(VersionNames(self.dims, lambda: known), dimension, coordinate, text)
         self._add_dates(ours, merged(known, {*ledger.inputs()} - {self.input}), own)
         return (tuple(ours) if any(ours) else ()), notes
 
@@ -96,19 +96,21 @@ class Naming:
             more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
             notes.append(f"left out, because it cannot be a label: {left_out[0]}{more}")
 
-    def _only(self, place: int, text: str) -> int:
+    def _only(self, dimension: int, text: str) -> int:
         """The coordinate of all rows. UsageError where there are several."""
-        values = sorted({time[place] for time in self.times})
+        values = sorted({time[dimension] for time in self.times})
         if len(values) != 1:
-            what = f"{self._word(place)}s {span(Time(values[:1]), Time(values[-1:]), [''])}" if values else "no rows"
+            what = (
+                f"{self._word(dimension)}s {span(Time(values[:1]), Time(values[-1:]), [''])}" if values else "no rows"
+            )
             raise UsageError(
-                f"--label {text}: a label names one {self._word(place)}, and the sources have {what}",
-                f"ingest each {self._word(place)} by itself, or leave --label out",
+                f"--label {text}: a label names one {self._word(dimension)}, and the sources have {what}",
+                f"ingest each {self._word(dimension)} by itself, or leave --label out",
             )
         return values[0]
 
-    def _word(self, place: int) -> str:
-        return "version" if len(self.dims) == 1 else self.dims[place]
+    def _word(self, dimension: int) -> str:
+        return "version" if len(self.dims) == 1 else self.dims[dimension]
 
     def _leave_out_known(self, ours: list[dict[int, Label]], own: Names) -> None:
         """Leave out what the input's earlier ingests said about versions of which this one brings no rows: a source
@@ -138,11 +140,11 @@ class Naming:
                 ours[0][coordinate] = Label(label.text, date)
 
 
-def _shared(names: VersionNames, place: int, coordinate: int, text: str) -> Iterator[str]:
+def _shared(names: VersionNames, dimension: int, coordinate: int, text: str) -> Iterator[str]:
     """A note where a label names another version already. A date may do so: it means the last version of the day."""
-    others = [labelled for labelled in names.labels(place).get(text, ()) if labelled != coordinate]
+    others = [labelled for labelled in names.labels(dimension).get(text, ()) if labelled != coordinate]
     if others and moment_of(text) is None:
-        versions = names.listed(sorted([*others, coordinate]), place)
+        versions = names.listed(sorted([*others, coordinate]), dimension)
         yield f"{text!r} is now the label of {versions}: commands that are given it will refuse it"
 
 
@@ -179,7 +181,8 @@ def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, l
     ends = [time for time in (first, last) if time is not None]
     missing = [
         text
-        for place, text in asked.items()
-        if text not in names.labels(place) or any(text not in names.name(end[place], place).labels for end in ends)
+        for dimension, text in asked.items()
+        if text not in names.labels(dimension)
+        or any(text not in names.name(end[dimension], dimension).labels for end in ends)
     ]
     return [f"the label {text!r} was not set, because nothing was ingested" for text in missing]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ddcore.io.project.times import Frontier, Time
+from ddcore.base.lattice import Frontier
+from ddcore.io.project.times import Time
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from ddcore.base.lattice import le
 from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
-from ddcore.io.project.times import LARGEST_TIME, Time, is_open, named
+from ddcore.io.project.frontiers import is_open
+from ddcore.io.project.times import LARGEST_TIME, Time, named
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.layouts import Layout, Rules

@@ -8,15 +8,16 @@ from itertools import pairwise
 import polars as pl
 
 from ddcore.base.errors import DataError, LateUpdate, UnknownRetraction, UsageError
-from ddcore.base.lattice import is_beyond, le
+from ddcore.base.lattice import Frontier, is_beyond, le
 from ddcore.io.ledger.intent import check_restated
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.restatement import Changes, Replacement, closed_changes, replace_from
 from ddcore.io.logs.updates import DIFF, RowCount
+from ddcore.io.project.frontiers import is_open, shown_frontier
 from ddcore.io.project.ingest_settings import IngestSettings
-from ddcore.io.project.times import Frontier, Time, is_open, least, named, shown_frontier
+from ddcore.io.project.times import Time, least, named
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Intake, Part, frames_of, shown
 from ddcore.jobs.ingesting.engines import Layouts

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from ddcore.base.errors import UsageError
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.version_names import VersionNames
+from ddcore.io.project.frontiers import corners, is_open
 from ddcore.io.project.ingest_settings import FIRST, Version
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import LARGEST_TIME, Time, corners, is_open, parse
+from ddcore.io.project.times import LARGEST_TIME, Time, parse
 from ddcore.io.storage.store import is_folder
 
 NEXT = "next"  # the version after all that the input has; with several dimensions, the coordinate after all

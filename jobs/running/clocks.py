@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.ledger.version_names import VersionNames
-from ddcore.io.project.times import Time, Window
+from ddcore.io.project.frontiers import Window
+from ddcore.io.project.times import Time
 from ddcore.io.sources.rows_taken import is_followed
 from ddcore.text.wording import listed
 

@@ -138,7 +138,8 @@ class Commits:
 
     def stored(self) -> Stored:
         """The state that the fold starts from."""
-        return Stored(self.warehouse.root, self.upcoming.number, self._state, self._groups(), self.warehouse.upstream)
+        of = self.warehouse
+        return Stored(of.root, self.upcoming.number, self._state, self._groups(), of.upstream, of.own)
 
     @cached_property
     def _state(self) -> dict[str, list[LiveFile]]:

@@ -12,10 +12,11 @@ from typing import Protocol
 from ddcore.base.digests import digest
 from ddcore.base.errors import UsageError
 from ddcore.base.instants import Instants, Moved, moved, now_at
-from ddcore.base.lattice import join
+from ddcore.base.lattice import Frontier, join
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord
-from ddcore.io.project.times import Frontier, Time, Window, is_open, named, nothing_closed
+from ddcore.io.project.frontiers import Window, is_open, nothing_closed
+from ddcore.io.project.times import Time, named
 
 
 class _Known(Protocol):

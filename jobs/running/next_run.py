@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import ProgramChanged, UsageError
-from ddcore.base.lattice import le
+from ddcore.base.lattice import Frontier, le
 from ddcore.base.record import record
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import tables
@@ -23,18 +23,8 @@ from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
-from ddcore.io.project.times import (
-    Frontier,
-    Time,
-    Window,
-    close,
-    is_open,
-    least,
-    nothing_closed,
-    shown,
-    shown_frontier,
-    versions,
-)
+from ddcore.io.project.frontiers import Window, close, is_open, nothing_closed, shown_frontier, versions
+from ddcore.io.project.times import Time, least, shown
 from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:

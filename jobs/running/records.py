@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddcore.base.lattice import Frontier
 from ddcore.base.record import record
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IntentRecord, PartRecord, RunRecord
 from ddcore.io.ledger.workloads import Workload, kept
-from ddcore.io.project.times import Frontier
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.failures import one_line
 from ddcore.jobs.running import instants

@@ -15,9 +15,10 @@ from ddcore.base.errors import BrokenTest, DdError, ProgramError
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.inputs import check_input
+from ddcore.io.project.frontiers import nothing_closed
 from ddcore.io.project.kept_plans import PlannedProgram
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import nothing_closed, shown
+from ddcore.io.project.times import shown
 from ddcore.io.state import layout
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.io.storage.warehouse import Warehouse

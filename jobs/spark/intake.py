@@ -44,7 +44,7 @@ def take_by_spark(session: SparkSession, intake: Intake, fitted: Fitted) -> list
 
     Raises the first error of the checks, by the order of tasks. The files written until then stay, invisible.
     """
-    with _settings(session, _READING):
+    with settings_of(session, _READING):
         jobs = [
             frame.mapInArrow(partial(_task, intake, f"{number:03d}", read), "part string")
             for number, (frame, read) in enumerate(_frames(session, fitted))
@@ -61,7 +61,8 @@ def take_by_spark(session: SparkSession, intake: Intake, fitted: Fitted) -> list
 
 
 @contextlib.contextmanager
-def _settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def settings_of(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for the length of a ``with``."""
     before = {name: session.conf.get(name) for name in wanted}
     try:
         for name, value in wanted.items():

@@ -25,8 +25,9 @@ from ddcore.cli.main import run_command
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.times import is_open, time_of
+from ddcore.io.project.times import time_of
 from ddcore.io.reading.published import Claims
 from ddcore.io.storage.warehouse import Warehouse
 

@@ -1,8 +1,9 @@
-"""Seeds of random tests: those that are the same in every run, those for every night, those of which each run draws
-some, and those new in each run.
+"""Seeds of random tests: those that are the same in every run, those for every night, and those new in each run; and
+the sample that a run draws of tests.
 
 ``DDCORE_SEEDS=2000`` chooses how many of the first kind, ``DDCORE_SEEDS=731-740`` a range without its end.
-The last kind comes from ``DDCORE_SEED``, a base for the whole run that is drawn and printed where it is not set.
+The last kind and the sample come from ``DDCORE_SEED``, a base for the whole run that is drawn and printed where it is
+not set.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 
 import pytest
 
-__all__ = ["base", "nightly", "of_test", "sampled", "seeds"]
+__all__ = ["base", "leave_to_the_night", "nightly", "of_test", "seeds"]
+
+ON_SPARK = 20
+"""So many tests that start Spark, seconds each, are in a run of the suite; one file or two are run whole."""
 
 
 def seeds(default: int, share: int = 1, start: int = 0) -> range:
@@ -41,14 +45,26 @@ def nightly(seeds: Sequence[Any], most: int) -> list[Any]:
     return [*seeds[:most], *(pytest.param(*values, marks=pytest.mark.long) for values in late)]
 
 
-def sampled(seeds: Sequence[Any], most: int) -> list[Any]:
-    """The seeds as parameters of a test of one law; each run draws so many of them, the others are for
-    ``make test-all``. All of them where ``DDCORE_SEEDS`` chooses them.
+def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
+    """Marks as ``long`` all tests of a family but those that this run draws.
+
+    A family: the cases of a test with the mark ``sample(most)``, the tests of a file with the same
+    ``sample(most, of="name")``, and all that are marked ``spark`` and not ``sample``. Where ``DDCORE_SEEDS`` chooses,
+    all run.
     """
-    if os.environ.get("DDCORE_SEEDS"):
-        return list(seeds)
-    kept = set(random.Random(base()).sample(range(len(seeds)), most))
-    return [seed if place in kept else pytest.param(seed, marks=pytest.mark.long) for place, seed in enumerate(seeds)]
+    families: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("long") or os.environ.get("DDCORE_SEEDS"):
+            continue
+        if mark := item.get_closest_marker("sample"):
+            name = mark.kwargs.get("of") or item.name.partition("[")[0]
+            families.setdefault((f"{item.path.name}::{name}", *mark.args), []).append(item)
+        elif item.get_closest_marker("spark"):
+            families.setdefault(("spark", ON_SPARK), []).append(item)
+    for (name, most), tests in families.items():
+        drawn = random.Random(of_test(name)).sample(range(len(tests)), min(most, len(tests)))
+        for number in {*range(len(tests))} - {*drawn}:
+            tests[number].add_marker("long")
 
 
 def base() -> int:

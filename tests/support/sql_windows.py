@@ -81,7 +81,14 @@ class RandomWindows:
         function = self.rng.choice(
             ("count(*)", f"count({name})", f"sum({number})", f"min({name})", f"max({name})", f"avg({number})")
         )
+        after = ""
         unit = self.rng.choice(("", "ROWS", "GROUPS", "RANGE"))
+        if self.rng.random() < 0.25:  # which other engines compute of rounded sums
+            name_of = self.rng.choice(("stddev", "var_pop", "variance"))
+            function, after = f"{name_of}({self.column('int')})", " > 0.437"
+        elif unit == "ROWS" and self.rng.random() < 0.3:
+            text = self.column("text")
+            function = self.rng.choice((f"array_agg({name})", f"string_agg({text}, '+')"))
         if unit == "RANGE":
             name = self.column("int", "decimal", "date")
             frame = self.frame("RANGE", DISTANCES[self.columns[name]])
@@ -89,4 +96,4 @@ class RandomWindows:
         else:
             frame = self.frame(unit, ("0", "1", "2")) if unit else ""
             order = self.order() if unit == "ROWS" else name
-        return f"{function}{where} OVER ({' '.join([*parts, f'ORDER BY {order}', frame])})"
+        return f"{function}{where} OVER ({' '.join([*parts, f'ORDER BY {order}', frame])}){after}"

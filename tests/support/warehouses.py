@@ -21,8 +21,9 @@ from ddcore.io.ledger.records import IngestRecord, Source
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import accumulate_counts
 from ddcore.io.project.finding import find_project
+from ddcore.io.project.frontiers import is_open
 from ddcore.io.project.project import Project
-from ddcore.io.project.times import Time, greatest, is_open, least, time_of
+from ddcore.io.project.times import Time, greatest, least, time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 

@@ -1,0 +1,122 @@
+"""What the functions of ``over`` are computed from: columns, and expressions that become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ddcore.base.digests import digest
+from ddcore.base.errors import ProgramError
+from ddcore.base.schema import Schema
+from ddcore.base.source_line import caller
+from ddcore.expressions.canonical import identity
+from ddcore.expressions.projections import types_of
+from ddcore.operators import arguments
+from ddcore.operators.aggregates import AGGREGATES, Aggregate
+from ddcore.operators.aggregation import argument_name, argument_of, checked_at, condition_of, filtered
+from ddcore.operators.frame import TO_PEERS, WHOLE
+from ddcore.operators.gathering import GATHERED
+from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
+from ddcore.text.wording import listed
+
+if TYPE_CHECKING:
+    from ddcore.operators.over import Order
+
+FRAMED = (*AGGREGATES, *(name for name, rule in GATHERED.items() if rule.statistic), *LISTS)
+"""The aggregates that may have a frame."""
+
+
+@dataclass(frozen=True)
+class WindowArguments:
+    """The columns of the source and those of the arguments, as expressions over it; and the results."""
+
+    exprs: dict[str, pl.Expr]
+    windows: tuple[Window, ...]
+
+    @classmethod
+    def of(cls, source: Schema, keys: Sequence[str], order: Order, functions: Mapping[str, Any]) -> WindowArguments:
+        """Raises ProgramError."""
+        if not functions:
+            raise ProgramError(f"{caller()}: over() names no function", "for example over('day', before=dd.lag('x'))")
+        exprs = arguments.kept([*order.by, *(name for name in source if name not in order.by)])
+        names, windows, numbers = dict[str, str](), list[Window](), count()
+
+        def column(expr: pl.Expr | None) -> str | None:
+            if expr is None:
+                return None
+            same = digest(arguments.checked(identity, expr))
+            if same not in names:
+                plain = expr.meta.is_column() and expr.meta.root_names()[0] in {*source} - {*keys}
+                names[same] = expr.meta.root_names()[0] if plain else argument_name(expr, exprs, source, numbers)
+                exprs[names[same]] = expr
+            return names[same]
+
+        for name, spec in functions.items():
+            if name in source:
+                raise ProgramError(f"{caller()}: over: {name} is a column already", "choose another name")
+            kind, expr, second = _parts(source, name, spec)
+            number = spec.number if isinstance(spec, WindowFunction) else 1
+            ignores = isinstance(spec, WindowFunction) and spec.ignore_nulls
+            options = spec.options if isinstance(spec, Aggregate) else ()
+            frame = spec.frame or (TO_PEERS if order.by else WHOLE)
+            windows.append(Window(name, kind, column(expr), column(second), number, ignores, frame, options))
+        return cls(exprs, tuple(windows))
+
+
+def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, pl.Expr | None]:
+    """The kind of a function, its argument, and its default or second argument. Raises ProgramError."""
+    where = f"over({name}=...)"
+    if isinstance(spec, Aggregate):
+        if spec.kind not in FRAMED:
+            raise ProgramError(
+                f"{caller()}: {where}: {spec.kind} is no aggregate of a frame", f"there are {listed(FRAMED)}"
+            )
+        return _of_fields(source, where, spec) if spec.fields else (*argument_of(source, where, spec), None)
+    if not isinstance(spec, WindowFunction):
+        raise ProgramError(
+            f"{caller()}: {where} is {type(spec).__name__}, not a function of rows in an order",
+            f"there are the aggregates, such as dd.sum(...), and {listed(WINDOW_FUNCTIONS)}",
+        )
+    if spec.expr is None:
+        return spec.kind, None, None
+    hint = "give one column at a time"
+    expr = arguments.single(source, spec.expr, where, hint)
+    kind = arguments.checked(types_of, {name: expr}, source)[name]
+    if spec.default is None:
+        return spec.kind, expr, None
+    default = arguments.single(source, spec.default, where, hint)
+    other = arguments.checked(types_of, {name: default}, source)[name]
+    if other.name == "int64" and kind.name in ("float64", "decimal"):
+        default, other = default.cast(kind.polars), kind
+    if other != kind:
+        raise ProgramError(f"{caller()}: {where}: the default is {other}, the values are {kind}", "cast one of them")
+    return spec.kind, expr, default
+
+
+def _of_fields(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Expr, pl.Expr | None]:
+    """The arguments of an aggregate of several, or of a list, whose second is the condition. Raises ProgramError."""
+    if spec.kind in LISTS and (len(spec.fields) > 1 or spec.options[1]):
+        raise ProgramError(
+            f"{caller()}: {where}: {spec.kind} has an order_by or distinct of its own",
+            "leave them out: values are listed in the order of over()",
+        )
+    rule, exprs = GATHERED[spec.kind], list[pl.Expr]()
+    condition = None if spec.where is None else condition_of(source, where, spec.where)
+    for field, given in spec.fields.items():
+        expr = arguments.single(source, given, where, "aggregate each column by itself")
+        kind = arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"]
+        if kind.name not in rule.types_of(field):
+            takes = rule.types_of(field)
+            raise ProgramError(
+                f"{caller()}: {where}: there is no {spec.kind} of {kind}, only of {', '.join(takes)}",
+                f"cast to {takes[0]} first",
+            )
+        is_marked = condition is not None and spec.kind != "array_agg"  # which lists nulls, too
+        exprs.append(filtered(expr, condition, kind) if is_marked and condition is not None else expr)
+    second = exprs[1] if len(exprs) > 1 else condition if spec.kind == "array_agg" else None
+    return spec.kind, exprs[0], second
