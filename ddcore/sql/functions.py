@@ -112,7 +112,7 @@ BY_DIALECT |= {
     "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED}
     | duckdb.RULES
     | duckdb_functions.RULES
-    | structs.WRITTEN
+    | structs.OF_DUCKDB
     | {exp.TryCast: try_casts.rule("duckdb", RULES[exp.Cast])},
 }
 

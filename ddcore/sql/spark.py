@@ -365,7 +365,7 @@ SHARED: tuple[type[exp.Expr], ...] = (
     # dates
     exp.TimestampFromParts, exp.StrToTime,
     # lists and structs
-    exp.Array, exp.Dot, exp.StructExtract,
+    exp.Array, exp.Dot,
 )  # fmt: skip
 """What means the same as in the default dialect."""
 

@@ -111,7 +111,8 @@ def _by_pairs(values: Values, node: exp.Anonymous) -> Value:
     return made(values, node, [name.name for name in names], parts)
 
 
-RULES: dict[type[exp.Expr], Rule] = {exp.Dot: _dot, exp.StructExtract: _extracted}
+RULES: dict[type[exp.Expr], Rule] = {exp.Dot: _dot}
 WRITTEN: dict[type[exp.Expr], Rule] = {exp.Struct: _written}
 """Structs that are written out: PostgreSQL has them as rows only."""
+OF_DUCKDB: dict[type[exp.Expr], Rule] = {**WRITTEN, exp.StructExtract: _extracted}
 BY_PAIRS: dict[str, Named] = {"named_struct": (-1, _by_pairs)}
