@@ -102,7 +102,7 @@ class _Writer:
                 Moment(f"result {number}", aggregate.kind, aggregate.options, tuple(columns.values()), scales, there)
             )
         rows = self.base.select(**exprs)
-        schema = {key: rows.schema[key].polars for key in self.own}
+        schema: dict[str, Any] = {key: rows.schema[key] for key in self.own}
         numbers = dict.fromkeys(("moment", "quantity", "place", "value"), pl.Int64())
         cut = rows.flat_map(digits(tuple(moments), tuple(self.own)), schema=schema | numbers)
         sums = cut.group_by(*self.own, "moment", "quantity", "place").agg(total=plain_aggregates.sum("value"))

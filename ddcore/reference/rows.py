@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity
 
@@ -83,10 +84,12 @@ def python_value(value: Any, dtype: Any) -> Any:
 
 
 def rows_of(frame: pl.DataFrame) -> list[Row]:
-    """The rows of a frame in Python: a map is the list of its entries in the order of keys."""
+    """The rows of a frame in Python: a map is the list of its entries in the order of keys, unsigned numbers of 64 bits
+    are decimals.
+    """
     maps = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Map)]
     listed = {name: frame[name].cast(_listed(frame.schema[name])).list.sort() for name in maps}
-    return frame.with_columns(**listed).rows()
+    return frame.with_columns(cs.by_dtype(pl.UInt64).cast(pl.Decimal(20, 0)), **listed).rows()
 
 
 def _listed(dtype: Any) -> pl.DataType:

@@ -150,7 +150,7 @@ def instance(dtype: Any) -> pl.DataType:
 def widened(dtype: pl.DataType) -> pl.DataType:
     """The type a column of ``dtype`` has here: one width of each kind."""
     if dtype.is_integer() or dtype.is_float():
-        return pl.Int64() if dtype.is_integer() else pl.Float64()
+        return pl.Float64() if dtype.is_float() else pl.Decimal(20, 0) if dtype == pl.UInt64 else pl.Int64()
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
     if isinstance(dtype, pl.Decimal):

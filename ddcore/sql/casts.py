@@ -10,6 +10,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.data import forms
 from ddcore.sql import dates, quotients, zeros
+from ddcore.sql.list_texts import list_text
 from ddcore.sql.source import DIALECT
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import INT, Value, Values, as_type, null, shared
@@ -50,6 +51,10 @@ def cast(  # noqa: PLR0911, PLR0912  (one case, one return)
     if (value.type.name, wanted.name) == ("float64", "string") and values.source.dialect in _FLOAT_TEXTS:
         as_text = _FLOAT_TEXTS[values.source.dialect]
         return Value(shared([value], lambda number: as_text(number.expr.cast(pl.String))), wanted, node)
+    if value.type.element is not None and wanted.name == "string":
+        made = list_text(values.source.dialect, value.type.element)
+        if made is not None:
+            return Value(shared([value], lambda some: made(some.expr)), wanted, node)
     if (value.type.name, wanted.name) in _FORMS:
         form = _FORMS[value.type.name, wanted.name]
         return Value(shared([value], lambda one: form(one.expr)), wanted, node)

@@ -12,7 +12,7 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import MOST_DIGITS
+from ddcore.base.schema import MOST_DIGITS, Type
 from ddcore.sql import intervals
 from ddcore.sql.quantifiers import any_element, items_of, quantified
 from ddcore.sql.values import (
@@ -77,13 +77,21 @@ def compared(
     """Two values compared: null where one is null."""
     left, right = settled(left), settled(right)
     (own, other), kind = aligned(values.source, [left, right], node)
-    if kind.is_nested:
-        values.source.refuse(node, "comparing lists and structs")
+    if kind.is_nested and (compare not in (pl.Expr.eq, pl.Expr.ne) or _has_interval(kind)):
+        values.source.refuse(node, f"comparing {kind} by {node.key.upper()}", _EQUAL_PARTS)
     if left.type is None or right.type is None:
         return Value(null(BOOL), BOOL, node)
     if kind == INTERVAL:
         return Value(intervals.compared(compare, own, other), BOOL, node)
     return Value(compare(own, other), BOOL, node)
+
+
+_EQUAL_PARTS = "lists, structs and maps are equal, by = and <>, where all their parts are"
+
+
+def _has_interval(kind: Type) -> bool:
+    """Whether there are intervals inside, which are compared by their lengths."""
+    return any(inner == INTERVAL or _has_interval(inner) for _, inner in kind.inner)
 
 
 def _rows_equal(values: Values, node: exp.Binary) -> Value:
@@ -105,6 +113,8 @@ def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
         (left, right), kind = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
+        if _has_interval(kind):
+            values.source.refuse(node, f"comparing {kind}", _EQUAL_PARTS)
         same = left.eq_missing(right)
         if kind == INTERVAL:  # equal where they are equally long
             lengths = intervals.compared(pl.Expr.eq, left, right)

@@ -208,7 +208,7 @@ SHARED: tuple[type[exp.Expr], ...] = (
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Div: zeros.floats(fails=False),
     exp.IntDiv: zeros.whole,
-    exp.Mod: zeros.remainder,
+    exp.Mod: zeros.remainder(fails=True),
     exp.Sign: function(lambda x: x.sign().cast(pl.Int64), INT, "float64"),
     exp.Length: _length,
     exp.Upper: function(_upper, TEXT, "string"),

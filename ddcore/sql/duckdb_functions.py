@@ -21,6 +21,7 @@ from ddcore.sql import (
     maps,
     numbers,
     regexes,
+    structs,
     texts,
     whole_numbers,
     zones,
@@ -161,9 +162,12 @@ def _series(values: Values, node: exp.GenerateSeries) -> Value:
 
 
 def _bracket(values: Values, node: exp.Bracket) -> Value:
-    """An element or a slice of a list, or the value of a key of a map."""
-    if maps.is_map(values.peek(node.this)):
-        return maps.element(values, node.this, node.expressions[0])
+    """An element or a slice of a list, the value of a key of a map, or a field of a struct."""
+    some, inside = values.peek(node.this), node.expressions[0]
+    if maps.is_map(some):
+        return maps.element(values, node.this, inside)
+    if structs.is_struct(some) and inside.is_string:
+        return structs.field(values, node, node.this, inside)
     return _BRACKETS(values, node)
 
 
@@ -280,6 +284,16 @@ def _aggregated(values: Values, node: exp.Anonymous) -> Value:
     return values.of(exp.func(f"list_{name}", node.expressions[0], dialect="duckdb"))
 
 
+def _year_and_week(values: Values, node: exp.Anonymous) -> Value:
+    """``yearweek(d)``: 202409 is the ninth week of 2024."""
+    day = values.require(values.of(node.expressions[0]), "date", "timestamp")
+    return Value(
+        shared([day], lambda day: day.expr.dt.iso_year().cast(pl.Int64) * 100 + day.expr.dt.week().cast(pl.Int64)),
+        INT,
+        node,
+    )
+
+
 def _printed(values: Values, node: exp.Anonymous) -> Value:
     """``printf('%s is %d', a, n)``: null where a value is."""
     whole = texts.printed(values, node, node.expressions[0], node.expressions[1:], null=None)
@@ -322,6 +336,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixToTime: _of_epoch,
     exp.Week: duckdb.RULES[exp.WeekOfYear],
     exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=None),
+    exp.Overlay: texts.RULES[exp.Overlay],
     exp.AtTimeZone: zones.RULES[exp.AtTimeZone],
     **lambdas.RULES,
 }
@@ -331,7 +346,8 @@ _NAMES = {
 
     "array_extract": "list_extract", "array_has_any": "list_has_any", "array_indexof": "list_position",
     "array_transform": "list_transform", "array_unique": "list_unique", "array_aggregate": "list_aggregate",
-    "datepart": "date_part",
+    "datepart": "date_part", "array_aggr": "list_aggregate", "list_aggr": "list_aggregate", "list_pack": "list_value",
+    "array_apply": "list_transform", "list_apply": "list_transform", "str_split_regex": "string_split_regex",
 }  # fmt: skip
 """Functions that have another name, too."""
 NAMED: dict[str, Named] = {
@@ -379,6 +395,12 @@ NAMED: dict[str, Named] = {
     "to_hours": (1, _of_units(0, 0, 3_600_000_000)),
     "to_minutes": (1, _of_units(0, 0, 60_000_000)),
     "regexp_split_to_array": (2, _split),
+    "to_centuries": (1, _of_units(1200, 0, 0)),
+    "to_millennia": (1, _of_units(12_000, 0, 0)),
+    "even": (1, function(lambda x: (x.abs() / 2.0).ceil() * 2.0 * x.sign(), FLOAT, "float64")),
+    "map_extract_value": (2, lambda values, node: maps.element(values, *node.expressions)),
+    "millennium": (1, _field("MILLENNIUM")),
+    "yearweek": (1, _year_and_week),
     "century": (1, _field("CENTURY")),
     "decade": (1, _field("DECADE")),
     "isoyear": (1, _field("ISOYEAR")),

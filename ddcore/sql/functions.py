@@ -21,6 +21,7 @@ from ddcore.sql import (
     spark,
     spark_dates,
     spark_functions,
+    structs,
     texts,
     to_char,
     try_casts,
@@ -35,7 +36,7 @@ from ddcore.sql.values import INT, Named, Rule, Value, Values
 __all__ = ["RULES"]
 
 _ROOMS = (conditions, numbers, texts, patterns, casts, dates, intervals, to_char, arrays, json_paths, letters,
-          whole_numbers, list_functions, zones)  # fmt: skip
+          whole_numbers, list_functions, zones, structs)  # fmt: skip
 
 
 def _refused(what: str, hint: str) -> Rule:
@@ -92,13 +93,14 @@ NAMED: dict[str, dict[str, Named]] = {
         "num_nulls": (-1, _nulls(there=False)),
         "num_nonnulls": (-1, _nulls(there=True)),
     },
-    **dict.fromkeys(SPARKS, spark.NAMED | spark_functions.NAMED),
+    **dict.fromkeys(SPARKS, spark.NAMED | spark_functions.NAMED | structs.BY_PAIRS),
     "duckdb": duckdb.NAMED | duckdb_functions.NAMED,
 }
 """Functions that sqlglot has no kind for, by the dialect and the name."""
 
 _SPARK = (
     {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES | spark_functions.RULES | spark_dates.RULES
+    | structs.WRITTEN
     | {exp.TryCast: try_casts.rule("spark", spark.RULES[exp.Cast]),
        exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
        exp.DateDiff: spark_dates.days_or_units(spark.RULES[exp.DateDiff])}
@@ -110,6 +112,7 @@ BY_DIALECT |= {
     "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED}
     | duckdb.RULES
     | duckdb_functions.RULES
+    | structs.OF_DUCKDB
     | {exp.TryCast: try_casts.rule("duckdb", RULES[exp.Cast])},
 }
 

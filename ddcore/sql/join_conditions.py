@@ -48,6 +48,7 @@ class Condition:
     def is_equality(self) -> bool:
         """Whether it says that two values are equal, which may be of two tables."""
         is_one = isinstance(self.node, exp.EQ) and not isinstance(self.node.this, exp.Tuple)
+        is_one = is_one and not isinstance(self.node.expression, exp.Any | exp.All)
         return self.equal is not None or (is_one and not self.asks)
 
     def sides(self, queries: Queries, env: Env) -> tuple[AbstractSet[str], AbstractSet[str]]:
@@ -95,9 +96,7 @@ def sides_of(queries: Queries, env: Env, condition: Condition, one_side: Schema,
         one, two = (node.args[side] for side in (_SIDES[::-1] if is_turned else _SIDES))
         of_sides = ((one_side, one), (other_side, two))
         values = [Values(queries.source, condition.columns, side).of(part) for side, part in of_sides]
-    (a, b), kind = aligned(queries.source, values, shown(node))
-    if kind.is_nested:
-        queries.source.refuse(node, "a join on lists or structs")
+    (a, b), _ = aligned(queries.source, values, shown(node))
     return a, b, False
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
+from ddcore.base.schema import Schema, Type, uuid_mark
 from ddcore.base.source_line import planning
 from ddcore.program.constants import constant
 from ddcore.program.several import iterate
@@ -42,9 +42,13 @@ class Binding:
     @property
     def empty(self) -> Any:
         """No rows of these columns."""
-        return constant(
-            pl.DataFrame(schema={name: kind.polars for name, kind in zip(self.names, self.kinds, strict=True)})
-        )
+        return _no_rows(dict(zip(self.names, self.kinds, strict=True)))
+
+
+def _no_rows(columns: Schema) -> Any:
+    """No rows of these columns. The type of a UUID in Polars does not tell that it is one; its mark does."""
+    kinds = {name: uuid_mark() if kind.name == "uuid" else kind.polars for name, kind in columns.items()}
+    return constant(pl.DataFrame(schema=kinds))
 
 
 def fixed_points(
@@ -180,7 +184,7 @@ def _columns(relation: Relation) -> Columns:
 def _known(env: Env, columns: Mapping[str, Columns]) -> Env:
     """With no rows under each name whose columns are known."""
     for name, own in columns.items():
-        rows = constant(pl.DataFrame(schema={column: (kind or TEXT).polars for column, kind in own}))
+        rows = _no_rows({column: kind or TEXT for column, kind in own})
         env = env.binding(name, Relation(rows, tuple(Column("", each, each, untyped=not kind) for each, kind in own)))
     return env
 

@@ -252,9 +252,9 @@ def result_name(node: exp.Expr) -> str:
         return ""
     if isinstance(node, exp.Alias | exp.Column):
         return str(node.alias or node.name)
-    if isinstance(node, exp.Cast | exp.Paren):
-        return result_name(node.this)
-    if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+    if isinstance(node, exp.Dot):  # a field of a struct
+        return str(node.expression.name)
+    if isinstance(node, exp.Cast | exp.Paren | exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         return result_name(node.this)
     if isinstance(node, exp.Anonymous | exp.Subquery):
         return str(node.meta.get("name", "") if isinstance(node, exp.Subquery) else node.name).lower()

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
-from ddcore.sql import dates, intervals
+from ddcore.sql import dates, intervals, zeros
 from ddcore.sql.source import DIALECT
 from ddcore.sql.values import (
     FLOAT,
@@ -98,8 +98,10 @@ def _to_digits(name: str) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
         value, places = values.number(values.of(node.this)), node.args.get("decimals")
         digits = values.of(places).literal if places is not None else 0
+        if isinstance(digits, int) and digits < 0 and value.type != FLOAT:
+            return _before_point(values, node, value, -digits, to_nearest=name == "round")
         if not isinstance(digits, int) or digits < 0 or (name == "trunc" and digits and value.type == FLOAT):
-            hint = "the digits are a literal of at least 0; trunc() of a double precision takes none: cast it first"
+            hint = "the digits are a literal, of at least 0 for a double; trunc() of one takes none: cast it first"
             values.source.refuse(node, f"{name}() to this number of digits", hint)
         if value.type == INT:
             return value
@@ -113,6 +115,24 @@ def _to_digits(name: str) -> Rule:
         return Value(cut if kind == FLOAT else cut.cast(kind.polars), kind, node)
 
     return rule
+
+
+def _before_point(values: Values, node: exp.Func, value: Value, digits: int, *, to_nearest: bool) -> Value:
+    """A number whose last ``digits`` before the point are 0: the nearest one, of two the one further from 0, or towards
+    0. The row fails where that leaves 18 digits.
+    """
+    kind = value.type
+    assert kind is not None
+    if kind.is_wide or digits + kind.scale > WORD_DIGITS:
+        values.source.refuse(node, "rounding to digits before the point", "cast it to a decimal of 18 digits")
+    unit, kept = int(10 ** (digits + kind.scale)), int(10**digits)
+
+    def cut(units: Value) -> pl.Expr:
+        size: pl.Expr = (units.expr.abs() + (unit // 2 if to_nearest else 0)).truncdiv(unit)
+        return size * kept * units.expr.sign()
+
+    result = shared([zeros.unscaled(value, kind.scale)], cut)
+    return Value(result, INT, node) if kind == INT else zeros.scaled(result, 0, node)
 
 
 def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
@@ -169,7 +189,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Sub: _arithmetic("-", lambda a, b: a - b),
     exp.Mul: _arithmetic("*", lambda a, b: a * b),
     exp.Div: _divided,
-    exp.Mod: function(lambda a, b: polars_json.called("Sql.Rem", [a, b]), INT, "int64", "int64"),
+    exp.Mod: zeros.remainder(fails=False),
     exp.Neg: _negative,
     exp.Abs: lambda values, node: values.typed(pl.Expr.abs, values.arguments(node, "number"), node),
     exp.Sign: _of_float(pl.Expr.sign),

@@ -364,8 +364,8 @@ SHARED: tuple[type[exp.Expr], ...] = (
     exp.MD5, exp.SHA2, exp.SHA,
     # dates
     exp.TimestampFromParts, exp.StrToTime,
-    # lists
-    exp.Array,
+    # lists and structs
+    exp.Array, exp.Dot,
 )  # fmt: skip
 """What means the same as in the default dialect."""
 
@@ -373,7 +373,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Cast: _cast,
     exp.Div: zeros.floats(fails=True, decimals=quotients.divided),
     exp.IntDiv: zeros.whole,
-    exp.Mod: zeros.remainder,
+    exp.Mod: zeros.remainder(fails=True),
     exp.Ceil: _whole(pl.Expr.ceil),
     exp.Floor: _whole(pl.Expr.floor),
     exp.Ln: function(lambda x: pl.when(x > 0).then(x.log()), FLOAT, "float64"),

@@ -16,17 +16,42 @@ _PADDED = 9
 """``Day`` and ``Month`` are as wide as the longest name."""
 _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "FM%uay": lambda on: on.strftime("%A"), "%uay": lambda on: on.strftime("%A").str.pad_end(_PADDED),
+    "FM%uAY": lambda on: on.strftime("%A").str.to_uppercase(),
+    "%uAY": lambda on: on.strftime("%A").str.to_uppercase().str.pad_end(_PADDED),
+    "FM%Aenlower": lambda on: on.strftime("%A").str.to_lowercase(),
+    "%Aenlower": lambda on: on.strftime("%A").str.to_lowercase().str.pad_end(_PADDED),
+    "%aenlower": lambda on: on.strftime("%a").str.to_lowercase(),
     "%uy": lambda on: on.strftime("%a"), "%uY": lambda on: on.strftime("%a").str.to_uppercase(),
     "F%month": lambda on: on.strftime("%B"), "Month": lambda on: on.strftime("%B").str.pad_end(_PADDED),
+    "F%mONTH": lambda on: on.strftime("%B").str.to_uppercase(),
+    "MONTH": lambda on: on.strftime("%B").str.to_uppercase().str.pad_end(_PADDED),
+    "FMmonth": lambda on: on.strftime("%B").str.to_lowercase(),
+    "month": lambda on: on.strftime("%B").str.to_lowercase().str.pad_end(_PADDED),
     "MON": lambda on: on.strftime("%b").str.to_uppercase(), "Mon": lambda on: on.strftime("%b"),
+    "mon": lambda on: on.strftime("%b").str.to_lowercase(),
     "MS": lambda on: on.strftime("%3f"), "%f": lambda on: on.strftime("%6f"),
     "Q": lambda on: on.quarter().cast(pl.String), "I%u": lambda on: on.weekday().cast(pl.String),
+    "%u": lambda on: (on.weekday().cast(pl.Int64) % 7 + 1).cast(pl.String),
+    "%U": lambda on: _sevenths(on.ordinal_day()).str.pad_start(2, "0"), "W": lambda on: _sevenths(on.day()),
+    "CC": lambda on: ((on.year().cast(pl.Int64) - 1) // 100 + 1).cast(pl.String).str.pad_start(2, "0"),
+    "HH": lambda on: on.strftime("%I"), "%S%SS": lambda on: _seconds(on).cast(pl.String),
     "AM": lambda on: on.strftime("%p"), "PM": lambda on: on.strftime("%p"),
     "am": lambda on: on.strftime("%P"), "pm": lambda on: on.strftime("%P"),
 }  # fmt: skip
 """Words of patterns as sqlglot leaves them: it takes the D of Day for a number, and the MM of FMMonth for a month."""
 _TOKEN = re.compile('"[^"]*"|' + "|".join(map(re.escape, _WORDS)) + r"|(?:%-?[YmdHMSyjIGVB])+|[^A-Za-z%\"]+")
-_CLOCK = re.compile(r"%-?[HMSIf]|MS|AM|PM|am|pm")
+_CLOCK = re.compile(r"%-?[HMSIf]|MS|HH|AM|PM|am|pm")
+
+
+def _sevenths(days: pl.Expr) -> pl.Expr:
+    """The number of the week of a day, where the first one begins with the first day."""
+    return ((days.cast(pl.Int64) - 1) // 7 + 1).cast(pl.String)
+
+
+def _seconds(on: Any) -> pl.Expr:
+    """Seconds since midnight."""
+    seconds: pl.Expr = (on.hour().cast(pl.Int64) * 60 + on.minute().cast(pl.Int64)) * 60 + on.second().cast(pl.Int64)
+    return seconds
 
 
 def _written(values: Values, node: exp.TimeToStr) -> Value:
@@ -36,9 +61,10 @@ def _written(values: Values, node: exp.TimeToStr) -> Value:
     value = values.require(given, "timestamp", "date")
     text = pattern.name if isinstance(pattern, exp.Literal) else ""
     tokens = _TOKEN.findall(text)
-    if not text or "".join(tokens) != text or "%S%S" in text:
+    if not text or "".join(tokens) != text or any("%S%S" in token for token in tokens if token != "%S%SS"):
         hint = (
-            "patterns have YYYY, YY, MM, Mon, Month, DD, DDD, Dy, Day, HH24, HH12, MI, SS, MS, US, AM, Q, IYYY, IW, ID"
+            "patterns have YYYY, YY, MM, Mon, Month, DD, DDD, D, Dy, Day, HH24, HH12, MI, SS, SSSSS, MS, US, AM, Q, W, "
+            "WW, CC, IYYY, IW, ID"
         )
         values.source.refuse(node, "a pattern of to_char() that is not of these", hint)
     if value.type is not None and value.type.name == "date" and _CLOCK.search(re.sub('"[^"]*"', "", text)):

@@ -21,6 +21,7 @@ from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
 from ddcore.sql.recursion import renamed
 from ddcore.sql.source import Source
+from ddcore.sql.structs import with_fields
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import selected
 from ddcore.text.wording import described, listed, meant
@@ -47,6 +48,7 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
         taken.add(view.name.casefold())
     if any(reads_clock(view.query) for view in views):
         queries.tables[CLOCK] = clock()
+    with_fields([view.query for view in views], (name for rows in inputs.values() for name in types(rows)))
     for group in _in_order(views):
         queries.tables |= _planned(queries, group)
     results = Outputs()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.expressions import polars_json
-from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, shared
+from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, shared
 
 Decimals = Callable[[Values, exp.Div, Value, Value], Value]
 
@@ -35,10 +37,48 @@ def whole(values: Values, node: exp.Binary) -> Value:
     return Value(_checked(left, right, pl.Expr.truncdiv), INT, node)
 
 
-def remainder(values: Values, node: exp.Binary) -> Value:
-    """What is left of a division of whole numbers; it has the sign of the left side."""
-    left, right = values.arguments(node, "int64", "int64")
-    return Value(_checked(left, right, lambda a, b: polars_json.called("Sql.Rem", [a, b])), INT, node)
+def remainder(*, fails: bool) -> Rule:
+    """The rule of what is left of a division of whole numbers or decimals; it has the sign of the left side.
+
+    Where the divisor is 0 the row fails, or the result is null. Decimals are divided as whole numbers of their last
+    digit, so they have 18 digits at most.
+    """
+
+    def rule(values: Values, node: exp.Binary) -> Value:
+        left, right = values.arguments(node, "number", "number")
+        kinds = [side.type for side in (left, right) if side.type is not None]
+        if FLOAT in kinds or any(kind.is_wide for kind in kinds):
+            hint = "cast both to decimal(18, n), or to bigint"
+            values.source.refuse(node, "a remainder of doubles, or of decimals of more than 18 digits", hint)
+        scale = max(kind.scale for kind in kinds)
+        left, right = (unscaled(side, scale) for side in (left, right))
+        rest = _checked(left, right, _rest) if fails else _rest(left.expr, right.expr)
+        return scaled(rest, scale, node) if scale else Value(rest, INT, node)
+
+    return rule
+
+
+def _rest(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return polars_json.called("Sql.Rem", [a, b])
+
+
+def unscaled(number: Value, scale: int) -> Value:
+    """A whole number or a decimal of at most 18 digits in units of the last of ``scale`` digits behind the point."""
+    kind = number.type
+    assert kind is not None
+    if isinstance(number.literal, Decimal):
+        return constant(int(number.literal.scaleb(scale)), number.node)
+    if not scale and kind == INT:
+        return number
+    factor = pl.lit(Decimal(10) ** scale, dtype=pl.Decimal(MOST_DIGITS, 0))
+    return Value((number.expr.cast(pl.Decimal(MOST_DIGITS, kind.scale)) * factor).cast(pl.Int64), INT, number.node)
+
+
+def scaled(units: pl.Expr, scale: int, node: exp.Expr) -> Value:
+    """The decimal of so many units of its last digit."""
+    kind = Type("decimal", WORD_DIGITS, scale)
+    unit = pl.lit(Decimal(1).scaleb(-scale), dtype=kind.polars)
+    return Value((units.cast(pl.Decimal(MOST_DIGITS, 0)) * unit).cast(kind.polars), kind, node)
 
 
 def floats(*, fails: bool, decimals: Decimals | None = None) -> Rule:

@@ -222,6 +222,7 @@ def type_name(dtype: pl.DataType) -> str:  # noqa: PLR0911  (one kind, one retur
         return dtype.ext_name().removeprefix("ddcore.")
     return {
         pl.Int64: "int64",
+        pl.UInt64: "uint64",
         pl.Float64: "float64",
         pl.String: "string",
         pl.Boolean: "bool",

@@ -8,9 +8,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,9 @@ from typing import Any, Protocol
 import duckdb
 import polars as pl
 from sql_queries import accumulated, fill, like_postgres
+from sql_types import span
+
+from ddcore.base.schema import interval_form, uuid_mark
 
 __all__ = ["DuckDb", "Peer", "PeerRefuses", "Postgres", "Spark", "postgres_server"]
 
@@ -58,9 +61,19 @@ class DuckDb:
         """The rows of a query at a version. Raises PeerRefuses."""
         try:
             self._connection.execute(f"use v{version}")
-            return self._connection.execute(query).fetchall()
+            spans = [number for number, kind in enumerate(schema.values()) if kind == interval_form()]
+            if not spans:
+                return self._connection.execute(query).fetchall()
+            texts = ", ".join(f"c{number}::varchar AS c{number}" for number in spans)
+            rows = self._connection.execute(f"SELECT * REPLACE ({texts}) FROM ({query})").fetchall()
+            return [_with_spans(row, spans) for row in rows]
         except duckdb.Error as error:
             raise PeerRefuses(str(error).partition("\n")[0]) from error
+
+
+def _with_spans(row: tuple[Any, ...], places: Sequence[int]) -> tuple[Any, ...]:
+    """A row whose intervals are texts, which would else be lengths without their months."""
+    return tuple(span(value) if number in places and value else value for number, value in enumerate(row))
 
 
 class Spark:
@@ -108,7 +121,7 @@ class Postgres:
         self._psql = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        self._tables: set[str] = set()
+        self._types = False
 
     def close(self) -> None:
         """End the connection."""
@@ -125,9 +138,14 @@ class Postgres:
                 columns = ", ".join(f"{column} {_type(kind)}" for column, kind in there.schema.items())
                 statements += [f"DROP TABLE IF EXISTS {table}", f"CREATE UNLOGGED TABLE {table} ({columns})"]
                 if len(there):
-                    rows = ", ".join(f"({', '.join(map(_literal, row))})" for row in there.rows())
+                    kinds = [_type(kind) for kind in there.schema.values()]
+                    rows = ", ".join(f"({', '.join(map(_literal, row, kinds))})" for row in there.rows())
                     statements.append(f"INSERT INTO {table} VALUES {rows}")
-        self._ask("SET client_min_messages = error; " + "; ".join(statements))
+        self._ask("SET client_min_messages = error")
+        if not self._types:
+            self._ask("CREATE TYPE public.pair AS (x bigint, y text)")
+            self._types = True
+        self._ask("; ".join(statements))
 
     def rows(self, query: str, version: int, schema: Mapping[str, Any]) -> Rows:
         """The rows of a query at a version. Raises PeerRefuses."""
@@ -159,19 +177,27 @@ def _type(kind: Any) -> str:
         return f"numeric({kind.precision}, {kind.scale})"
     if isinstance(kind, pl.List):
         return f"{_type(kind.inner)}[]"
+    if kind == uuid_mark() or kind == interval_form():
+        return "uuid" if kind == uuid_mark() else "interval"
+    if isinstance(kind, pl.Struct):
+        return "public.pair"
     names = {
         pl.Int64: "bigint", pl.String: "text", pl.Boolean: "boolean", pl.Date: "date", pl.Datetime: "timestamp",
-        pl.Float64: "double precision",
+        pl.Float64: "double precision", pl.Time: "time", pl.UInt64: "numeric(20,0)",
     }  # fmt: skip
     return names[kind.base_type()]
 
 
-def _literal(value: Any) -> str:
+def _literal(value: Any, kind: str = "") -> str:
     if value is None:
         return "NULL"
     if isinstance(value, list):
-        return f"ARRAY[{', '.join(map(_literal, value))}]::bigint[]"
-    if isinstance(value, str | date | datetime):
+        return f"ARRAY[{', '.join(map(_literal, value))}]::{kind}"
+    if isinstance(value, dict) and kind == "interval":
+        return f"'{' '.join(f'{number} {unit}' for unit, number in value.items())}'::interval"
+    if isinstance(value, dict):
+        return f"ROW({', '.join(map(_literal, value.values()))})::{kind}"
+    if isinstance(value, str | date | datetime | time):
         return "'" + str(value).replace("'", "''") + "'"
     return str(value)
 
@@ -180,13 +206,16 @@ def _reader(kind: Any) -> Callable[[str], Any]:
     """What makes a value of what psql writes for it."""
     if isinstance(kind, pl.List):
         read = _reader(kind.inner)
-        return lambda text: [None if it == "NULL" else read(it) for it in text[1:-1].split(",") if it]
+        return lambda text: [None if it == "NULL" else read(it.strip('"')) for it in text[1:-1].split(",") if it]
+    if kind == interval_form():
+        return span
     if kind.is_float():
         return float
     if kind.is_numeric():
         return Decimal
     makers: dict[Any, Callable[[str], Any]] = {
         pl.Boolean: lambda text: text == "t", pl.Date: date.fromisoformat, pl.Datetime: datetime.fromisoformat,
+        pl.Time: time.fromisoformat,
     }  # fmt: skip
     return makers.get(kind.base_type(), str)
 

@@ -17,11 +17,17 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import polars as pl
 from sql_time_windows import groups_by_window, windows
+from sql_types import JSONS, TABLE, RandomTypes
+from sql_types import KINDS as MORE_KINDS
+from sql_types import value as value_of_type
 from two_texts import both, texts
+
+from ddcore.base.schema import interval_form, uuid_mark
 
 __all__ = [
     "TARGETS", "WIDE", "RandomQuery", "Target", "accumulated", "bag", "database", "fill", "like_postgres",
@@ -35,12 +41,15 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 WIDE: dict[str, dict[str, Any]] = {
     "r": {**SCHEMAS["r"], "g": pl.Decimal(18, 4)},
     "q": {**SCHEMAS["q"], "h": pl.Decimal(38, 3), "ts": pl.Datetime("us"), "l": pl.List(pl.Int64)},
+    "p": TABLE,
 }
-"""The tables of random queries, with decimals of many digits, moments and lists."""
+"""The tables of random queries, with decimals of many digits, moments, lists, and types of all other kinds."""
 KINDS = {pl.Int64: "int", pl.String: "text", pl.Boolean: "bool", pl.Date: "date"}
 TEXTS = ("x", "y", "xy", "ab%", "")
 Named = tuple[str, str]
-"""A column as a query names it, and its kind: int, text, decimal, bool, date, moment, list or float."""
+"""A column as a query names it, and its kind: int, text, decimal, bool, date, moment, list, float, or one of
+:data:`sql_types.KINDS`.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,12 @@ class Target:
     @property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:
         """The tables of queries; those for Spark have no moments and lists, of which its dialect has little."""
-        kinds = [kind for kind, part in ((pl.Datetime, "moments"), (pl.List, "lists")) if not self.has(part)]
+        parts = ((pl.Datetime, "moments"), (pl.List, "lists"), (pl.Map, "maps"))
+        kinds = [kind for kind, part in parts if not self.has(part)]
         return {
             name: {column: kind for column, kind in schema.items() if kind not in kinds}
             for name, schema in WIDE.items()
+            if name != "p" or self.has("types")
         }
 
     def has(self, part: str) -> bool:
@@ -65,14 +76,16 @@ class Target:
         return part in self.parts
 
 
-_SHARED = {"around", "dates", "moments", "lists", "unnest", "aggregates", "series", "windows", "quantifiers"}
+_SHARED = {"around", "dates", "moments", "lists", "unnest", "aggregates", "series", "windows", "quantifiers"} | {
+    "types"
+}
 TARGETS = {
     "duckdb": Target("postgres", "duckdb", frozenset({*_SHARED, "asof", "null / 0"})),
     "postgres": Target("postgres", "postgres", frozenset({*_SHARED, "numeric sums", "any of lists", "several lists"})),
     "duckdb words": Target(
         "duckdb",
         "duckdb",
-        frozenset({*_SHARED, "asof", "any of lists", "quotients", "infinity"} - {"aggregates", "series"}),
+        frozenset({*_SHARED, "asof", "any of lists", "quotients", "infinity", "maps"} - {"aggregates", "series"}),
     ),
     "spark words": Target("spark", "spark", frozenset({"quotients"})),
 }
@@ -95,19 +108,29 @@ def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int
                 updates.append((*row, version, -1))
                 there[row] -= 1
         for _ in range(rng.randrange(rows + 1)):
-            row = tuple(_value(rng, kind) for kind in schema.values())
+            row = tuple(_value(rng, kind, name) for name, kind in schema.items())
             updates.append((*row, version, 1))
             there[row] += 1
-    return pl.DataFrame(updates, {**schema, "version": pl.Int64, "diff": pl.Int64}, orient="row")
+    columns = [
+        _column(name, kind, [row[number] for row in updates]) for number, (name, kind) in enumerate(schema.items())
+    ]
+    times, diffs = ([row[place] for row in updates] for place in (-2, -1))
+    return pl.DataFrame([*columns, pl.Series("version", times, pl.Int64), pl.Series("diff", diffs, pl.Int64)])
 
 
-def _value(rng: random.Random, kind: Any) -> Any:  # noqa: PLR0911  (one kind, one return)
+def _column(name: str, kind: Any, values: list[Any]) -> pl.Series:
+    if kind == uuid_mark():
+        return pl.Series(name, values, pl.String).ext.to(kind)
+    return pl.Series(name, [dict(one) if isinstance(one, Entries) else one for one in values], kind)
+
+
+def _value(rng: random.Random, kind: Any, name: str = "") -> Any:  # noqa: PLR0911  (one kind, one return)
     if rng.random() < 0.2:
         return None
     if kind == pl.Int64:
         return rng.randrange(-1, 4)
     if kind == pl.String:
-        return rng.choice(TEXTS)
+        return rng.choice(JSONS if name == "j" else TEXTS)
     if kind == pl.Boolean:
         return rng.random() < 0.5
     if kind == pl.Date:
@@ -116,6 +139,9 @@ def _value(rng: random.Random, kind: Any) -> Any:  # noqa: PLR0911  (one kind, o
         return datetime(2024, 1, 31, 22) + timedelta(minutes=30 * rng.randrange(10))
     if kind == pl.List:
         return tuple(_value(rng, kind.inner) for _ in range(rng.randrange(4)))
+    if not isinstance(kind, pl.Decimal):
+        made = value_of_type(rng, kind)
+        return Entries(made.items()) if isinstance(made, dict) else made
     size = {18: 4000, 38: 3 * 10**20}.get(kind.precision, 0)
     return Decimal(rng.randrange(-3, 4)) / 4 + rng.choice((0, size, -size))
 
@@ -163,9 +189,22 @@ def fill(connection: duckdb.DuckDBPyConnection, schema: str, logs: Mapping[str, 
     connection.execute(f"create schema {schema}")
     connection.execute(f"use {schema}")
     for name, log in logs.items():
-        connection.register("arriving", accumulated(log, version).to_arrow())
-        connection.execute(f"create table {name} as select * from arriving")
+        rows = accumulated(log, version)
+        plain = [column for column, kind in rows.schema.items() if kind == uuid_mark()]
+        connection.register("arriving", rows.with_columns(pl.col(plain).ext.storage()).to_arrow())
+        columns = ", ".join(_typed(column, kind) for column, kind in rows.schema.items())
+        connection.execute(f"create table {name} as select {columns} from arriving")
         connection.unregister("arriving")
+
+
+def _typed(column: str, kind: Any) -> str:
+    """A column of Arrow in DuckDB's type."""
+    if kind == uuid_mark():
+        return f"{column}::uuid AS {column}"
+    if kind == interval_form():
+        parts = zip(("months", "days", "microseconds"), kind.fields, strict=True)
+        return f"{' + '.join(f'to_{unit}({column}.{part.name})' for unit, part in parts)} AS {column}"
+    return f"{column}::time AS {column}" if kind == pl.Time else column
 
 
 def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
@@ -178,9 +217,17 @@ def _comparable(value: Any) -> Any:
         return float(f"{value:.10g}") if not math.isnan(value) else "NaN"
     if isinstance(value, list):
         return tuple(map(_comparable, value))
+    if isinstance(value, dict):
+        return tuple(sorted((key, _comparable(inner)) for key, inner in value.items()))
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
+    if isinstance(value, UUID):
+        return str(value)
     return Decimal(value).normalize() + 0 if isinstance(value, Decimal) else value
+
+
+class Entries(tuple[Any, ...]):
+    """The items of a dict, as a value that can be counted."""
 
 
 class RandomQuery:
@@ -191,6 +238,8 @@ class RandomQuery:
         self._kinds = ["int", "text", "decimal", "bool", "int", "decimal"]
         self._kinds += ["date"] * target.has("dates") + ["moment"] * target.has("moments")
         self._kinds += ["list"] * target.has("lists") + ["float"] * target.has("quotients")
+        self._types = RandomTypes(rng, target)
+        self._kinds += self._types.results
 
     def texts(self) -> tuple[str, str]:
         """A query with columns c0, c1, ... for ddcore and for the other engine."""
@@ -204,7 +253,7 @@ class RandomQuery:
             operation = self.rng.choice(("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
             left, right = (self.query(depth - 1, outer, kinds)[0] for _ in range(2))
             return f"({left}) {operation} ({right})", kinds
-        if depth and draw < 0.45 and ("list" not in kinds or self.target.has("aggregates")):
+        if depth and draw < 0.45 and self._types.aggregates >= {*kinds}:
             return self._grouped(depth, outer, kinds), kinds
         return self._plain(depth, outer, kinds), kinds
 
@@ -221,7 +270,7 @@ class RandomQuery:
         where = self._where(columns, outer, depth)
         distinct = "DISTINCT " if self.rng.random() < 0.2 else ""
         text = f"SELECT {distinct}{results} FROM {tables}{where}"
-        if self.rng.random() < 0.15 and "list" not in kinds:  # lists have no order here
+        if self.rng.random() < 0.15 and not {"list", "texts", "struct", "map"} & {*kinds}:  # these have no order here
             keys = [
                 f"{i}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
                 for i in range(1, len(kinds) + 1)
@@ -233,8 +282,10 @@ class RandomQuery:
 
     def _grouped(self, depth: int, outer: list[Named], kinds: Sequence[str]) -> str:
         tables, columns = self._tables(depth, outer)
+        kinds_of_keys = ["int", "text", "bool"] * 2 + self._types.kinds
+        kinds_of_keys = self.rng.choices(kinds_of_keys, k=self.rng.randrange(3))
         keys = [
-            self.value(kind, columns, 0) for kind in self.rng.choices(("int", "text", "bool"), k=self.rng.randrange(3))
+            self._some(kind, columns) if kind == "struct" else self.value(kind, columns, 0) for kind in kinds_of_keys
         ]
         keys = [key for key in keys if any(name in key for name, _ in columns)]
         values = [self.aggregate(kind, columns, depth) for kind in kinds]
@@ -285,12 +336,18 @@ class RandomQuery:
             if kind == "CROSS JOIN":
                 text, columns = f"{text} CROSS JOIN {other}", both
                 continue
-            left, right = self._some("int", columns), self._some("int", more)
+            left, right = self._equal_columns(columns, more)
             on = f"{left} = {right}" if left and right else "1 = 1"
             if self.rng.random() < 0.3 and kind != "FULL JOIN":
                 on += f" AND {self.condition(both, [], 0)}"
             text, columns = f"{text} {kind} {other} ON {on}", both
         return text, columns
+
+    def _equal_columns(self, columns: list[Named], more: list[Named]) -> tuple[str, str]:
+        """A column of either side that a join compares: whole numbers, or now and then another kind that both have."""
+        both_have = [kind for kind in self._types.joined if self._some(kind, columns) and self._some(kind, more)]
+        kind = self.rng.choice(both_have) if both_have and self.rng.random() < 0.6 else "int"
+        return self._some(kind, columns), self._some(kind, more)
 
     def _bracket(self, depth: int) -> tuple[str, list[Named]]:
         """A join in parentheses."""
@@ -326,14 +383,16 @@ class RandomQuery:
 
     def _window(self, kind: str, scope: list[Named]) -> str:
         """A window whose result does not depend on the order of equal rows."""
-        by = self._some(self.rng.choice(("int", "text", "bool")), scope)
-        order = self._some(self.rng.choice(("int", "text", "decimal")), scope)
+        by = self._some(self.rng.choice(("int", "text", "bool", *self._types.kinds)), scope)
+        order = self._some(self.rng.choice(("int", "text", "decimal", *self._types.ordered)), scope)
         over = f"PARTITION BY {by} " if by and self.rng.random() < 0.7 else ""
         if order and self.rng.random() < 0.7:
             over += f"ORDER BY {order}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
         value = self._leaf(kind, scope)
         names = ["rank()", "dense_rank()", "count(*)", f"count({value})"] if kind == "int" and "ORDER" in over else []
         names += [f"{name}({value})" for name in ("sum", "min", "max")]
+        if kind == "int" and (other := self._types.any_of(self._types.kinds, scope)):
+            names.append(f"count({other[0]})")
         name = self.rng.choice(names)
         return self._whole(kind, name, f"{name} OVER ({over})")
 
@@ -349,7 +408,10 @@ class RandomQuery:
             text, kinds = self.query(depth - 1, list(outer))
             return f"({text}) AS {alias}", [(f"{alias}.c{i}", kind) for i, kind in enumerate(kinds)]
         table, schema = self.rng.choice(tuple(self.target.tables.items()))
-        columns = [(f"{alias}.{name}", _kind(kind)) for name, kind in schema.items()]
+        columns = [
+            (f"{alias}.{name}", MORE_KINDS.get(name, "int") if table == "p" else _kind(kind))
+            for name, kind in schema.items()
+        ]
         if table == "q" and self.rng.random() < 0.2 and self.target.has("windows"):
             if self.rng.random() < 0.3:
                 return f"({groups_by_window(self.rng, self.target.engine)}) AS {alias}", [
@@ -366,7 +428,7 @@ class RandomQuery:
         fitting = [name for name, each in scope if each == kind]
         return self.rng.choice(fitting) if fitting else ""
 
-    def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911  (one case, one return)
+    def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911, PLR0912  (one case, one return)
         """A value of a kind over the columns of ``scope``."""
         draw, column = self.rng.random(), self._some(kind, scope)
         if kind == "float":
@@ -374,6 +436,8 @@ class RandomQuery:
             return f"({self._leaf('int', scope)} / {below if self.target.has('infinity') else f'nullif({below}, 0)'})"
         if column and draw < 0.6:
             return column
+        if kind in self._types.results and draw > 0.8:
+            return self._types.value(kind, scope) or self._leaf(kind, scope)
         if depth and draw < 0.68 and kind in ("int", "decimal"):
             return f"({self._scalar(kind, scope, depth)})"
         if draw < 0.75:
@@ -394,6 +458,8 @@ class RandomQuery:
             return self._moved(kind, column)
         if kind == "list":
             return self._list(scope)
+        if kind == "text" and draw > 0.9 and (others := self._types.texts(scope)):
+            return self.rng.choice(others)
         if column and kind == "text" and draw < 0.95:
             return self.rng.choice((f"upper({column})", f"({column} || 'z')", f"substring({column} from 1 for 1)"))
         return self.literal(kind)
@@ -430,6 +496,8 @@ class RandomQuery:
         if moment and self.target.has("moments"):
             part = f"extract({self.rng.choice(('hour', 'minute', 'day'))} FROM {moment})"
             choices.append(f"CAST({part} AS bigint)")
+        if found := self._types.numbers(scope):
+            choices.append(self.rng.choice(found))
         return self.rng.choice(choices)
 
     def _list(self, scope: list[Named]) -> str:
@@ -443,6 +511,8 @@ class RandomQuery:
 
     def literal(self, kind: str) -> str:
         """A constant."""
+        if kind in self._types.results:
+            return self._types.literal(kind)
         if kind == "int":
             return str(self.rng.randrange(4))
         if kind == "text":
@@ -468,6 +538,8 @@ class RandomQuery:
             return f"array_agg({value} ORDER BY {value}{self.rng.choice(('', ' DESC', ' NULLS FIRST'))}){where}"
         if kind == "bool":
             return self._truth(scope, where)
+        if kind in self._types.results:
+            return self._types.aggregate(kind, self.value(kind, scope, 0), where)
         text, other = self._some("text", scope), self._some("int", scope)
         if kind == "text" and text and other and rich and self.rng.random() < 0.3:
             order = self.rng.choice((f"{text} DESC NULLS LAST", f"{other}, {text}", f"{other} DESC NULLS LAST, {text}"))
@@ -496,6 +568,8 @@ class RandomQuery:
         if column := self._some("int", scope):
             choices += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
             choices += [f"count(DISTINCT {column})"]
+        if found := self._types.any_of(self._types.kinds, scope):
+            choices += [f"count(DISTINCT {found[0]})", f"count({found[0]})"]
         return choices
 
     def _more_counts(self, scope: list[Named]) -> list[str]:
@@ -528,6 +602,8 @@ class RandomQuery:
         if draw < 0.46:
             left, right = (self.condition(scope, outer, depth and depth - 1) for _ in range(2))
             return f"({left} OR {right})"
+        if draw > 0.5 and self.rng.random() < 0.5 and (other := self._types.condition(scope)):
+            return other
         kind = self.rng.choice(("int", "int", "text", "decimal", "date", "bool", "moment"))
         column = self._some(kind, scope)
         if kind == "int" and column and draw > 0.92 and self.target.has("any of lists"):
