@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddcore.base.errors import UsageError
 from ddcore.cli.samples import Sample
 
 if TYPE_CHECKING:
@@ -35,20 +34,13 @@ _FORMS = {
 
 
 def sample_of(paths: Sequence[str], folder: Path) -> Sample:
-    """The files of a project in ``folder`` over these sources. UsageError for one that cannot be read."""
-    from ddcore.io.sources.finding import find_sources
+    """The files of a project in ``folder`` over these sources. DdError for one that cannot be read."""
     from ddcore.io.sources.guessing import guess
 
     sections, views, names = [_HEAD], [], list[str]()
     for path in paths:
         place = path if "://" in path else os.path.abspath(os.path.expanduser(path))
         found = guess([place], ("version",))
-        if found is None:
-            if "://" not in place:
-                find_sources([place])  # says what is wrong with it
-            raise UsageError(
-                f"--from {path}: its columns cannot be told", "write its section of dd.toml by hand: docs/sync.md"
-            )
         name = _name(path, names)
         names.append(name)
         sections.append("\n".join(_section(name, place, found, folder)) + "\n")

@@ -17,6 +17,7 @@ from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from ddcore.base.errors import DdError
+    from ddcore.io.ledger.freshness import Freshness
     from ddcore.io.project.project import Project
     from ddcore.jobs.follower import Told
     from ddcore.jobs.sync import SyncReport
@@ -28,6 +29,7 @@ def follow_sources(
     """Follow the declared sources of a project until SIGTERM or SIGINT; the exit code."""
     from ddcore.cli.hook import failure, tell_hook
     from ddcore.cli.notices import notices
+    from ddcore.io.ledger.freshness import late_source
     from ddcore.jobs.engines import kept
     from ddcore.jobs.follower import Follower
     from ddcore.jobs.metrics import Metrics, write_health
@@ -50,13 +52,19 @@ def follow_sources(
             out.say(f"  {error.hint}")
         tell_hook(out, project, "sync", failure(error))
 
+    def late(source: Freshness) -> None:
+        if (error := late_source([source])) is None:
+            out.warn(f"input {source.input}: {source.sentence}")
+        else:
+            fail(error)
+
     def looked(told: Told) -> None:
         if health is not None:
             write_health(health, told)
 
     follower = Follower(
         project, options, every=every, engine=project.engine, parallelism=project.parallelism,
-        tell=tell, fail=fail, looked=looked,
+        tell=tell, fail=fail, looked=looked, late=late,
     )  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(notices(out))

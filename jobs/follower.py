@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ddcore.base.errors import DdError, LockHeld, UsageError
 from ddcore.io.delta.deltalog import commit_file, versions_of
+from ddcore.io.ledger.freshness import Freshness
 from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.remote import GLOB, place_of
@@ -72,21 +74,24 @@ class Follower:
 
     A sync begins when nothing has changed for ``settled`` seconds, or after ``longest``: sources that are committed one
     after the other are one sync. ``tell`` gets the report of each sync that had something new, ``fail`` each error,
-    once for a series of the same; ``looked`` is called after each look.
+    once for a series of the same, ``late`` each source whose rows have become older than expected; ``looked`` is called
+    after each look.
     """
 
     def __init__(
         self, project: Project, options: Mapping[str, Any], *, every: float, engine: str, parallelism: int | None,
         tell: Callable[[SyncReport], None], fail: Callable[[DdError], None], looked: Callable[[Told], None],
+        late: Callable[[Freshness], None],
         settled: float = 0.1, longest: float = 1.0,
     ) -> None:  # fmt: skip
         self.project, self.options, self.every = project, options, every
         self.engine, self.parallelism = engine, parallelism
-        self.tell, self.fail, self.looked = tell, fail, looked
+        self.tell, self.fail, self.looked, self.late = tell, fail, looked, late
         self.settled, self.longest = settled, longest
         self.stop, self.done = threading.Event(), Told()
         self._code = dict(self._program())
         self._retry = 0.0
+        self._late = frozenset[str]()  # the inputs of which that was told
         self._warm = Warm()
         self._known: dict[str, tuple[Any, ...]] = {}  # what sources are like
         self._commits: dict[str, dict[str, _Commit | None]] = {}  # by which commits, where they are Delta tables
@@ -109,6 +114,7 @@ class Follower:
                 seen = self._after(now)
             self.done.looks += 1
             self.done.looked = time.time()
+            self._tell_late()
             self.looked(self.done)
             self.stop.wait(max(0.0, self.every - (time.monotonic() - begin)))
         return False
@@ -154,6 +160,15 @@ class Follower:
                 self.tell(report)
             if self.done.syncs % _COLLECTED == 0:
                 gc.collect()
+
+    def _tell_late(self) -> None:
+        """Tell of sources that have become late, also by waiting; again only after rows came."""
+        now = datetime.now(UTC)
+        fresh = [] if self.done.last is None else [one.at(now) for one in self.done.last.fresh]
+        late = {one.input: one for one in fresh if one.is_late}
+        for name in late.keys() - self._late:
+            self.late(late[name])
+        self._late = frozenset(late)
 
     def _failed(self, error: DdError, retry: float) -> None:
         self._retry = retry

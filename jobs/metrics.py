@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,11 @@ def _lines(told: Told) -> Iterator[str]:
         return
     if (last := told.last.run.last) is not None and len(last) == 1:
         yield from _metric("folded_version", "gauge", "The last folded version.", [("", last[0])])
-    ages = [(f'input="{one.input}"', one.age.total_seconds()) for one in told.last.fresh if one.age is not None]
-    yield from _metric("source_age_seconds", "gauge", "Age of an input's newest rows at the last sync.", ages)
+    fresh = [(f'input="{one.input}"', one.at(datetime.now(UTC))) for one in told.last.fresh]
+    ages = [(label, one.age.total_seconds()) for label, one in fresh if one.age is not None]
+    yield from _metric("source_age_seconds", "gauge", "Age of an input's newest rows.", ages)
+    late = [(label, float(one.is_late)) for label, one in fresh if one.source.expect is not None]
+    yield from _metric("source_late", "gauge", "Whether an input's newest rows are older than expected.", late)
 
 
 def _metric(name: str, kind: str, text: str, values: list[tuple[str, float]]) -> Iterator[str]:

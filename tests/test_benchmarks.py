@@ -259,6 +259,7 @@ def test_what_cutting_ranges_again_would_give_is_computed(bench: Any) -> None:
     mean = (24 + 8) / 2
     assert figures["kept"] == pytest.approx((12 + 4 * 2) / mean)
     assert figures["known"] == pytest.approx((12 + 4 * 1) / mean)
+    assert figures["once"] == figures["kept"], "they are even, all in all"
     assert figures["before"] == pytest.approx((12 + 2 + 2 + 2 + 2) / mean)
     assert figures["paid"] == figures["kept"], "a range of state is three rows, and saves one"
     figures = engine.policies(np.column_stack([state / 100, moving]), 2)

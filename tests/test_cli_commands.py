@@ -119,7 +119,7 @@ def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fr
     assert err == [
         f"error: there is no warehouse in {place}: {says}",
         "  check the path and whether its file system is mounted; a new warehouse begins with: "
-        "ddcore ingest INPUT SOURCE",
+        "ddcore ingest INPUT SOURCE, or ddcore sync where dd.toml declares sources",
     ]
     assert sorted(file for file in fresh.rglob("*") if "__pycache__" not in str(file)) == before
 

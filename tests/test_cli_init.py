@@ -126,11 +126,25 @@ def test_equal_names_are_numbered(exports: Path) -> None:
     assert list(find_project(Path("new"), {}).sources) == ["stock", "stock_2", "exports"]
 
 
-@pytest.mark.parametrize(("path", "says"), [("none.csv", "there is no such file"), ("empty.csv", "empty.csv")])
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        ("none.csv", None, "there is no such file"),
+        ("some.csv", b"", "an empty file, without even a header"),
+        ("some.csv", b"a,b,a\n1,2,3\n", "the column 'a' occurs twice"),
+        ("some.csv", b"a;b\n1;2\n", "its only column is 'a;b'\n  the header has no comma but ';'"),
+        ("some.csv", b"a,b\n\xe9,2\n", "not UTF-8"),
+        ("some.csv", b"version,diff\n1,1\n", "no column was found beside times, diff and operation"),
+        ("some.parquet", b"PAR1 and nothing", "not a readable Parquet file"),
+        ("https://example.com/some.csv", None, "https://example.com/some.csv"),
+    ],
+)
 def test_what_cannot_be_read_makes_no_project(
-    path: str, says: str, exports: Path, capsys: pytest.CaptureFixture[str]
+    path: str, content: bytes | None, says: str, exports: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("empty.csv").write_text("")
+    if content is not None:
+        Path(path).write_bytes(content)
     assert run_command(["init", "new", "--from", path]) in (1, 2)
-    assert says in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says in said and len(said.splitlines()) == 2, said
     assert not Path("new").exists()

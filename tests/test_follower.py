@@ -161,6 +161,20 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
     assert (shop / "err").read_text().count("'many'") == 1
 
 
+def test_a_source_that_brings_nothing_more_is_told_once(shop: Path) -> None:
+    """Also while nothing changes: no sync begins, and rows grow old all the same."""
+    (shop / "dd.toml").write_text(PROJECT.replace("append = true", 'append = true, expect = "3 seconds"'))
+    with following(shop) as child:
+        wait_for(lambda: "expected within 3 seconds" in (shop / "err").read_text(), shop)
+        time.sleep(0.5)
+        sell(shop, 1, ("nut", 2))
+        wait_for(lambda: (shop / "err").read_text().count("expected within 3 seconds") == 2, shop)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0
+    said = [line for line in (shop / "err").read_text().splitlines() if "expected" in line]
+    assert all(line.startswith("error: input sales: newest rows ") for line in said) and len(said) == 2
+
+
 def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
     """It made a new warehouse in the place of the branch."""
     place = ("--project", str(shop), "-q")
@@ -205,7 +219,7 @@ def test_sources_that_change_one_after_the_other_are_one_sync(shop: Path, monkey
     follower = Follower(
         replace(find_project(shop, {}), sources=dict.fromkeys("ab", source)), {}, every=0.001, engine="inline",
         parallelism=None, settled=0.001, longest=PATIENCE, tell=lambda report: None, fail=lambda error: None,
-        looked=lambda told: follower.stop.set() if told.looks == 2 else None,
+        late=lambda source: None, looked=lambda told: follower.stop.set() if told.looks == 2 else None,
     )  # fmt: skip
     monkeypatch.setattr(follower, "_look", lambda: next(looks))
     monkeypatch.setattr(follower, "_after", lambda look: look)
@@ -233,7 +247,7 @@ def test_a_commit_that_comes_while_its_table_is_found_is_seen(
     commit()
     follower = Follower(
         find_project(shop, {}), {}, every=1.0, engine="inline", parallelism=None, tell=lambda report: None,
-        fail=lambda error: None, looked=lambda told: None,
+        fail=lambda error: None, looked=lambda told: None, late=lambda source: None,
     )  # fmt: skip
     monkeypatch.setattr("ddcore.jobs.follower.find_sources", find)
     for looks in range(at + 3):

@@ -19,6 +19,8 @@ from s3_server import SECRET
 from stores import store_environment
 
 from ddcore.base.errors import DataError, StorageError, UsageError
+from ddcore.cli.main import run_command
+from ddcore.io.project.finding import find_project
 from ddcore.io.sources.finding import find_snapshots, find_sources
 from ddcore.io.sources.spark import shares
 from ddcore.io.storage import objects
@@ -55,6 +57,13 @@ def test_a_file_in_a_store_is_read_as_a_file(ending: str, desk: Desk, box: str) 
     assert desk.updates() == [(1, 2, 0, 1), (3, 4, 1, 1)]
     assert desk.ingest(url).nothing_new
     assert [source.name for source in desk.records()[0].sources] == [url]
+
+
+def test_a_project_over_an_object_has_its_schema(desk: Desk, box: str, tmp_path: Path) -> None:
+    url = uploaded(desk, box, "roads.csv", (1, 2, 0, 1))
+    assert run_command(["init", "-q", str(tmp_path / "new"), "--from", url]) == 0
+    project = find_project(tmp_path / "new", {})
+    assert [*project.inputs["roads"]] == ["src", "dst"] and project.sources["roads"].paths == (url,)
 
 
 def test_an_object_that_has_grown_is_taken_in_from_where_it_was(desk: Desk, box: str) -> None:

@@ -239,6 +239,23 @@ def test_a_source_that_is_late_is_told_after_all_is_done(severity: str, code: in
     assert dd("sync", "-q")[0] == 0
 
 
+def test_files_that_are_added_are_as_old_as_they_are(shop: Path, dd: Command) -> None:
+    """Also at a version whose instant another input's file has said, and behind files that were taken in before."""
+    declare(shop, SNAPSHOT, APPENDED.removesuffix(" }") + ', expect = "1 day" }')
+    aged(shop / "exports" / "sales-1.csv", 36 * 3600)
+    ended, out, _ = dd("sync", "--json")
+    assert ended == 5 and abs(json.loads(out[-1])["sources"][1]["age"] - 36 * 3600) < 60
+    write(shop, "sales-2.csv", "item,amount", ("nut", 1))
+    aged(shop / "exports" / "sales-2.csv", 32 * 3600)
+    ended, out, err = dd("sync", "--json")
+    told = json.loads(out[-1])
+    assert ended == 5 and any("newest rows 1.3 days old" in line for line in err), err
+    assert abs(told["sources"][1]["age"] - 32 * 3600) < 60 and told["run"]["instant"] is not None
+    assert told["run"]["instant"] == told["ingests"][1]["instant"]
+    write(shop, "sales-3.csv", "item,amount", ("nut", 2))
+    assert dd("sync", "-q")[0] == 0
+
+
 def test_an_input_without_rows_is_late_if_rows_are_expected(shop: Path) -> None:
     declare(shop, SNAPSHOT.replace(" }", ', expect = "2 weeks" }'), APPENDED)
     project = find_project(shop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +20,8 @@ _UNITS = (("week", 7 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60)
 
 @dataclass(frozen=True)
 class Freshness:
-    """The ``newest`` rows of an input: the instant of the last version that was taken in, where it has one, as commits
-    and files have, else that of the ingest; None where nothing was taken in. ``age`` is that of the newest rows.
+    """The ``newest`` rows of an input: the date of the newest file or commit of its last ingest, else that of the
+    ingest; None where nothing was taken in. ``age`` is that of the newest rows.
     """
 
     input: str
@@ -34,6 +34,10 @@ class Freshness:
         """Whether the newest rows are older than expected; an input without rows is late as well."""
         expect = self.source.expect
         return expect is not None and (self.age is None or self.age > expect)
+
+    def at(self, now: datetime) -> Freshness:
+        """The same rows, as old as they are then."""
+        return replace(self, age=None if self.newest is None else max(timedelta(), now - self.newest))
 
     @property
     def sentence(self) -> str:
@@ -62,8 +66,7 @@ def freshness(project: Project, ledger: Ledger, now: datetime | None = None) -> 
     now = now or datetime.now(UTC)
     fresh = []
     for name, source in project.sources.items():
-        newest = _newest(ledger, name)
-        fresh.append(Freshness(name, source, newest, None if newest is None else max(timedelta(), now - newest)))
+        fresh.append(Freshness(name, source, _newest(ledger, name), None).at(now))
     return fresh
 
 
@@ -72,12 +75,7 @@ def _newest(ledger: Ledger, name: str) -> datetime | None:
     if not index.numbers:
         return None
     (record,) = ledger.ingests_at(index, [max(index.numbers)])
-    instants = [label.instant for of in record.labels for label in of.values() if label.instant is not None]
-    return max((_aware(instant) for instant in instants), default=record.at)
-
-
-def _aware(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    return datetime.fromisoformat(record.newest) if record.newest else record.at
 
 
 def late_source(fresh: Sequence[Freshness]) -> LateSource | None:

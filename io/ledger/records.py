@@ -55,7 +55,8 @@ class IngestRecord:
     names are in ``dims``, ``first`` and ``last`` are the least and the greatest coordinates of the times in ``counts``.
     ``restates``: the least closed times whose contents changed. What was folded from there on has to be folded again.
     ``columns``: the columns that the digests of the sources cover, in order. ``labels``: what it calls the versions,
-    and when these were made. ``left_out``: the columns that its sources have and the input does not.
+    and when these were made. ``left_out``: the columns that its sources have and the input does not. ``newest``: the
+    date of the newest of its sources, a file's or a commit's, in ISO's form; empty where nobody knows.
 
     A restatement replaced the history at and beyond ``replaces``: it removed ``removed`` updates, and ``before`` is the
     table's state before it. ``replaced`` and ``replaced_by`` are set when the ledger is read: the counts of those rows
@@ -87,6 +88,7 @@ class IngestRecord:
     labels: Labels = ()
     left_out: tuple[str, ...] = ()
     upstream: Upstream = ()
+    newest: str = ""
     replaced: Counts = field(default_factory=dict)
     replaced_by: int = 0
 
@@ -300,6 +302,7 @@ _SELDOM = (
     "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
     "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
     "broken", "left_out", "instants", "part", "upstream", "why", "sent", "loads",
+    "newest",
 )  # fmt: skip
 _CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
 _WHEN_READ = ("replaced", "replaced_by")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.errors import DdError
+from ddcore.base.errors import DataError, DdError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.schema import parse_schema
 from ddcore.io.sources.csvfile import CsvFile
@@ -17,6 +17,7 @@ from ddcore.io.sources.finding import find_sources
 from ddcore.io.sources.jsonlines import JsonLines
 from ddcore.io.sources.jsonobjects import parse_object
 from ddcore.io.sources.jsontypes import guessed_types, is_event
+from ddcore.io.sources.layouts import without_comma
 
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
@@ -45,37 +46,41 @@ class Guess:
         return schema_line(self.schema) + (f", and key = {json.dumps(list(self.key))}" if self.key else "")
 
 
-def guess(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> Guess | None:
+def guess(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> Guess:
     """What the first source at these places looks like, without its times, diff and operation.
 
-    Of Debezium's events the rows decide. None for a source that cannot be read, that no input can hold as it is, or
-    that is a URL. A guess: the first thousand rows of a CSV or JSON lines file decide about its types.
+    Of Debezium's events the rows decide. A guess: the first thousand rows of a CSV or JSON lines file decide about its
+    types. DdError for a source that cannot be read or that no input can hold as it is.
     """
-    if "://" in places[0]:
-        return None
-    try:
-        source = find_sources(places)[0]
-        objects = _objects(source, debezium=debezium)
-        is_events = debezium or (not op and (all(map(is_event, objects)) if objects else is_event(source.columns())))
-        key: Sequence[str] = ()
-        if objects:
-            types, key = guessed_types(objects, debezium=is_events)
-        else:
-            types = _row_types(_types(source)) if is_events else _types(source)
-        schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff", op)})
-    except DdError:
-        return None
+    source = find_sources(places)[0]
+    objects = _objects(source, debezium=debezium)
+    is_events = debezium or (not op and (all(map(is_event, objects)) if objects else is_event(source.columns())))
+    key: Sequence[str] = ()
+    if objects:
+        types, key = guessed_types(objects, debezium=is_events)
+    else:
+        types = _row_types(_types(source)) if is_events else _types(source)
+    schema = parse_schema({name: kind for name, kind in types.items() if name not in (*dims, "diff", op)})
+    if not schema:
+        raise DataError(
+            f"{source.name}: no column was found beside times, diff and operation",
+            "write its section of dd.toml by hand: docs/sync.md",
+        )
     key = tuple(name for name in key if name in schema)
-    return Guess(schema, key, tuple(types), is_events, source.is_table) if schema else None
+    return Guess(schema, key, tuple(types), is_events, source.is_table)
 
 
 def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
     """The line ``schema = {...}`` for ``dd.toml`` that fits the first source; empty where nothing can be guessed.
 
-    It goes on with ``key = [...]``, if events have keys, and with the option ``--debezium``, if it was not given.
+    It goes on with ``key = [...]``, if events have keys, and with the option ``--debezium``, if it was not given. Of a
+    URL nothing is read: it is for the hint of an error.
     """
-    found = guess(places, dims, debezium=debezium, op=op)
-    if found is None:
+    if "://" in places[0]:
+        return ""
+    try:
+        found = guess(places, dims, debezium=debezium, op=op)
+    except DdError:
         return ""
     is_new = found.is_events and not debezium
     return found.line + ("; as these are events of Debezium, say --debezium" if is_new else "")
@@ -108,6 +113,8 @@ def _types(source: Source) -> dict[str, Any]:
     if not isinstance(source, CsvFile):
         return source.columns()
     names = list(source.columns())
+    if len(names) == 1 and (hint := without_comma(names[0])):
+        raise DataError(f"{source.name}: its only column is {names[0]!r:.200}", hint)
     rows = next((frame.head(_ROWS) for _, frame in source.frames(names)), None)
     if rows is None:
         return {}

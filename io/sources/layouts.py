@@ -197,8 +197,8 @@ def _instead(name: str, columns: list[str], rules: Rules) -> str:
     """What to do about a source that lacks a column of ours, and has these."""
     if {"op", "before", "after"} <= {*columns} and not rules.events:
         return "these are columns of Debezium's events; if the source holds such events, say: --debezium"
-    if len(columns) == 1 and (mark := next((mark for mark in ";\t|" if mark in columns[0]), "")):
-        return f"the header has no comma but {mark!r}: write the values with commas between them"
+    if len(columns) == 1 and (hint := without_comma(columns[0])):
+        return hint
     if name == DIFF:
         return f"{_WHOLE_OR_NEW}, or --diff 1 with versions of its own"
     if name in rules.dims:
@@ -209,9 +209,21 @@ def _instead(name: str, columns: list[str], rules: Rules) -> str:
         has_diffs = rules.diff is not None or rules.rename.get(DIFF, DIFF) in columns
         return versions if has_diffs or rules.events or rules.appends else f"{_WHOLE_OR_NEW}; else {versions}"
     return (
-        f"if it has another name in the source, say: --column {name}=COLUMN; if the input is to call it so too, write "
+        f"if it has another name in the source, say: --column {name}=COLUMN, or in dd.toml's source: "
+        f'column = {{ {name} = "COLUMN" }}; if the input is to call it so too, write '
         f'the new name into the schema of dd.toml, and below it: renamed = {{ NEW = "{name}" }}'
     )
+
+
+def without_comma(column: str) -> str:
+    """What to do about a source whose only column has this name, where other marks separate values; else nothing."""
+    mark = next((mark for mark in ";\t|" if mark in column), "")
+    return f"the header has no comma but {mark!r}: write the values with commas between them" if mark else ""
+
+
+def has_time(layout: Layout, rules: Rules) -> bool:
+    """Whether a source says the times of its rows, in columns or in the names of its folders."""
+    return any(dim in layout.source_columns or dim in layout.folders for dim in rules.dims)
 
 
 def listed_names(names: Sequence[str]) -> str:

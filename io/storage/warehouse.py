@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 255  # bytes
 _ABSENT = (
-    "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE"
+    "check the path and whether its file system is mounted; a new warehouse begins with: ddcore ingest INPUT SOURCE, "
+    "or ddcore sync where dd.toml declares sources"
 )
 _ABSENT_URL = "check the URL; a new warehouse begins with: ddcore ingest INPUT SOURCE --new-warehouse"
 

@@ -16,7 +16,7 @@ from ddcore.io.logs.inputs import input_log
 from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
-from ddcore.io.sources.layouts import Rules, check_complete
+from ddcore.io.sources.layouts import Rules, check_complete, has_time
 from ddcore.io.sources.positions import last_positions
 from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source
@@ -133,8 +133,16 @@ class UpdateReader(Reader):
         return part
 
     def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
-        """The dates of the files."""
-        return source_dates((source for source, _ in self.layouts), part.digests), ()
+        """The dates of the files. Digests have the times that rows have in their source: those without went to
+        ``counts``.
+        """
+        fallback = self.rules.fallback is not None
+        times = {
+            source.name: part.counts if fallback and not has_time(layout, self.rules) else part.digests[source.name]
+            for source, layout in self.layouts
+            if source.name in part.digests
+        }
+        return source_dates((source for source, _ in self.layouts), times), ()
 
     def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources with the digests of all their rows; of rows without times the number of the last one."""

@@ -19,7 +19,7 @@ from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.intake import Part
-from ddcore.io.sources.layouts import Layout, Rules
+from ddcore.io.sources.layouts import Rules, has_time
 from ddcore.io.sources.positions import Position, last_positions
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ABSENT, REDELIVERED, ROWS, SKIPPED, EventLog
@@ -65,7 +65,7 @@ class EventReader(Reader):
         """The sources with their layouts. DataError for one that does not fit, and where only some have versions."""
         declared = [self.events.declared(source) for source in self.sources]
         layouts = [(source, self.events.fit(source)) for source in declared]
-        timed = [_has_time(layout, self.rules) for _, layout in layouts]
+        timed = [has_time(layout, self.rules) for _, layout in layouts]
         if any(timed) and not all(timed):
             without, one = (layouts[timed.index(is_timed)][0].name for is_timed in (False, True))
             raise DataError(
@@ -92,7 +92,7 @@ class EventReader(Reader):
     def _time(self, ledger: Ledger, restated: Time | None) -> Time | None:
         """The time of all events; None if the sources say it. UsageError where it may not be."""
         rules = self.rules
-        if any(_has_time(layout, rules) for _, layout in self.layouts):
+        if any(has_time(layout, rules) for _, layout in self.layouts):
             return None
         if rules.time is None:
             return next_version(ledger, self.name) if restated is None else restated
@@ -124,10 +124,6 @@ class EventReader(Reader):
         """None: events are recognised by their files."""
         del part
         return [Digest()] * len(self.layouts)
-
-
-def _has_time(layout: Layout, rules: Rules) -> bool:
-    return any(dim in layout.source_columns or dim in layout.folders for dim in rules.dims)
 
 
 def events_of(project: Project, name: str, settings: IngestSettings, rules: Rules) -> Events:

@@ -146,6 +146,7 @@ class Work:
         )  # fmt: skip
         self.notes, self.layouts, self.positions = list[str](), Layouts(), list[tuple[Located, str]]()
         self._labels: Labels = ()
+        self._newest = ""
         self._left_out: tuple[str, ...] = ()
 
     def run(self, take: Take) -> IngestReport:
@@ -192,6 +193,7 @@ class Work:
     def _name(self, part: Part) -> None:
         """Find the labels of the versions."""
         dates, labels = self.reader.names(part)
+        self._newest = max(dates.values()).isoformat() if dates else ""
         moved, restates = self.intake.move and part.late > 0, self.judgement.replacement is not None
         naming = Naming(
             self.name, self.rules.dims, self._asked, self._given or labels, dates, [*part.counts], moved, restates
@@ -253,6 +255,7 @@ class Work:
             before=self.base if replaced else None,
             labels=self._labels,
             left_out=self._left_out,
+            newest=self._newest,
         )
         carries = recovery.carried(record)
         without = [file.path for file in removed]
