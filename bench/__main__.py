@@ -27,9 +27,9 @@ BENCHMARKS = (
 )  # fmt: skip
 # These take too long or too much memory to be among the others.
 ON_REQUEST = (
-    "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "worker_memory", "superstep", "balance",
-    "recutting", "scale_model", "cluster", "cluster_ingest", "cluster_published", "explain", "refreshes", "windows",
-    "branches",
+    "graphs_large", "ingest", "snapshots", "first_run", "memory_limit", "worker_memory", "worker_work", "superstep",
+    "balance", "recutting", "scale_model", "cluster", "cluster_ingest", "cluster_published", "explain", "refreshes",
+    "windows", "branches",
 )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def graph(edges: Callable[[], pl.DataFrame], algorithm: str) -> Callable[[Path],
         inputs = {"edges": edges()}
         if algorithm == "bfs":
             inputs["roots"] = inputs["edges"].select(node=pl.col("src").mode().min())
-        _project(folder, GRAPH.format(inputs=", ".join(inputs), algorithm=algorithm), **inputs)
+        write_project(folder, GRAPH.format(inputs=", ".join(inputs), algorithm=algorithm), **inputs)
 
     return write
 
@@ -123,14 +123,14 @@ def _orders(rng: np.random.Generator) -> pl.DataFrame:
 
 def heavy_group(folder: Path) -> None:
     """Totals by customer."""
-    _project(folder, GROUPED, orders=_orders(np.random.default_rng(SEED)))
+    write_project(folder, GROUPED, orders=_orders(np.random.default_rng(SEED)))
 
 
 def heavy_join(folder: Path) -> None:
     """Each order with what its customer pays."""
     rng = np.random.default_rng(SEED)
     customers = pl.DataFrame({"customer": np.arange(ROWS // 20), "price": rng.integers(1, 9, ROWS // 20)})
-    _project(folder, JOINED, orders=_orders(rng), customers=customers)
+    write_project(folder, JOINED, orders=_orders(rng), customers=customers)
 
 
 def daily(folder: Path) -> None:
@@ -138,7 +138,7 @@ def daily(folder: Path) -> None:
     rng = np.random.default_rng(SEED)
     orders = pl.DataFrame({"id": np.arange(3 * ROWS), "amount": rng.integers(1, 100, 3 * ROWS)})
     orders = orders.with_columns(version=pl.col("id") * DAYS // len(orders))
-    _project(folder, APPENDED, orders=orders.filter(pl.col("version") < DAYS - 1))
+    write_project(folder, APPENDED, orders=orders.filter(pl.col("version") < DAYS - 1))
     dd(folder, "run", "--engine", "inline")
     _ingest(folder, "orders", orders.filter(pl.col("version") == DAYS - 1))
 
@@ -157,7 +157,8 @@ WORKLOADS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def _project(folder: Path, program: str, **inputs: pl.DataFrame) -> None:
+def write_project(folder: Path, program: str, **inputs: pl.DataFrame) -> None:
+    """A project with this program, and these rows ingested at version 0 or their own."""
     lines = ["[project]", 'program = "program.py:program"', 'warehouse = "warehouse"']
     for name, rows in inputs.items():
         columns = ", ".join(f'{column} = "int64"' for column in rows.columns if column != "version")

@@ -16,6 +16,7 @@ from bench.measure import Result, prompt_to_prompt
 from bench.project import REPOSITORY
 
 WAYS = {
+    "once": "once, by all that will be done, if that were known",
     "before": "by the superstep before",
     "known": "by what the superstep will do, if that were known",
     "paid": "the same, and moving state counts",

@@ -5,6 +5,7 @@ eight, and has the load of all of them in each superstep. From these it computes
 of the greatest loads of the workers over that of the means:
 
 - ``kept``: each worker keeps its eight;
+- ``once``: contiguous ranges as even as all that they will do, cut once;
 - ``before``: before each superstep they are divided again, into contiguous ranges as even as in the superstep before;
 - ``known``: as even as in the superstep itself, which nobody knows before;
 - ``paid``: the same, but only where less state moves than the busiest worker is relieved of, and that is counted too. A
@@ -52,7 +53,8 @@ def evenly(loads: np.ndarray, workers: int) -> np.ndarray:
             most = middle
         else:
             least = middle
-    return np.minimum(_filled(loads, most), workers - 1)
+    owners: np.ndarray = np.minimum(_filled(loads, most), workers - 1)
+    return owners
 
 
 def _filled(loads: np.ndarray, most: float) -> np.ndarray:
@@ -68,7 +70,8 @@ def _filled(loads: np.ndarray, most: float) -> np.ndarray:
 def policies(loads: np.ndarray, workers: int) -> dict[str, float]:
     """The figures of some loads, (ranges, supersteps); those of the first superstep stand for the rows of state."""
     own = owners = np.repeat(np.arange(workers), len(loads) // workers)
-    state, before, total = loads[:, 0], loads[:, 0], dict.fromkeys(("kept", "before", "known", "paid"), 0.0)
+    state, before, even = loads[:, 0], loads[:, 0], evenly(loads.sum(axis=1), workers)
+    total = dict.fromkeys(("kept", "once", "before", "known", "paid"), 0.0)
 
     def most(weights: np.ndarray, by: np.ndarray) -> float:
         return float(np.bincount(by, weights, workers).max())
@@ -79,7 +82,9 @@ def policies(loads: np.ndarray, workers: int) -> dict[str, float]:
         stays = most(now, owners)
         goes = most(now, best) + max(most(moving, owners), most(moving, best))
         owners = best if goes < stays else owners
-        costs = (most(now, own), most(now, evenly(before, workers)), most(now, best), min(stays, goes))
+        costs = (
+            most(now, own), most(now, even), most(now, evenly(before, workers)), most(now, best), min(stays, goes)
+        )  # fmt: skip
         total = {name: total[name] + cost for name, cost in zip(total, costs, strict=True)}
         before = now
     return {name: cost * workers / float(loads.sum()) for name, cost in total.items()}

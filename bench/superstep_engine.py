@@ -1,7 +1,8 @@
 """A fold by several workers without Spark, in processes of their own, and supersteps without work.
 
 ``python -m bench.superstep_engine PROJECT WORKERS`` prints one JSON object: seconds of processor time of all workers
-together, the greatest of a worker, the most private memory that one had, the bytes that they sent and their
+together in their folds, the greatest of a worker, those of all before their folds (of Python and the engine), and of
+the process that divides the work; the most private memory that a worker had, the bytes that they sent and their
 supersteps. One worker exchanges with nobody. ``python -m bench.superstep_engine WORKERS`` prints the seconds of a
 thousand exchanges in which nobody sends an update. ``--seconds`` is the time after which the workers are killed.
 """
@@ -12,6 +13,7 @@ import argparse
 import json
 import mmap
 import multiprocessing
+import os
 import pickle
 import resource
 import secrets
@@ -19,11 +21,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any
 
+from ddcore import kernels, operators
+from ddcore.io import state
 from ddcore.io.project.finding import find_project
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, one_task
@@ -38,14 +46,27 @@ _SAMPLED = 0.02  # seconds between two looks at the memory of a worker
 Gather = Callable[[str], list[str]]
 
 
+@dataclass(frozen=True)
+class _Costs:
+    """What a worker returned, its processor time before its fold and in it, and the most private memory it had."""
+
+    returned: Any
+    start_s: float
+    cpu_s: float
+    private: int
+
+
 def fold(folder: str, number: int, seconds: float) -> None:
-    """Fold a project with so many workers. Raises SystemExit after so many seconds."""
-    reports: list[Any] = []
+    """Fold a project with so many workers, in a thread each. Raises SystemExit after so many seconds."""
+    workers: list[_Costs] = []
+    dividing = _cpu()
 
     def in_tasks(spark: Any, task: Any, tasks: int = 1) -> list[Any]:
+        nonlocal dividing
+        dividing = _cpu() - dividing
         work, what = (_one, task) if tasks == 1 else (_part, task.args[0])
-        reports[:] = together(tasks, work, what, seconds)
-        return [report for report, _, _ in reports]
+        workers[:] = together(tasks, partial(_costs, work), what, seconds)
+        return [costs.returned for costs in workers]
 
     @contextmanager
     def no_context(*_: Any) -> Any:
@@ -57,30 +78,38 @@ def fold(folder: str, number: int, seconds: float) -> None:
         (session, "check", lambda: None), (session, "spark_context", no_context),
     ):  # fmt: skip
         setattr(module, name, value)
+    os.environ["POLARS_MAX_THREADS"] = "1"  # of workers, as Spark's sessions set it
     replay.run(find_project(Path(folder), {}), engine="spark", parallelism=number)
-    figures = {"cpu_s": sum(cpu for _, cpu, _ in reports), "most_cpu_s": max(cpu for _, cpu, _ in reports)}
-    figures["private_mib"] = max(memory for *_, memory in reports) / 2**20
+    figures = {name: sum(getattr(costs, name) for costs in workers) for name in ("cpu_s", "start_s")}
+    figures |= {"most_cpu_s": max(costs.cpu_s for costs in workers), "dividing_s": dividing}
+    figures["private_mib"] = max(costs.private for costs in workers) / 2**20
     if number > 1:
-        figures["bytes"] = sum(report.sent for report, *_ in reports)
-        figures["supersteps"] = max(report.supersteps for report, *_ in reports)
+        reports = [costs.returned for costs in workers]
+        figures["bytes"] = sum(report.sent for report in reports)
+        figures["supersteps"] = max(report.supersteps for report in reports)
     print(json.dumps(figures))
 
 
-def _one(task: Any, rank: int, gather: Gather) -> tuple[Any, float, int]:
-    from ddcore.engine import worker  # noqa: F401  (kernels are loaded before the time is taken)
+def _costs(work: Callable[[Any, int, Gather], Any], what: Any, rank: int, gather: Gather) -> _Costs:
+    from ddcore.jobs.engines import barrier_task, inline, workers  # noqa: F401  (the engine)
 
-    before = _cpu()
+    for room in (kernels, operators, state):
+        for module in iter_modules(room.__path__, f"{room.__name__}."):
+            import_module(module.name)
+    start = _cpu()
     with _most_memory() as memory:
-        return task(), _cpu() - before, memory()
+        returned = work(what, rank, gather)
+        return _Costs(returned, start, _cpu() - start, memory())
 
 
-def _part(shared: bytes, rank: int, gather: Gather) -> tuple[Any, float, int]:
+def _one(task: Any, rank: int, gather: Gather) -> Any:
+    return task()
+
+
+def _part(shared: bytes, rank: int, gather: Gather) -> Any:
     from ddcore.jobs.engines import barrier_task
 
-    before = _cpu()
-    with _most_memory() as memory:
-        report = barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather)
-        return report, _cpu() - before, memory()
+    return barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather)
 
 
 @contextmanager

@@ -54,9 +54,15 @@ def run(rounds: int, scale: float = 0.05) -> Iterator[Result]:
 
 
 def prepare(folder: Path, scale: float) -> None:
-    """In ``folder``: the project with its ingested warehouse, kept apart as ``ingested``, and DuckDB's database."""
+    """In ``folder``: what :func:`ingest` makes, and DuckDB's database."""
     from bench.peers import tpch_duckdb
 
+    ingest(folder, scale)
+    tpch_duckdb.prepare(folder / "tpch.duckdb", folder / "logs")
+
+
+def ingest(folder: Path, scale: float) -> None:
+    """In ``folder``: the project, its logs, and its warehouse with them ingested, kept apart as ``ingested``."""
     prompt_to_prompt([GENERATOR, "parquet", "--scale-factor", scale, "--output-dir", folder / "tables"], folder)
     shutil.copytree(EXAMPLE, folder / "project", ignore=shutil.ignore_patterns("warehouse", "__pycache__"))
     command = [sys.executable, EXAMPLE / "refreshes.py", folder / "tables", folder / "logs", "--versions", VERSIONS]
@@ -64,7 +70,6 @@ def prepare(folder: Path, scale: float) -> None:
     for log in sorted((folder / "logs").glob("*.parquet")):
         prompt_to_prompt([DDCORE, "ingest", log.stem, log, "--engine", "inline"], folder / "project")
     (folder / "project" / "warehouse").rename(folder / "ingested")
-    tpch_duckdb.prepare(folder / "tpch.duckdb", folder / "logs")
 
 
 def compare(outputs: Path, results: Path) -> None:

@@ -23,6 +23,7 @@ from ddcore.jobs.setup import compile_kernels
 SCHEMA = {"k": "int64", "n": "int64", "x": "int64"}
 VERSIONS = 40
 X, BEFORE, NUMBER = pl.col("x"), range(-3, 4), pl.int_range(1, pl.len() + 1)
+NOT_ZERO = pl.when(X > 0).then(X)
 _AROUND = [X.shift(distance) for distance in BEFORE if distance]
 
 
@@ -90,6 +91,7 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "running_distinct": (lambda: _running(dd.count_distinct("x")), X.is_first_distinct().cum_sum()),
     "running_maximum": (lambda: _running(dd.max("x")), X.cum_max()),
     "running_minimum": (lambda: _running(dd.min("x")), X.cum_min()),
+    "running_last": (lambda: _running(dd.last_value(NOT_ZERO, ignore_nulls=True)), NOT_ZERO.forward_fill()),
     "running_first": (lambda: _running(dd.first_value("x")), X.first()),
     "ntile": ((lambda: dd.ntile(4)), ((pl.col("n").rank("ordinal") - 1) * 4 // pl.len() + 1)),
     "percent_rank": (dd.percent_rank, (NUMBER - 1) / (pl.len() - 1)),

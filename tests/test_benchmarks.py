@@ -259,6 +259,7 @@ def test_what_cutting_ranges_again_would_give_is_computed(bench: Any) -> None:
     mean = (24 + 8) / 2
     assert figures["kept"] == pytest.approx((12 + 4 * 2) / mean)
     assert figures["known"] == pytest.approx((12 + 4 * 1) / mean)
+    assert figures["once"] == figures["kept"], "they are even, all in all"
     assert figures["before"] == pytest.approx((12 + 2 + 2 + 2 + 2) / mean)
     assert figures["paid"] == figures["kept"], "a range of state is three rows, and saves one"
     figures = engine.policies(np.column_stack([state / 100, moving]), 2)
@@ -419,6 +420,23 @@ def test_workers_with_little_memory_have_the_log_of_one(bench: Any, monkeypatch:
     monkeypatch.setattr(worker_memory, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(worker_memory.run(1))
+
+
+@pytest.mark.long
+def test_the_work_of_several_workers_is_compared_with_that_of_one(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker_work = bench("worker_work")
+    values = {"EDGES": 3_000, "GRAPH": 1_000, "ORDERS": 200, "SCALE": 0.01, "WORKERS": (2,)}
+    for name, value in values.items():
+        monkeypatch.setattr(worker_work, name, value)
+    rows = list(worker_work.run(1))
+    assert len(rows) == len(worker_work.WORKLOADS) and all(row.ours > 0 and row.theirs > 0 for row in rows)
+    assert capsys.readouterr().err.count("2 workers: ") == len(rows)
+    logs = iter(range(9))
+    monkeypatch.setattr(worker_work, "folded", lambda folder, workers: {"cpu_s": 1.0, "log": next(logs)})
+    with pytest.raises(bench("measure").Failed, match="the sides disagree"):
+        next(worker_work.run(1))
 
 
 def killed(what: Any, rank: int, gather: Any) -> None:

@@ -222,7 +222,7 @@ def test_tasks_on_a_server_write_a_published_table(server: Server, tmp_path: Pat
         step(tuned(find_project(folders["here"], {})), version, batch)
         source = version_of(folders["there"], version, batch)
         ingest_rows(tuned(find_project(folders["there"], {})), "rows", [source], engine="inline")
-        command = [sys.executable, RUN, folders["there"], address]
+        command = [sys.executable, str(RUN), str(folders["there"]), address]
         done = subprocess.run(
             command, env=server.environment(), text=True, capture_output=True, timeout=600, check=True
         )

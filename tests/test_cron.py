@@ -49,6 +49,7 @@ def by_cron(line: str, home: Path, before: str = "") -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.sample(1, of="runs")
 def test_the_first_line_folds_what_is_new_and_prints_nothing(srv: Path) -> None:
     for _ in range(2):  # the second time nothing is new
         done = by_cron(LINES[0], srv)
@@ -56,6 +57,7 @@ def test_the_first_line_folds_what_is_new_and_prints_nothing(srv: Path) -> None:
         assert journeys(srv) == JOURNEYS
 
 
+@pytest.mark.sample(1, of="runs")
 def test_while_another_run_holds_the_lock(srv: Path) -> None:
     """75 is a line in the mail; with the page's second line nothing is, and other failures still are."""
     first, second = LINES

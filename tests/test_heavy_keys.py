@@ -94,7 +94,7 @@ CASES = [(0, name) for name in QUICK] + [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
 def test_heavy_keys_through_any_number_of_workers(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -35,7 +35,7 @@ from ddcore.traces.spilling import Spilling
 SEEDS = seeds(12, share=40)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly(SEEDS, 6))
 def test_random_programs_keep_the_law_while_others_write(seed: int, tmp_path: Path) -> None:
     """A run for some of the times with hot arrangements. Others, with none, come in between: runs of some versions, of

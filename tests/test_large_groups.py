@@ -67,7 +67,7 @@ TREES = Tuning(large_group=20)
 CHAIN, GRID = ("version",), ("day", "revision")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize(
     ("dims", "negative"),

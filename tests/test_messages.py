@@ -67,7 +67,8 @@ def travelled(message: Message) -> Message:
     header, buffers = encoded(message)
     header = json.loads(json.dumps({**header, "sizes": [len(buffer) for buffer in buffers]}))
     plan: Any = Plan(message.arrangement)
-    return decoded(plan, header, body_of(buffers))
+    (message,) = decoded(plan, [(header, body_of(buffers))])
+    return message
 
 
 def updates(words: list[np.ndarray], rows: int) -> Batch:
@@ -94,6 +95,32 @@ def test_every_type_comes_back(kind: str, how: str) -> None:
     assert (back.rounds, len(back)) == ((3,), len(series))
     assert columns(arrangement, back) == columns(arrangement, sent)
     assert encoding.decode(np.array(columns(arrangement, back)[1]), schema["x"]).to_list() == series.to_list()
+
+
+def rows_of(arrangement: Arrangement, message: Message) -> list[tuple[int, ...]]:
+    batch = arrangement.updates(message.updates)
+    arrays = (*batch.words, *batch.times, batch.diffs, batch.upper())
+    return [*zip(*(array.tolist() for array in arrays), strict=True)]
+
+
+@pytest.mark.parametrize("rows", [1, 700, 1025])
+@pytest.mark.parametrize("kind", ["int64", "string", "list[int64]"])
+def test_parts_with_few_updates_arrive_as_one(kind: str, rows: int) -> None:
+    """The values of a pooled type have other numbers in each part, and one part needs 128 bits for its diffs."""
+    schema = parse_schema({"n": "int64", "x": kind})
+    arrangement, parts, sent = arranged(schema, ("n",)), list[Any](), list[tuple[int, ...]]()
+    for number in range(3):
+        values = pl.Series("x", (VALUES[kind] * rows)[number:][:rows], dtype=schema["x"].polars)
+        numbers = np.arange(rows, dtype=np.int64)
+        words, high = [numbers + number, encoding.encode(values, schema["x"])], numbers if number == 1 else None
+        message = message_of(arrangement, [Batch(words, [numbers, numbers * 0], numbers - 3, high)])
+        header, buffers = encoded(message)
+        parts.append(({**header, "sizes": [len(buffer) for buffer in buffers]}, body_of(buffers)))
+        sent += rows_of(arrangement, message)
+    plan: Any = Plan(arrangement)
+    arrived = [*decoded(plan, parts)]
+    assert len(arrived) == (3 if rows > 1024 else 1)
+    assert [row for message in arrived for row in rows_of(arrangement, message)] == sent
 
 
 def test_wide_diffs_come_back() -> None:
@@ -143,7 +170,8 @@ from ddcore.base.schema import parse_schema
 from ddcore.data import encoding
 from ddcore.jobs.engines.messages import decoded
 arrangement = arranged(parse_schema({"x": "string"}), ("x",))
-message = decoded(Plan(arrangement), json.loads(Path("header").read_text()), bytearray(Path("body").read_bytes()))
+part = json.loads(Path("header").read_text()), bytearray(Path("body").read_bytes())
+(message,) = decoded(Plan(arrangement), [part])
 print(encoding.decode(arrangement.updates(message.updates).words[0], arrangement.collection["x"]).to_list())
 """
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]
@@ -185,9 +213,9 @@ def test_a_part_that_is_none_is_an_error(harm: dict[str, Any]) -> None:
     header, buffers = encoded(message_of(arrangement, [updates([np.arange(5)], 5)]))
     plan: Any = Plan(arrangement)
     header = {**header, "sizes": [len(buffer) for buffer in buffers]}
-    decoded(plan, header, body_of(buffers))
+    assert len([*decoded(plan, [(header, body_of(buffers))])]) == 1
     with pytest.raises(PeerLost):
-        decoded(plan, header | harm, body_of(buffers))
+        list(decoded(plan, [(header | harm, body_of(buffers))]))
 
 
 class Trap:
@@ -207,5 +235,5 @@ def test_values_are_data_and_never_code(tmp_path: Path) -> None:
     buffers = [memoryview(pickle.dumps(Trap(tmp_path / "sprung"))), *others]
     plan: Any = Plan(arrangement)
     with pytest.raises(PeerLost):
-        decoded(plan, {**header, "sizes": [len(buffer) for buffer in buffers]}, body_of(buffers))
+        list(decoded(plan, [({**header, "sizes": [len(buffer) for buffer in buffers]}, body_of(buffers))]))
     assert not (tmp_path / "sprung").exists()

@@ -131,6 +131,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", nightly([*KINDS], 2))
 def test_names_in_a_project(what: str, tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     works = []

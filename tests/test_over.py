@@ -178,6 +178,8 @@ ONWARDS: list[Any] = [
     dd.count_distinct("w").rows_between(None, 0), dd.count_distinct("f").groups_between(None, 0),
     dd.variance("x"), dd.stddev("f").rows_between(None, 0), dd.corr("x", "m"), dd.covariance("f", "x", where="w = 'x'"),
     dd.array_agg("x"), dd.array_agg("w", where="x > 1").rows_between(None, 0), dd.string_agg("w", "-"),
+    dd.last_value("x"), dd.last_value("x", ignore_nulls=True), dd.last_value("w").rows_between(None, 0),
+    dd.last_value("m", ignore_nulls=True).rows_between(None, 0), dd.last_value("f").groups_between(None, 0),
 ]  # fmt: skip
 
 
@@ -189,7 +191,7 @@ BACKWARDS: list[Any] = [
     dd.mean("m").range_between(0, None), dd.sum("f").groups_between(0, None),
     dd.count_distinct("w").range_between(0, None), dd.count_distinct("x").rows_between(0, None),
     dd.variance("m").range_between(0, None), dd.regression("x", "m", "intercept").rows_between(0, None),
-    dd.string_agg("w", "-").rows_between(0, None),
+    dd.string_agg("w", "-").rows_between(0, None), dd.first_value("x", ignore_nulls=True).rows_between(0, None),
 ]  # fmt: skip
 """Frames without end: those of values and peers, and of rows."""
 MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
@@ -340,6 +342,7 @@ def test_large_groups_are_searched_around_the_changes(
         (dd.covariance("x", "n").range_between(0, None), "(a,-1,5):+1"),
         (dd.stddev("x").rows_between(-3, 3), "(a,101,4):+1"),
         (dd.array_agg("x"), "(a,301,5):+1"),
+        (dd.last_value("x", ignore_nulls=True), "(a,101,4):+1"),
         (dd.string_agg(col("x").cast(pl.String), " ").rows_between(None, 0), "(a,290,0):-1"),
         (dd.array_agg("x").range_between(-5, 5, exclude="row"), "(a,101,4):+1"),
         (dd.first_value("x").groups_between(-2, 1, exclude="ties"), "(a,101,4):+1"),

@@ -221,7 +221,7 @@ def found_by(way: str, program: Any, seed: int, rows: pl.DataFrame) -> Any:
         return None
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_every_way_gives_what_fits_and_an_error_for_what_does_not(name: str) -> None:
     evaluation = EVALUATIONS[name]

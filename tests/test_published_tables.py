@@ -474,6 +474,16 @@ def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
         assert DeltaTable(str(table_of(project)), version).to_pyarrow_table().num_rows == (2 if version == 1 else 3)
 
 
+def test_a_row_that_occurs_less_than_no_times_is_one_line(three: Project, dd: Command) -> None:
+    (three.root / "program.py").write_text("def program(rows):\n    return {'rows': rows.negate()}\n")
+    code, _, err = dd("run", "--full-refresh", "--project", str(three.root))
+    assert code == 2 and "output rows: a row occurs -1 times, and a table cannot have it so: {'id': 1" in err[-2]
+    toml = three.root / "dd.toml"
+    toml.write_text(toml.read_text().replace("table = true", 'table = { count = "n" }'))
+    assert dd("run", "--project", str(three.root))[0] == 0
+    assert pl.read_delta(str(table_of(three)))["n"].to_list() == [-1, -1, -1]
+
+
 def test_several_dimensions(tmp_path: Path) -> None:
     """The table has the contents at the greatest complete time."""
     folder = make(tmp_path / "p")

@@ -48,7 +48,7 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", seeds(44))
 def test_same_logs(seed: int) -> None:
     checked(seed, tuning_of(seed))

@@ -89,7 +89,7 @@ PIVOTS = [
 QUERIES = [*PIVOTS, *FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
 def test_queries_equal_duckdb_at_every_version(query: str) -> None:
     for seed in range(4):

@@ -44,7 +44,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", nightly(range(40), 12))
 def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = case(seed)

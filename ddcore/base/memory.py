@@ -17,24 +17,28 @@ from typing import Any
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8  # parameters of mallopt(3)
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65536, _ARENA_MAX: 0}
 _RETURNED = 1024 * 1024  # bytes of a block that goes back as soon as it is freed
+_held: list[Any] = []  # one for each context in which freed memory stays
 
 
 @contextmanager
 def reused_memory() -> Iterator[None]:
-    """Inside, freed memory stays with this process; afterwards it goes back. Does nothing without glibc."""
+    """Inside, freed memory stays with this process; after the outermost it goes back. Does nothing without glibc."""
     libc = _glibc()
     if libc is None:
         yield
         return
+    _held.append(libc)
     libc.mallopt(_ARENA_MAX, 1)  # what one thread frees, another may use
     libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     libc.mallopt(_MMAP_MAX, 0)
     try:
         yield
     finally:
-        for parameter, value in _DEFAULTS.items():
-            libc.mallopt(parameter, value)
-        libc.malloc_trim(0)
+        _held.pop()
+        if not _held:
+            for parameter, value in _DEFAULTS.items():
+                libc.mallopt(parameter, value)
+            libc.malloc_trim(0)
 
 
 @contextmanager

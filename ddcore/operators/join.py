@@ -157,7 +157,8 @@ def _partners(new: SortedBatch, others: Sequence[SortedBatch], budget: Budget) -
     """The updates of a batch, at least those with keys of the others. All, unless the others are much shorter."""
     if not new.is_encoded or budget.tuning.partner_ratio * sum(map(len, others)) > len(new):
         return new
-    codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(other.decompress().codes for other in others)]))
+    codes = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *(other.decompress().codes for other in others)]))
+    codes = codes[np.diff(codes, prepend=codes[:1] - 1) != 0]  # np.unique would import masked arrays
     some, _, _ = new.located(*new.locate(codes, budget))
     return some
 

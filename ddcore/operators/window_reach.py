@@ -28,7 +28,7 @@ def goes_on(window: Window, types: Schema, results: Schema) -> bool:
     frame = window.frame
     if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
         return False
-    if window.kind in ("first_value", *LISTS) or is_statistic(window):
+    if window.kind in ("first_value", "last_value", *LISTS) or is_statistic(window):
         return True
     kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)

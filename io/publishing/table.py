@@ -23,6 +23,7 @@ from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.publishing.commits import CHANGES, HINT, escaped
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.storage.reporting import reporting
+from ddcore.text.wording import brief
 
 if TYPE_CHECKING:
     from ddcore.io.storage.store import Place
@@ -139,9 +140,17 @@ class Table:
         return NewFile(AddedFile(file.path, file.size, file.rows, file.stats, partition), first)  # type: ignore[arg-type]
 
     def _as_stored(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows and their counts as the table has them: with the count, or each as often as it occurs."""
+        """Rows and their counts as the table has them: with the count, or each as often as it occurs. UsageError for
+        one that occurs less than no times.
+        """
         if self.settings.count:
             return rows.rename({"diff": self.settings.count})
+        for row in rows.filter(pl.col("diff") < 0).head(1).iter_rows(named=True):
+            times = row.pop("diff")
+            raise UsageError(
+                f"output {self.output}: a row occurs {times} times, and a table cannot have it so: {brief(row)}",
+                'let a column have the counts: table = { count = "n" }',
+            )
         if (rows["diff"] == 1).all():
             return rows.drop("diff")
         return rows.drop("diff")[np.repeat(np.arange(len(rows)), rows["diff"].to_numpy())]

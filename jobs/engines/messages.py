@@ -25,6 +25,12 @@ from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
 from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
 
+_FEW, _FEW_OWNERS = 1 << 12, 8  # updates, and workers
+_FEW_JOINED = 1 << 10  # updates of a part
+
+Encoded = tuple[Header, bytearray]
+"""A part as it arrives."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -78,10 +84,20 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
     if rows is None and counts.max() == len(message):
         yield int(owners[0]), message
         return
-    for owner in np.flatnonzero(counts).tolist():
-        some = np.flatnonzero(owners == owner)
+    for owner, some in _rows_of(owners, counts):
         part = _taken(message.updates, some if rows is None else rows[some])
         yield owner, Message(message.arrangement, message.rounds, part)
+
+
+def _rows_of(owners: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each owner that has rows, and these: int64[m], ascending. Many rows are looked through for each of few owners."""
+    distinct = np.flatnonzero(counts).tolist()
+    if len(distinct) <= _FEW_OWNERS and len(owners) > _FEW:
+        yield from ((owner, np.flatnonzero(owners == owner)) for owner in distinct)
+        return
+    order, ends = np.argsort(owners, kind="stable"), np.cumsum(counts)
+    for owner in distinct:
+        yield owner, order[ends[owner] - counts[owner] : ends[owner]]
 
 
 def _shared_out(
@@ -147,33 +163,84 @@ def encoded(message: Message) -> Part:
     return header, buffers
 
 
-def decoded(plan: Plan, header: Header, body: bytearray) -> Message:
-    """The message of a part. Raises PeerLost."""
+def decoded(plan: Plan, parts: Sequence[Encoded]) -> Iterator[Message]:
+    """The messages of parts, each a header and its bytes: of parts with few updates those for the same arrangement and
+    rounds as one, because the values of pooled types then get their words at once. Raises PeerLost.
+    """
+    together: dict[tuple[int, ...], list[_Piece]] = {}
     try:
-        return _decoded(plan.arrangements[header["to"]], header, body)
+        for header, body in parts:
+            to, rounds = header["to"], tuple(header["at"])
+            piece = _Piece.of(plan.arrangements[to], header, body)
+            if piece.rows <= _FEW_JOINED:
+                together.setdefault((to, *rounds), []).append(piece)
+            else:
+                yield Message(plan.arrangements[to], rounds, _updates(plan.arrangements[to], [piece]))
+        for (to, *at), pieces in together.items():
+            yield Message(plan.arrangements[to], tuple(at), _updates(plan.arrangements[to], pieces))
     except (LookupError, TypeError, ValueError, StopIteration, pa.ArrowException, OSError) as error:
         raise PeerLost(f"a part of a message is damaged: {error}") from error
 
 
-def _decoded(arrangement: Arrangement, header: Header, body: bytearray) -> Message:
-    types, rows, buffers = arrangement.queued_types, header["rows"], _buffers(header, body)
-    columns = []
-    for place, (least, most, width) in enumerate(header["columns"]):
-        kind = types[place] if place < len(types) else None
-        words = None if kind is None or not kind.is_pooled else _words(next(buffers), kind)
-        distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
-        if distances is not None and len(distances) != rows:
-            raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
-        column = CompressedColumn(least, most, distances, rows)
-        columns.append(column if words is None else CompressedColumn.of(words[column.decompress()]))
-    number = len(types) + len(arrangement.times) + 1
-    if len(columns) - number not in (0, 1) or next(buffers, None) is not None:
-        raise ValueError(f"{len(columns)} columns, and not {number}")
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The columns of a part; those of pooled types are numbers of ``values``, by the number of the column."""
+
+    rows: int
+    columns: list[CompressedColumn]
+    values: dict[int, pa.Array]
+
+    @classmethod
+    def of(cls, arrangement: Arrangement, header: Header, body: bytearray) -> _Piece:
+        """Raises ValueError, and what else comes of bytes that are none of a part."""
+        types, rows, buffers = arrangement.queued_types, header["rows"], _buffers(header, body)
+        columns, values = list[CompressedColumn](), dict[int, pa.Array]()
+        for place, (least, most, width) in enumerate(header["columns"]):
+            kind = types[place] if place < len(types) else None
+            if kind is not None and kind.is_pooled:
+                values[place] = _values(next(buffers))
+            distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
+            if distances is not None and len(distances) != rows:
+                raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
+            columns.append(CompressedColumn(least, most, distances, rows))
+        number = len(types) + len(arrangement.times) + 1
+        if len(columns) - number not in (0, 1) or next(buffers, None) is not None:
+            raise ValueError(f"{len(columns)} columns, and not {number}")
+        return cls(rows, columns, values)
+
+
+def _updates(arrangement: Arrangement, pieces: Sequence[_Piece]) -> Columns:
+    """The updates of parts for one arrangement, as one."""
+    words = {place: _words(arrangement, place, pieces) for place in pieces[0].values}
+    number = len(arrangement.queued_types) + len(arrangement.times) + 1
+    updates = []
+    for at, piece in enumerate(pieces):
+        columns = [words[place][at] if place in words else column for place, column in enumerate(piece.columns)]
+        updates.append(_of_piece(columns, number))
+    return _together(updates)
+
+
+def _of_piece(columns: list[CompressedColumn], number: int) -> Columns:
     updates: Columns = Compressed(columns)
     if len(columns) > number:  # the upper words of diffs that need 128 bits
         *plain, high = updates
         updates = Plain(plain, high)
-    return Message(arrangement, tuple(header["at"]), updates)
+    return updates
+
+
+def _words(arrangement: Arrangement, place: int, pieces: Sequence[_Piece]) -> list[CompressedColumn]:
+    """The words of a column of a pooled type: of each piece, whose values have numbers of their own."""
+    values = [piece.values[place] for piece in pieces]
+    series = pl.from_arrow(pa.chunked_array(values))
+    assert isinstance(series, pl.Series)
+    kind = arrangement.queued_types[place]
+    assert kind is not None
+    words = encoding.encode(series, kind)
+    ends = np.cumsum([len(some) for some in values]).tolist()
+    return [
+        CompressedColumn.of(words[end - len(some) : end][piece.columns[place].decompress()])
+        for piece, some, end in zip(pieces, values, ends, strict=True)
+    ]
 
 
 def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
@@ -202,9 +269,6 @@ def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, CompressedCo
     return memoryview(sink.getvalue()), CompressedColumn.of(numbers.astype(np.int64))
 
 
-def _words(values: memoryview, kind: Type) -> np.ndarray:
+def _values(values: memoryview) -> pa.Array:
     with pa.ipc.open_stream(pa.py_buffer(values)) as stream:
-        series = pl.from_arrow(stream.read_next_batch().column(0))
-    assert isinstance(series, pl.Series)
-    words: np.ndarray = encoding.encode(series, kind)
-    return words
+        return stream.read_next_batch().column(0)

@@ -7,7 +7,7 @@ The size of each part is compared with what its header says before memory is tak
 from __future__ import annotations
 
 import json
-import selectors
+import select
 import socket
 import ssl
 import struct
@@ -26,6 +26,8 @@ SILENCE = 20.0  # seconds without a byte of a worker that is waited for
 _BEAT = 1.0  # seconds between the signs of life of a worker that computes
 _MOST_HEADER, _MOST_BODY = 1 << 20, 1 << 31
 _MOST_SENT = 1 << 20  # bytes that are given to a socket at once
+_SMALL = 1 << 15  # bytes: less than that is sent together with what follows it, and read together
+_LOOKED = 0.1  # seconds between two looks at who is silent
 _FRAME = struct.Struct("<IQ")  # the lengths of a header and of its body
 _ALIVE = _FRAME.pack(0, 0)
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -41,11 +43,11 @@ class _Line:
 
     peer: int
     socket: socket.socket
-    parts: Iterator[Part] = field(default_factory=lambda: iter(()))
+    outgoing: _Outgoing | None = None  # None: all is sent
     sending: deque[memoryview] = field(default_factory=deque)
-    is_sent: bool = True
     buffer: bytearray = field(default_factory=lambda: bytearray(_FRAME.size))
     got: int = 0
+    ahead: memoryview = field(default_factory=lambda: memoryview(b""))  # what was read and is not in the buffer yet
     header_size: int = 0  # of the part whose header is awaited
     body_size: int = 0
     header: Header | None = None  # of the part whose body is awaited
@@ -53,13 +55,23 @@ class _Line:
     sent: int = 0  # bytes
     heard: float = 0.0  # the time of the last sign that the worker lives
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether nothing of the exchange is left to be sent."""
+        return self.outgoing is None
+
+    @property
+    def awaited(self) -> int:
+        """What of this connection is waited for: events of ``poll``."""
+        return (0 if self.note is not None else select.POLLIN) | (0 if self.is_sent else select.POLLOUT)
+
     def send(self) -> None:
         """Send until the connection takes no more, or all parts are gone."""
-        while not self.is_sent:
-            while not self.sending and (part := next(self.parts, None)) is not None:
-                self.sending.extend(_frame(*part))
+        while self.outgoing is not None:
             if not self.sending:
-                self.is_sent = True
+                self.sending.extend(_pieces(self.outgoing))
+            if not self.sending:
+                self.outgoing = None
                 return
             try:
                 first = self.sending[0]
@@ -76,8 +88,9 @@ class _Line:
     def receive(self, accept: Accept) -> None:
         """Read what is there, up to the end of the exchange; what comes after it stays with the connection."""
         while self.note is None:
+            wanted = memoryview(self.buffer)[self.got :]
             try:
-                got = self.socket.recv_into(memoryview(self.buffer)[self.got :])
+                got = self._ahead(wanted) if len(wanted) < _SMALL or self.ahead else self.socket.recv_into(wanted)
             except _BLOCKED:
                 return
             if not got:
@@ -86,6 +99,14 @@ class _Line:
             self.heard = time.monotonic()
             if self.got == len(self.buffer):
                 self._arrived(accept)
+
+    def _ahead(self, wanted: memoryview) -> int:
+        """Fill in what was read ahead, or as much as comes; how many bytes, 0 at the end of the connection."""
+        if not self.ahead:
+            self.ahead = memoryview(self.socket.recv(_SMALL))
+        got = min(len(wanted), len(self.ahead))
+        wanted[:got], self.ahead = self.ahead[:got], self.ahead[got:]
+        return got
 
     def _arrived(self, accept: Accept) -> None:
         """The buffer is full: with the lengths of a part, with its header, or with its body."""
@@ -122,7 +143,7 @@ def _padded(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def _frame(header: Header, buffers: Iterable[memoryview]) -> Iterator[memoryview]:
+def _frame(header: Header, buffers: Iterable[memoryview] = ()) -> Iterator[memoryview]:
     """A part as bytes: each buffer begins at a multiple of eight."""
     buffers = list(buffers)
     if buffers:
@@ -134,6 +155,23 @@ def _frame(header: Header, buffers: Iterable[memoryview]) -> Iterator[memoryview
             yield buffer
         if len(buffer) % 8:
             yield memoryview(bytes(-len(buffer) % 8))
+
+
+def _pieces(frames: Iterator[memoryview]) -> Iterator[memoryview]:
+    """Some further bytes to be sent, small pieces of them as one; nothing where none are left."""
+    small, size = list[memoryview](), 0
+    for piece in frames:
+        if len(piece) >= _SMALL:
+            if small:
+                yield memoryview(b"".join(small))
+            yield piece
+            return
+        small.append(piece)
+        size += len(piece)
+        if size >= _SMALL:
+            break
+    if small:
+        yield memoryview(b"".join(small))
 
 
 class Peers:
@@ -169,11 +207,12 @@ class Peers:
 
         What an iterator of parts raises is raised after the exchange; its worker gets the note ``{"failing": True}``.
         """
-        outgoing = {peer: _Outgoing(some, note) for peer, some in (parts or {}).items()}
+        end = b"".join(_frame({"note": note}))
+        outgoing = {peer: _Outgoing((parts or {}).get(peer, ()), end) for peer in self._lines}
         start = time.perf_counter()
         with self._lock:
             try:
-                self._exchange(note, outgoing, accept, SILENCE if patience is None else patience)
+                self._exchange(outgoing, accept, SILENCE if patience is None else patience)
             except OSError as error:
                 raise PeerLost(f"a worker is gone: {error}") from error
         self.seconds += time.perf_counter() - start
@@ -183,36 +222,39 @@ class Peers:
         notes: dict[int, Header] = {line.peer: line.note or {} for line in self._lines.values()}
         return [note if rank == self.rank else notes[rank] for rank in range(self.number)]
 
-    def _exchange(self, note: Header, outgoing: Mapping[int, _Outgoing], accept: Accept, patience: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            for line in self._lines.values():
-                line.parts = iter(outgoing.get(line.peer) or _Outgoing((), note))
-                line.is_sent, line.note = False, None
-                line.heard = time.monotonic()
+    def _exchange(self, outgoing: Mapping[int, _Outgoing], accept: Accept, patience: float) -> None:
+        poll, waiting = select.poll(), dict[int, tuple[_Line, int]]()
+        for line in self._lines.values():
+            line.outgoing, line.note = outgoing[line.peer], None
+            line.heard = time.monotonic()
+            line.send()
+            line.receive(accept)
+            if line.awaited:
+                waiting[line.socket.fileno()] = line, line.awaited
+                poll.register(line.socket, line.awaited)
+        beaten = looked = time.monotonic()
+        while waiting:
+            ready = [number for number, _ in poll.poll(1000 * _BEAT)]
+            now = time.monotonic()
+            if now - looked > _LOOKED:
+                looked = now
+                # Not at those that are ready: what they said may have waited here, for a worker that was busy.
+                for number in waiting.keys() - ready:
+                    if now - waiting[number][0].heard > patience:
+                        raise PeerLost(f"worker {waiting[number][0].peer} has been silent for {patience:.0f} s")
+            for number in ready:
+                line, awaited = waiting[number]
                 line.send()
                 line.receive(accept)
-                self._register(selector, line)
-            beaten = time.monotonic()
-            while selector.get_map():
-                ready: list[_Line] = [key.data for key, _ in selector.select(_BEAT)]
-                now = time.monotonic()
-                for key in selector.get_map().values():
-                    # Not those that are ready: what they said may have waited here, for a worker that was busy.
-                    if key.data not in ready and now - key.data.heard > patience:
-                        raise PeerLost(f"worker {key.data.peer} has been silent for {patience:.0f} s")
-                for line in ready:
-                    line.send()
-                    line.receive(accept)
-                    selector.unregister(line.socket)
-                    self._register(selector, line)
-                if now - beaten > _BEAT:
-                    beaten = now
-                    self._tell()
-
-    def _register(self, selector: selectors.BaseSelector, line: _Line) -> None:
-        events = (0 if line.note is not None else selectors.EVENT_READ) | (0 if line.is_sent else selectors.EVENT_WRITE)
-        if events:
-            selector.register(line.socket, events, line)
+                if not line.awaited:
+                    poll.unregister(number)
+                    del waiting[number]
+                elif line.awaited != awaited:
+                    poll.modify(number, line.awaited)
+                    waiting[number] = line, line.awaited
+            if now - beaten > _BEAT:
+                beaten = now
+                self._tell()
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT):
@@ -243,16 +285,22 @@ class Peers:
 
 
 class _Outgoing:
-    """The parts for one worker, and the note at their end. An error of the parts is kept: the frames stay whole."""
+    """The bytes of the parts for one worker, then ``end``. An error of the parts is kept: the frames stay whole."""
 
-    def __init__(self, parts: Iterable[Part], note: Header) -> None:
-        self._parts, self._note = parts, note
+    def __init__(self, parts: Iterable[Part], end: bytes) -> None:
+        self._bytes = self._of(parts, end)
         self.error: Exception | None = None
 
-    def __iter__(self) -> Iterator[Part]:
-        note = self._note
+    def __iter__(self) -> Iterator[memoryview]:
+        return self._bytes
+
+    def __next__(self) -> memoryview:
+        return next(self._bytes)
+
+    def _of(self, parts: Iterable[Part], end: bytes) -> Iterator[memoryview]:
         try:
-            yield from self._parts
+            for part in parts:
+                yield from _frame(*part)
         except Exception as error:
-            self.error, note = error, {"failing": True}
-        yield {"note": note}, []
+            self.error, end = error, b"".join(_frame({"note": {"failing": True}}))
+        yield memoryview(end)

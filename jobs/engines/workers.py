@@ -11,16 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from ddcore.base.errors import DdError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.memory import reused_memory
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.jobs.engines.consolidating import Consolidating
-from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
+from ddcore.jobs.engines.messages import Encoded, Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
@@ -33,6 +35,8 @@ from ddcore.traces.frames import batch_of
 _STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
 _LEAST = 1 << 10  # updates in a part, however little memory is set and however many workers there are
+
+_DECODED, _PART = 1 << 18, 1 << 10  # bytes of parts that are decoded together, and those that count for a header
 
 _EVERYWHERE: Position = (-1,)  # before all positions
 
@@ -58,6 +62,16 @@ class Member:
 
     def fold(self) -> Report:
         """Read, work, write. An error of the fold is told to the others before it is reported."""
+        with reused_memory() if self._is_large else nullcontext():
+            return self._fold()
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether this worker's share of the window is large, and its memory is not limited."""
+        rows = sum(split.rows for split in self.shared.splits[self.number])
+        return not self.budget.memory.is_limited and rows >= self.budget.tuning.large_fold
+
+    def _fold(self) -> Report:
         begun = time.perf_counter()
         try:
             with fold_errors():
@@ -192,17 +206,28 @@ class Member:
         """One exchange with the others. Raises what went wrong with what is sent or arrives, which ends no exchange
         halfway; _OtherFailed if another worker has told all of its error, _OtherFailing if it will with the next one.
         """
-        errors: list[DdError] = []
+        errors, arrived, size = list[DdError](), list[Encoded](), 0
 
-        def accept(header: Header, body: bytearray) -> None:
+        def take() -> None:
             if not errors:
                 try:
                     with fold_errors():
-                        self._queue(decoded(self.plan, header, body))
+                        for message in decoded(self.plan, arrived):
+                            self._queue(message)
                 except DdError as error:
                     errors.append(error)
+            arrived.clear()
+
+        def accept(header: Header, body: bytearray) -> None:
+            nonlocal size
+            arrived.append((header, body))
+            size += _PART + len(body)
+            if size >= _DECODED:
+                take()
+                size = 0
 
         notes = self.peers.exchange(note, parts, accept)
+        take()
         if any(header.get("failed") for header in notes):
             raise _OtherFailed
         if any(header.get("failing") for header in notes):

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -63,12 +64,18 @@ def tuned(project: Project) -> Project:
     return project
 
 
+def publish_here(tasks: Here) -> None:
+    """From now on these tasks publish what this process folds."""
+    publish: Any = publishing.publish
+    modules: list[Any] = [publishing, replay]
+    modules[0]._tasks = tasks.begun
+    modules[1].publish = lambda project, ledger, known, _: publish(project, ledger, known, "spark")
+
+
 def main() -> int:
     folder, master = sys.argv[1:]
     if master == "here":
-        publishing._tasks = Here(random.Random(0)).begun
-        publish = publishing.publish
-        replay.publish = lambda project, ledger, known, _: publish(project, ledger, known, "spark")  # type: ignore[attr-defined]
+        publish_here(Here(random.Random(0)))
     engine = "inline" if master == "here" else "spark"
     project = tuned(find_project(Path(folder), {**os.environ, "DDCORE_MASTER": master}))
     try:
