@@ -69,7 +69,8 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "moving_truth": (lambda: _frame(dd.all(dd.col("x") > 100)), pl.min_horizontal([*_AROUND, X]) > 100),
     "moving_variance": (lambda: dd.variance("x").rows_between(-6, 0), X.rolling_var(7, min_samples=2)),
     "moving_correlation": (
-        lambda: dd.corr("x", "n").rows_between(-6, 0), pl.rolling_corr(X, pl.col("n"), window_size=7, min_samples=2),
+        lambda: dd.corr("x", dd.col("n") % 11).rows_between(-6, 0),
+        pl.rolling_corr(X, pl.col("n") % 11, window_size=7, min_samples=2),
     ),
     "moving_list": (
         lambda: dd.array_agg("x").rows_between(-2, 0), pl.concat_list(X.shift(2), X.shift(1), X).list.drop_nulls(),
