@@ -117,6 +117,15 @@ def test_a_changed_program_on_a_branch(mine: Path, dd: Command) -> None:
     assert dd("verify", "-q")[0] == 0
 
 
+def test_what_a_changed_program_changes_at_a_version_that_both_have(mine: Path, dd: Command) -> None:
+    program = mine / "program.py"
+    program.write_text(program.read_text().replace("begin.iterate(ride)", 'begin.iterate(ride).where("total < 18")'))
+    assert dd("branch", "try", "-q")[0] == 0
+    assert dd("run", "-q", "--corrections", "rewrite", *on("try"))[0] == 0
+    code, out, _ = dd("diff", "journeys", "--against", "try", "--json", "--exit-code")
+    assert (code, records(out)[-1]) == (3, {"row": {"stop": "Lighthouse", "total": 18}, "diff": -1})
+
+
 def test_a_branch_of_a_branch_and_each_deleted_alone(mine: Path, dd: Command) -> None:
     assert dd("branch", "one", "-q")[0] == 0
     assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("one"))[0] == 0

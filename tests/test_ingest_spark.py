@@ -234,17 +234,24 @@ def _die(intake: Intake, *_: Any) -> None:
 
 @pytest.mark.slow
 def test_spark_submit_runs_the_entry_file(tmp_path: Path) -> None:
+    """A sync: an ingest on Spark's context, and a run."""
     desk = Desk(tmp_path)
+    desk.source("a.parquet", (1, 2, 0, 1))
+    (tmp_path / "program.py").write_text('def program(edges):\n    return {"ends": edges.select("dst").distinct()}\n')
+    with (tmp_path / "dd.toml").open("a") as file:
+        file.write('source = { path = "a.parquet" }\n')
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     done = subprocess.run(
-        [submit, "--master", "local[1]", "--driver-java-options", "-XX:TieredStopAtLevel=1", main.__file__, "ingest",
-         "edges", desk.source("a.parquet", (1, 2, 0, 1)), "--project", tmp_path],
+        [submit, "--master", "local[1]", "--driver-java-options", "-XX:TieredStopAtLevel=1", main.__file__, "sync",
+         "--project", tmp_path],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
-    assert (report["ingest"], report["rows"], report["engine"]) == (1, 1, "spark")
+    (ingest,), run = report["ingests"], report["run"]
+    assert (ingest["ingest"], ingest["rows"], ingest["engine"]) == (1, 1, "spark")
+    assert (run["last"], run["engine"], run["outputs"]["ends"]["plus"]) == (0, "spark", 1)
     assert desk.updates() == [(1, 2, 0, 1)]
 
 

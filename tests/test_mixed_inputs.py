@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
+from test_follower import PATIENCE, following, wait_for
 from test_readers import HEAD, PLACES, READER, Lives, Row, check_law, reader_of, refused
 from workshop import OTHER_PROGRAM, Workshop, assert_same, contents
 
@@ -140,6 +142,28 @@ def test_whose_an_input_is_stays_clear(workshop: Workshop, pair: tuple[Path, Pat
     (upstream / "dd.toml").write_text(there)
     said = refused(workshop, reader, "run", code=2)
     assert f"dd.toml declares detours, and {upstream} has ingested an input of this name" in said
+
+
+@pytest.mark.long
+def test_a_follower_looks_at_own_sources_and_at_the_other_ledger(workshop: Workshop, pair: tuple[Path, Path]) -> None:
+    upstream, reader = pair
+    with (reader / "dd.toml").open("a") as file:
+        file.write("[outputs.towns]\ntable = true\n")
+
+    def towns() -> str:
+        table = reader / "warehouse" / "tables" / "towns"
+        return "".join(sorted(pl.read_delta(str(table))["town"])) if [*table.glob("_delta_log/*.json")] else ""
+
+    with following(reader) as child:
+        wait_for(lambda: towns() == "ABCDE", reader)
+        write(reader, "detours-2.csv", "G,A,2,4,1")
+        wait_for(lambda: towns() == "ABCDEG", reader)
+        workshop.done(upstream, "ingest", "roads", "late.csv")
+        wait_for(lambda: towns() == "ABCDEFG", reader)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0
+    assert f"following the inputs of {upstream}, 1 source, " in (reader / "err").read_text()
+    check(workshop, upstream, reader)
 
 
 # --- killed at each step ----------------------------------------------------------------------------------------------
