@@ -336,7 +336,7 @@ def test_the_log_equals_that_of_the_definitions(name: str, seed: int) -> None:
     assert whole(program(name), **frames) == by_reference(program(name), **frames)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @every_algorithm
 def test_times_that_are_not_ordered(name: str) -> None:
     """Every update at a pair of a day and a revision; a removal is after its row in both."""
