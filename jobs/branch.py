@@ -67,7 +67,7 @@ def make(project: Project, name: str) -> BranchReport:
     UsageError (a name that is taken; an unfinished run), LockHeld and StorageError.
     """
     start, source = time.perf_counter(), project.tables
-    _check_name(name)
+    _check_name(name, "choose another name")
     source.check()
     with ExitStack() as locks:
         if project.branch:
@@ -96,7 +96,7 @@ def delete(project: Project, name: str) -> BranchReport:
     LockHeld where a command is at work on it or on the warehouse.
     """
     start, home = time.perf_counter(), Warehouse(project.home)
-    _check_name(name)
+    _check_name(name, "ddcore branch lists the branches")
     place = branches.place_of(home.root, name)
     with home.lock("ddcore branch"):
         branching.remove_left(home.root)
@@ -126,10 +126,10 @@ def _branch(name: str, place: Place, note: Note) -> Branch:
     return Branch(name, str(place), note, 0 if run is None else run.run, () if upper is None else tuple(corners(upper)))
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, hint: str) -> None:
     branches.check_name(name, "branch")
     if name == MAIN:
-        raise UsageError(f"branch: {MAIN} is the warehouse itself", "choose another name")
+        raise UsageError(f"branch: {MAIN} is the warehouse itself", hint)
 
 
 def _check_finished(ledger: Ledger) -> None:
