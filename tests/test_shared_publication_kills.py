@@ -70,8 +70,8 @@ class Behind:
         if self.before:
             check_feed(fed(self.place, 1, 1), self.before, self.after, "")
         check_published(find_project(self.folder, {}), is_current=True)
-        left = [file for file in self.place.rglob(".*.tmp")]
-        assert not left
+        left = [file.parent.name for file in self.place.rglob(".*.tmp")]
+        assert left in ([], ["_delta_log"])  # killed with its commit made: the next one deletes it
 
 
 @pytest.fixture(params=["new", "changed"])
