@@ -36,7 +36,7 @@ IDS = (
 SPANS = ("1 mon", "7 days", "05:00:00", "-05:00:00", "00:00:00")
 """Sums of few of these are equal only where they are equally long: engines group what is equally long."""
 JSONS = (
-    '{"k": "x", "n": 3}', '{"k": null, "n": [1, {"k": "xy"}]}', '[1, "y", null]', "{}", '{"k": "", "n": -2}', '"x"',
+    '{"k": "x", "n": 3}', '{"k": null, "n": [1,{"k":"xy"}]}', '[1, "y", null]', "{}", '{"k": "", "n": -2}', '"x"',
     "null",
 )  # fmt: skip
 _SPAN = re.compile(r"([+-]?\d+) (year|mon|day)|([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?")
