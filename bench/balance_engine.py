@@ -14,19 +14,13 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from bench import without_spark
 from ddcore.engine.profile import Profile
-from ddcore.io.project.finding import find_project
 from ddcore.io.storage import scratch
-from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.engines.workers import Member
-from ddcore.jobs.spark import session, slots
 
 Header = dict[str, Any]
 
@@ -132,17 +126,7 @@ def fold(folder: str, number: int) -> tuple[list[Report], list[list[int]]]:
         found.append(together(pickle.loads(task.args[0])))
         return found[0][0]
 
-    @contextmanager
-    def no_context(*_: Any) -> Iterator[Any]:
-        yield SimpleNamespace(defaultParallelism=number)
-
-    for module, name, value in (
-        (exchange, "in_tasks", in_tasks), (one_task, "in_tasks", in_tasks), (exchange, "obstacle", lambda *_: ""),
-        (exchange, "encryption", lambda *_: ""), (slots, "threads_of", lambda *_: 1),
-        (session, "check", lambda: None), (session, "spark_context", no_context),
-    ):  # fmt: skip
-        setattr(module, name, value)
-    replay.run(find_project(Path(folder), {}), engine="spark", parallelism=number)
+    without_spark.fold(folder, number, in_tasks)
     return found[0]
 
 

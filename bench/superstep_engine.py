@@ -27,17 +27,13 @@ from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from pkgutil import iter_modules
-from types import SimpleNamespace
 from typing import Any
 
+from bench import without_spark
 from ddcore import kernels, operators
 from ddcore.io import state
-from ddcore.io.project.finding import find_project
-from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.meeting import meeting
 from ddcore.jobs.engines.protocol import Credentials
-from ddcore.jobs.spark import session, slots
 
 EXCHANGES = 1000
 SECONDS = 1800.0
@@ -68,18 +64,8 @@ def fold(folder: str, number: int, seconds: float) -> None:
         workers[:] = together(tasks, partial(_costs, work), what, seconds)
         return [costs.returned for costs in workers]
 
-    @contextmanager
-    def no_context(*_: Any) -> Any:
-        yield SimpleNamespace(defaultParallelism=number)
-
-    for module, name, value in (
-        (exchange, "in_tasks", in_tasks), (one_task, "in_tasks", in_tasks), (exchange, "obstacle", lambda *_: ""),
-        (exchange, "encryption", lambda *_: ""), (slots, "threads_of", lambda *_: 1),
-        (session, "check", lambda: None), (session, "spark_context", no_context),
-    ):  # fmt: skip
-        setattr(module, name, value)
     os.environ["POLARS_MAX_THREADS"] = "1"  # of workers, as Spark's sessions set it
-    replay.run(find_project(Path(folder), {}), engine="spark", parallelism=number)
+    without_spark.fold(folder, number, in_tasks)
     figures = {name: sum(getattr(costs, name) for costs in workers) for name in ("cpu_s", "start_s")}
     figures |= {"most_cpu_s": max(costs.cpu_s for costs in workers), "dividing_s": dividing}
     figures["private_mib"] = max(costs.private for costs in workers) / 2**20

@@ -365,6 +365,14 @@ def test_a_module_edited_twice_in_a_second_is_read_again(module: str, home: Path
     assert plan_of(home).fingerprint != first.fingerprint
 
 
+def test_a_module_that_is_there_compiled_only_is_imported(home: Path) -> None:
+    py_compile.compile(str(home / "rates.py"), cfile=str(home / "rates.pyc"))
+    text = plan_of(home).fingerprint
+    (home / "rates.py").unlink()
+    assert plan_of(home).fingerprint == text
+    assert sys.modules["rates"].__file__ == str(home / "rates.pyc")
+
+
 # -- programs that read more than their text ---------------------------------------------------------------------------
 
 READERS = {

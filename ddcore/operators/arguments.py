@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -17,9 +17,6 @@ from ddcore.base.schema import Schema, check_pattern
 from ddcore.base.source_line import caller
 from ddcore.expressions import canonical, parsing, selection
 from ddcore.text.wording import brief, listed, meant, one_line
-
-if TYPE_CHECKING:
-    pass
 
 _T = TypeVar("_T")
 

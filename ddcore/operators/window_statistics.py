@@ -66,9 +66,9 @@ def statistics(
     """
     parts, used, undefined = _parts(arguments)
     rows, quantities = np.flatnonzero(used), _SUMS[len(arguments)]
-    places, columns = known
+    anchors, columns = known
     powers = [part.powers for part in parts]
-    states = _read(columns, quantities) if len(places) else {}
+    states = _read(columns, quantities) if len(anchors) else {}
     least = min([0, *(int(power.min()) for power in powers if len(power))])
     for quantity, (_, of_state) in states.items():
         lowest = int(of_state.min())
@@ -78,17 +78,17 @@ def statistics(
     sums: dict[int, Any] = {}
     for quantity in quantities:
         one, *other = products[quantity]
-        each = np.zeros(len(used), dtype=object)
-        each[rows] = one * other[0] if other else one
+        values = np.zeros(len(used), dtype=object)
+        values[rows] = one * other[0] if other else one
         if states:
             numbers, of_state = states[quantity]
             shifts = of_state - least * (2 if quantity in _SQUARES else 1)
-            each[places] = numbers << shifts.astype(object)
-        sums[quantity] = _in_frames(each, spans)
+            values[anchors] = numbers << shifts.astype(object)
+        sums[quantity] = _in_frames(values, spans)
     for quantity, those, state in ((NUMBER, used | undefined, 1), (UNDEFINED, undefined, 0)):
         numbers = those.astype(np.int64)
-        if len(places):
-            numbers[places] = columns[state]
+        if len(anchors):
+            numbers[anchors] = columns[state]
         sums[quantity] = _in_frames(numbers, spans).astype(object)
     results = _results(window, [kind for _, kind in arguments], sums, least)
     if not has_state:
@@ -146,16 +146,16 @@ _odds = np.frompyfunc(_odd, 1, 2)
 def _states(sums: Mapping[int, Any], quantities: Sequence[int], least: int, *, of_floats: bool) -> list[np.ndarray]:
     flags, columns = np.minimum(sums[UNDEFINED].astype(np.int64), 1), list[np.ndarray]()
     for quantity in quantities:
-        numbers, places = sums[quantity], np.zeros(len(flags), np.int64)
+        numbers, powers = sums[quantity], np.zeros(len(flags), np.int64)
         if of_floats:
             numbers, zeros = _odds(numbers)
             power = least * (2 if quantity in _SQUARES else 1)
-            places = np.where(numbers == 0, 0, zeros.astype(np.int64) + power)
+            powers = np.where(numbers == 0, 0, zeros.astype(np.int64) + power)
         is_long = (np.abs(numbers) >= _MOST).astype(np.bool_)
         flags = np.where(is_long, flags | _UNKNOWN, flags)
         numbers = np.where(is_long, 0, numbers)
         words = [numbers & _LOW, (numbers >> _BITS) & _LOW, numbers >> (2 * _BITS)]
-        columns += [places, *(word.astype(np.int64) for word in words)]
+        columns += [powers, *(word.astype(np.int64) for word in words)]
     return [flags, sums[NUMBER].astype(np.int64), *columns]
 
 
@@ -163,7 +163,7 @@ def _read(columns: Sequence[np.ndarray], quantities: Sequence[int]) -> dict[int,
     """Of each quantity the whole numbers, and the powers of two that these count."""
     found = {}
     for number, quantity in enumerate(quantities):
-        places, *words = columns[2 + number * (1 + _PARTS) :][: 1 + _PARTS]
+        powers, *words = columns[2 + number * (1 + _PARTS) :][: 1 + _PARTS]
         low, middle, high = (word.astype(object) for word in words)
-        found[quantity] = low + (middle << _BITS) + (high << (2 * _BITS)), places
+        found[quantity] = low + (middle << _BITS) + (high << (2 * _BITS)), powers
     return found

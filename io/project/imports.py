@@ -7,7 +7,15 @@ second would go unnoticed, and the plan of the text before would be kept for the
 from __future__ import annotations
 
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import CodeType
 
@@ -20,6 +28,13 @@ class _TextLoader(SourceFileLoader):
         return self.source_to_code(self.get_data(file), file)
 
 
+_LOADERS = (  # as Python's own, but for the text
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (_TextLoader, SOURCE_SUFFIXES),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
+
+
 @record
 class _FolderHook:
     """An entry of ``sys.path_hooks``, for a folder and its packages, but for libraries that are installed there."""
@@ -30,7 +45,7 @@ class _FolderHook:
         folder = Path(path)
         if not folder.is_relative_to(self.folder) or "site-packages" in folder.relative_to(self.folder).parts:
             raise ImportError(path)
-        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_TextLoader, SOURCE_SUFFIXES))
+        return FileFinder(path, *_LOADERS)
 
 
 def import_beside(folder: Path) -> None:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 from ddcore.base.errors import UsageError
 from ddcore.text.wording import listed, meant
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST_TIME = 2**63 - 2  # one less than int64 holds, so that there is always a next one
 _WHOLE = re.compile(r"[+-]?[0-9]+")
