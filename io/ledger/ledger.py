@@ -93,23 +93,15 @@ class Ledger:
 
     def _lost(self, place: str, what: str, number: int) -> StorageError:
         """The error of a table that is newer than the ledger."""
-        folder = self.warehouse.ledger
-        if not self.entries.exists:
-            return StorageError(
-                f"{folder} is missing, but {place} holds {what} {number}: the ledger was lost",
-                "restore the ledger and the inputs from their newest backup; nothing was changed",
-            )
-        known = self.entries.summary.ingests if what == "ingest" else self.entries.summary.runs
-        message = f"{folder} ends with {what} {known}, but {place} holds {what} {number}: "
-        if what == "ingest":
-            return StorageError(
-                f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
-                "restore the ledger and the inputs from their newest backup; nothing was changed",
-            )
-        return StorageError(
-            f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
-            f"if there is a newer backup of the ledger and the inputs, restore it; if not, {REFRESH}",
-        )
+        ends, lost = "is missing", "the ledger was lost"
+        hint = "restore the ledger and the inputs from their newest backup; nothing was changed"
+        if self.entries.exists:
+            known = self.entries.summary.ingests if what == "ingest" else self.entries.summary.runs
+            ends = f"ends with {what} {known}"
+            lost = "the ledger, or a part of it, was lost, or it is from an older backup"
+            if what == "run":
+                hint = f"if there is a newer backup of the ledger and the inputs, restore it; if not, {REFRESH}"
+        return StorageError(f"{self.warehouse.ledger} {ends}, but {place} holds {what} {number}: {lost}", hint)
 
     @property
     def owner(self) -> Writer:
@@ -314,7 +306,7 @@ class Ledger:
     def upper_of(self, output: str) -> Frontier | None:
         """The frontier to which an output is complete: :meth:`upper`, or one beyond it where the output is ahead."""
         ahead = self.ahead()
-        return self.upper() if ahead is None else ahead.upper.get(output, self.upper())
+        return self.upper() if ahead is None else ahead.uppers.get(output, self.upper())
 
     def since(self) -> Frontier:
         """The logs of inputs and outputs are exact at times at or beyond this frontier; empty: at all times."""
@@ -350,7 +342,7 @@ class Ledger:
         """
         uppers = [run.complete for run in self._reading(input)]
         if uppers and (ahead := self.ahead()) is not None:
-            uppers += ahead.upper.values()
+            uppers += ahead.uppers.values()
         return reduce(frontiers.close_both, uppers) if uppers else None
 
     def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
