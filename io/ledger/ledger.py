@@ -225,7 +225,7 @@ class Ledger:
         return (e.record for e in self.entries.backwards() if e.kind == "run" and e.number <= last)
 
     def rows_before(self, run: RunRecord) -> dict[str, int]:
-        """As :func:`ddcore.io.ledger.next_summary.rows_before` says."""
+        """The rows of each output where a finished run went on. Reads the rows from there on."""
         return rows_before(self.entries, run)
 
     def lineage(self) -> Iterator[RunRecord]:
