@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.lattice import Frontier
-from ddcore.io.delta import open_tables, tables
-from ddcore.io.delta.deltalog import commit_file, last_transaction
+from ddcore.io.delta import open_tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry import Entry, standing
@@ -43,12 +42,12 @@ from ddcore.io.ledger.records import (
     to_json,
 )
 from ddcore.io.ledger.summary import Input
+from ddcore.io.ledger.unrecorded import unrecorded
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project import frontiers, times
 from ddcore.io.project.times import Time
-from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -80,28 +79,16 @@ class Ledger:
         would remove their data as the leftovers of a crash.
         """
         ledger = cls(warehouse, writer)
-        if unknown := [*ledger._unknown()]:
+        if found := unrecorded(warehouse, ledger.entries, ledger.states()):
             # A concurrent run writes the ledger before its tables, so a second read has its record.
             ledger = cls(warehouse, writer)
-            unknown = [*ledger._unknown()]
+            found = unrecorded(warehouse, ledger.entries, ledger.states())
         if refresh and ledger.entries.exists:
-            ledger._unrecorded = max((number for _, what, number in unknown if what == "run"), default=0)
-            unknown = [one for one in unknown if one[1] != "run"]
-        if unknown:
-            raise ledger._lost(*unknown[0])
+            ledger._unrecorded = max((one.number for one in found if one.what == "run"), default=0)
+            found = [one for one in found if one.what != "run"]
+        if found:
+            raise found[0].error(warehouse, ledger.entries)
         return ledger
-
-    def _lost(self, place: str, what: str, number: int) -> StorageError:
-        """The error of a table that is newer than the ledger."""
-        ends, lost = "is missing", "the ledger was lost"
-        hint = "restore the ledger and the inputs from their newest backup; nothing was changed"
-        if self.entries.exists:
-            known = self.entries.summary.ingests if what == "ingest" else self.entries.summary.runs
-            ends = f"ends with {what} {known}"
-            lost = "the ledger, or a part of it, was lost, or it is from an older backup"
-            if what == "run":
-                hint = f"if there is a newer backup of the ledger and the inputs, restore it; if not, {REFRESH}"
-        return StorageError(f"{self.warehouse.ledger} {ends}, but {place} holds {what} {number}: {lost}", hint)
 
     @property
     def owner(self) -> Writer:
@@ -435,21 +422,3 @@ class Ledger:
     def next_ingest(self) -> int:
         """A number that no recorded ingest has."""
         return 1 + self.entries.summary.ingests
-
-    # --- the tables' own transactions ---
-
-    def _unknown(self) -> Iterator[tuple[str, str, int]]:
-        """The tables with a run or an ingest that has no record: the table, ``run`` or ``ingest``, and the number.
-
-        What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
-        input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
-        """
-        begun, known_tables = self.entries.exists, self.states()
-        for place, folder in self.warehouse.tables():
-            part, state = place.partition("/")[0], known_tables.get(place)
-            if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
-                continue
-            known = self.entries.summary.runs if part != "inputs" else self.entries.summary.ingests + begun
-            number = last_transaction(folder, tables.APP)
-            if number is not None and number > known:
-                yield place, "ingest" if part == "inputs" else "run", number
