@@ -16,7 +16,7 @@ from two_texts import both
 from ddcore.base.schema import interval_form, uuid_mark
 
 if TYPE_CHECKING:
-    from sql_queries import Named, Target
+    from sql_tables import Named, Target
 
 TABLE: dict[str, Any] = {
     "a": pl.Int64, "id": uuid_mark(), "e": interval_form(), "tod": pl.Time(), "w": pl.UInt64(), "j": pl.String(),
