@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
-from ddcore.operators.base import Keyed, Linear, Port, State, Step
+from ddcore.operators.base import Keeping, Keyed, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.operators.join import JoinStep, Pairs
 from ddcore.traces.batch import Batch
@@ -116,18 +116,13 @@ class Start(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Linear):
+class Chosen(Keeping):
     """The prefixes that go on with relation ``number``, without what counts have added."""
 
     name = "delta_join"
     inner = True
     signs = "kept"
     number: int
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All columns."""
-        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Those whose choice it is."""
