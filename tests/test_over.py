@@ -17,7 +17,7 @@ from test_semantics import same
 import ddcore as dd
 from ddcore import col
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
-from ddcore.operators import nearby
+from ddcore.operators import nearby, segments
 from ddcore.operators import onwards as found_onwards
 from ddcore.operators.over import _OverStep
 from ddcore.planning.planner import build
@@ -194,6 +194,22 @@ BACKWARDS: list[Any] = [
     dd.string_agg("w", "-").rows_between(0, None), dd.first_value("x", ignore_nulls=True).rows_between(0, None),
 ]  # fmt: skip
 """Frames without end: those of values and peers, and of rows."""
+FAR: list[Any] = [
+    dd.ntile(3), dd.ntile(7), dd.lag("x", ignore_nulls=True), dd.lead("w", default=col("w"), ignore_nulls=True),
+    dd.lag("m", default=1, ignore_nulls=True), dd.sum("x").rows_between(None, -1), dd.count().rows_between(None, -2),
+    dd.sum("f").groups_between(None, 1), dd.mean("m").rows_between(None, 3), dd.max("w").groups_between(None, -1),
+    dd.sum("m").rows_between(2, None), dd.sum("x").range_between(-2, None), dd.count().range_between(None, 3),
+    dd.array_agg("w").rows_between(-1, None), dd.string_agg("w", "-").groups_between(1, None),
+    dd.first_value("x").rows_between(-2, None), dd.nth_value("x", 2).rows_between(-1, None),
+    dd.nth_value("w", 3).range_between(0, None), dd.last_value("x").rows_between(None, 2),
+    dd.first_value("w", ignore_nulls=True).rows_between(1, None), dd.last_value("m").groups_between(None, -1),
+    dd.count_distinct("x").rows_between(None, -1), dd.count_distinct("w").groups_between(-1, None),
+    dd.variance("x").rows_between(None, -1), dd.all(col("x") > 1).groups_between(1, None),
+    dd.array_agg("x", where="w = 'x'").range_between(0, None), dd.array_agg("f").groups_between(0, None),
+    dd.first_value("f").range_between(-3, None), dd.last_value("x", ignore_nulls=True).rows_between(-1, None),
+    dd.sum("x", where="w = 'x'").rows_between(None, 1),
+]  # fmt: skip
+"""What is found at rows nearby, or at the cuts of the partition."""
 MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
 FLOATS: list[list[Any]] = [
     [0.1, -3.7, 1e16, None], [5e-324, -1e308, 1e308, 1.5], [0.1, 1e-200, float("nan"), float("inf"), float("-inf")],
@@ -221,6 +237,7 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
     monkeypatch.setattr(nearby, "_FIRST", first)
     monkeypatch.setattr(found_onwards, "_FIRST", first)
     monkeypatch.setattr(found_onwards, "_BEHIND", (first, 3 * first))
+    monkeypatch.setattr(segments, "_SHARE", 0)
     rng = random.Random(f"apart {seed}")
     floats = rng.choice(FLOATS)
     there: list[tuple[Any, ...]] = []
@@ -234,9 +251,9 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
             there.append(row or ("a", rng.randrange(12), *value_columns(rng, floats)))
             updates.append((*there[-1], version, 1))
     t = history(updates, "k")
-    pools = [ONWARDS, AWAY, BACKWARDS, NEAR]
+    pools = [ONWARDS, AWAY, BACKWARDS, NEAR, FAR]
     chosen = [function for pool in rng.sample(pools, rng.randint(1, 3)) for function in rng.sample(pool, 1)]
-    chosen += rng.sample(BACKWARDS, rng.randint(1, 2))
+    chosen += rng.sample(rng.choice([BACKWARDS, FAR]), rng.randint(1, 2))
     functions = {f"r{number}": function for number, function in enumerate(chosen)}
     down, nulls = rng.random() < 0.5, rng.random() < 0.5
 
@@ -259,14 +276,22 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
         ((dd.rank(), dd.count().groups_between(-1, 1), dd.sum("x").range_between(0, None)), 3),
         ((dd.sum("x").rows_between(0, None),), 1),
         ((dd.sum("x").rows_between(0, None), dd.rank()), 2),
-        ((dd.sum("x").rows_between(0, None), dd.lag("x")), 1),  # both tell equal rows apart
-        ((dd.last_value("x").range_between(0, None), dd.rank()), 1),  # of equal rows the order counts
-        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 1),  # which costs the partition in any case
+        ((dd.sum("x").rows_between(0, None), dd.lag("x")), 3),  # both tell copies apart, so one numbers these
+        ((dd.last_value("x").range_between(0, None), dd.rank()), 2),
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 3),
+        ((dd.ntile(4), dd.ntile(3)), 3),  # with one for copies
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.count().rows_between(None, None)), 1),
+        ((dd.lag("x", ignore_nulls=True), dd.lead("x", ignore_nulls=True)), 3),  # a value of the row before, or behind
+        ((dd.sum("x").rows_between(None, -1),), 3),
+        ((dd.sum("x").range_between(None, -1),), 1),  # may be any distance away
+        ((dd.first_value("x").rows_between(-2, None), dd.nth_value("x", 3).range_between(0, None)), 1),
+        ((dd.array_agg("x").rows_between(0, None), dd.array_agg("x").range_between(0, None), dd.max("x")), 2),
         ((dd.mean("x"), dd.sum(col("x") / 8), dd.lag("x")), 1),
         ((dd.mean("x").range_between(0, None), dd.mean("x")), 2),
         ((dd.count_distinct("x"), dd.count_distinct("x").rows_between(None, 0), dd.rank()), 2),  # one marks values
         ((dd.count_distinct("x"), dd.count_distinct("k"), dd.count_distinct("x").range_between(0, None)), 5),
-        ((dd.count_distinct("x"), dd.ntile(4)), 1),
+        ((dd.count_distinct("x"), dd.ntile(4)), 3),
+        ((dd.count_distinct("x"), dd.count().rows_between(None, None)), 1),
     ],
 )
 def test_which_functions_are_computed_together(functions: tuple[Any, ...], operators: int) -> None:

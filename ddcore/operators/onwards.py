@@ -135,13 +135,13 @@ def found_onwards(
         last[k] = high[k] = lost[k]
         del ends[k]
     needed, near = (_between(some, *bounds, down=down) for bounds in ((start.anchor, last), (start.low, high)))
-    history = _added_up(gathered_between(sources.rows, keys, sources.columns, needed, budget), since, budget)
-    before = _added_up(gathered_between(sources.results, keys, sources.result_columns, near, budget), since, budget)
+    history = added_up(gathered_between(sources.rows, keys, sources.columns, needed, budget), since, budget)
+    before = added_up(gathered_between(sources.results, keys, sources.result_columns, near, budget), since, budget)
     near.anchors, near.ends = start.anchors, ends
     return history, before, near
 
 
-def _added_up(rows: Rows, since: np.ndarray, budget: Budget) -> Rows:
+def added_up(rows: Rows, since: np.ndarray, budget: Budget) -> Rows:
     """The updates of each key as all times from its first one on see them: most of a long history cancels."""
     numbers = np.repeat(np.arange(len(since)), np.diff(rows.offsets))
     times = np.maximum(rows.times[0], since[numbers])

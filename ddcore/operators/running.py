@@ -29,14 +29,21 @@ States = Mapping[str, tuple[str, ...]]
 
 def states_of(windows: Sequence[Window], types: Schema, results: Schema, order: Type) -> States:
     """The columns that windows over an order, of which ``order`` is the type of the first column, need beside them."""
+    names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
+    if [window.kind for window in windows] == ["ntile"] and not order.is_pooled:
+        return {windows[0].name: (next(names),)}
     if reach_beside(windows, types, results, order) is None:
         return {}
-    names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
     return {
         window.name: tuple(next(names) for _ in range(width))
         for window in windows
         if goes_on(window, types, results) and (width := _width(window, types))
     }
+
+
+def is_cut(windows: Sequence[Window], states: States) -> bool:
+    """Whether windows are an ``ntile`` with the number of rows beside it."""
+    return windows[0].kind == "ntile" and windows[0].name in states
 
 
 def _width(window: Window, types: Schema) -> int:

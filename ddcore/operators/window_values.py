@@ -24,14 +24,22 @@ def number(window: Window, rows: Partitions) -> np.ndarray:
         case "dense_rank":
             result = rows.group - rows.group[start] + 1
         case "ntile":
-            short, longer = size // window.number, size % window.number  # the first parts have one row more
-            before = longer * (short + 1)
-            late = longer + (place - before) // np.maximum(short, 1)
-            result = np.where(place < before, place // (short + 1), late) + 1
+            result = tile(window.number, place, size)
         case "percent_rank":
             result = encoding.words_of_floats((rows.peers[0] - start) / np.maximum(size - 1, 1))
         case _:
             result = encoding.words_of_floats((rows.peers[1] - start) / size)
+    return result
+
+
+def tile(parts: int, place: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The part, from 1, of rows number ``place``, from 0, of partitions of ``size`` rows: the first ones have one row
+    more.
+    """
+    short, longer = size // parts, size % parts
+    before = longer * (short + 1)
+    late = longer + (place - before) // np.maximum(short, 1)
+    result: np.ndarray = np.where(place < before, place // (short + 1), late) + 1
     return result
 
 
