@@ -180,6 +180,8 @@ ONWARDS: list[Any] = [
     dd.array_agg("x"), dd.array_agg("w", where="x > 1").rows_between(None, 0), dd.string_agg("w", "-"),
     dd.last_value("x"), dd.last_value("x", ignore_nulls=True), dd.last_value("w").rows_between(None, 0),
     dd.last_value("m", ignore_nulls=True).rows_between(None, 0), dd.last_value("f").groups_between(None, 0),
+    dd.percent_rank(), dd.cume_dist(), dd.nth_value("x", 2), dd.nth_value("w", 4, ignore_nulls=True),
+    dd.nth_value("m", 3).rows_between(None, 0), dd.nth_value("x", 2, ignore_nulls=True).groups_between(None, 0),
 ]  # fmt: skip
 
 
@@ -207,7 +209,8 @@ FAR: list[Any] = [
     dd.variance("x").rows_between(None, -1), dd.all(col("x") > 1).groups_between(1, None),
     dd.array_agg("x", where="w = 'x'").range_between(0, None), dd.array_agg("f").groups_between(0, None),
     dd.first_value("f").range_between(-3, None), dd.last_value("x", ignore_nulls=True).rows_between(-1, None),
-    dd.sum("x", where="w = 'x'").rows_between(None, 1),
+    dd.sum("x", where="w = 'x'").rows_between(None, 1), dd.nth_value("x", 3).rows_between(None, -1),
+    dd.percent_rank(), dd.cume_dist(),
 ]  # fmt: skip
 """What is found at rows nearby, or at the cuts of the partition."""
 MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
@@ -373,6 +376,19 @@ def test_large_groups_are_searched_around_the_changes(
         (dd.first_value("x").groups_between(-2, 1, exclude="ties"), "(a,101,4):+1"),
         (dd.row_number(), "(a,100,0):-1,(a,100,5):+1"),  # one row goes, and one comes
         (dd.mean("x"), "(a,100,0):-1,(a,100,5):+1,(a,102,2):-1,(a,102,-3):+1"),  # the sum stays
+        (dd.percent_rank(), "(a,100,0):-1,(a,100,5):+1"),  # as does the number of rows
+        (dd.cume_dist(), "(a,100,0):-1,(a,111,5):+1"),
+        (dd.nth_value("x", 3), "(a,101,4):+1"),
+        (dd.nth_value("x", 3, ignore_nulls=True).rows_between(None, 0), "(a,101,4):+1"),
+        (dd.nth_value("x", 3).rows_between(0, None), "(a,101,4):+1"),
+        (dd.first_value("x").range_between(-5, None), "(a,101,4):+1"),
+        (dd.lag("x", ignore_nulls=True), "(a,101,4):+1"),
+        (dd.lead(pl.when(pl.col("n") < 20).then(col("x")), ignore_nulls=True), "(a,201,null):+1"),  # none behind
+        (dd.sum("x").rows_between(None, -1), "(a,301,5):+1"),
+        (dd.sum("x").groups_between(-2, None), "(a,-1,5):+1"),
+        (dd.max("x").rows_between(None, 2), "(a,101,4):+1"),
+        (dd.array_agg("x").rows_between(0, None), "(a,-1,5):+1"),
+        (dd.string_agg(col("x").cast(pl.String), " ").groups_between(2, None), "(a,8,8):-1"),
     ],
 )
 def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: pytest.MonkeyPatch) -> None:

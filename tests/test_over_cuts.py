@@ -1,4 +1,4 @@
-"""``ntile`` in large partitions: read around the cuts and the changes; against the reference, and what is read."""
+"""``ntile`` and shares of the rows in large partitions: against the reference, and what is read."""
 
 from __future__ import annotations
 
@@ -11,36 +11,41 @@ import pytest
 from notation import frame
 
 import ddcore as dd
-from ddcore.operators import nearby, segments
+from ddcore.operators import nearby, onwards, segments
 from ddcore.operators.over import _OverStep
 
 
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.sample(16)
 @pytest.mark.parametrize("seed", range(40))
-def test_large_partitions_are_searched_for_their_cuts(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_partitions_that_change_by_their_size(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one fold and in one for each version: with copies and ties, rows that move, and at times a null."""
     monkeypatch.setattr(nearby, "_LARGE", 1)
+    monkeypatch.setattr(onwards, "_FIRST", first)
+    monkeypatch.setattr(onwards, "_BEHIND", (first, 3 * first))
     monkeypatch.setattr(segments, "_FIRST", first)
     monkeypatch.setattr(segments, "_BESIDE", 1)
     monkeypatch.setattr(segments, "_SHARE", 0)
     rng = random.Random(f"cuts {seed}")
     numbers: list[Any] = [*range(rng.choice([6, 90]))] + [None] * (seed % 5 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
-    there, updates = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    there, updates, most = list[tuple[Any, ...]](), list[tuple[Any, ...]](), rng.choice([0, 0.4])
     for version in range(6):
         for _ in range(rng.choice([1, 2, 60 if version == 0 else 4])):
-            if there and rng.random() < 0.4:
+            if version and there and rng.random() < (0.4 if most else 1):
                 updates.append((*there.pop(rng.randrange(len(there))), version, -1))
-                if rng.random() < 0.4:
+                if rng.random() < most:
                     continue
             there.append((rng.choice(keys), rng.choice(numbers), rng.choice(["x", None])))
             updates.append((*there[-1], version, 1))
     t = pl.DataFrame(updates, ["k", "n", "w", "version", "diff"], orient="row", infer_schema_length=None)
-    parts, down = rng.choice([1, 2, 3, 4, 7, 50]), rng.random() < 0.5
+    function, down = (
+        rng.choice([dd.percent_rank(), dd.cume_dist(), *map(dd.ntile, [1, 2, 3, 4, 7, 50])]),
+        rng.random() < 0.5,
+    )
 
     def program(t: Any) -> Any:
-        return {"out": t.group_by("k").over("n", descending=down, it=dd.ntile(parts))}
+        return {"out": t.group_by("k").over("n", descending=down, it=function)}
 
     expected = folding.by_reference(program, t=t)
     assert folding.whole(program, t=t) == expected

@@ -94,6 +94,17 @@ class Portion:
         return np.stack([least.reduceat(self.changed[0], self.offsets[:-1]) for least in (np.minimum, np.maximum)])
 
     @property
+    def keeps_size(self) -> np.ndarray:
+        """Which keys have as many rows as before at each of the times: bool[keys]."""
+        assert self.changed is not None
+        keys, result = np.repeat(np.arange(len(self.keys)), np.diff(self.offsets)), np.ones(len(self.keys), np.bool_)
+        order = np.lexsort((self.times[0], keys))
+        keys, times = keys[order], self.times[0, order]
+        heads = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (times[1:] != times[:-1])))
+        result[keys[heads[np.add.reduceat(self.changed[1, order], heads) != 0]]] = False
+        return result
+
+    @property
     def since(self) -> np.ndarray:
         """The first time of each key, of one coordinate."""
         since: np.ndarray = np.minimum.reduceat(self.times[0], self.offsets[:-1])

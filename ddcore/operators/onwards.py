@@ -79,16 +79,18 @@ class Begun:
 
 
 def begun(
-    sources: Sources, keys: Keys, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray, budget: Budget
-) -> Begun:
+    sources: Sources, keys: Keys, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray, budget: Budget,
+    stays: np.ndarray | None = None,
+) -> Begun:  # fmt: skip
     """An anchor of each key that has one.
 
     ``around``: the least and the greatest value of the order that changes, (2, keys); ``since``: the first time at
     which it does. ``reach``: how many rows before its own a result needs beside all of them. ``down``: the order
-    descends.
+    descends. ``stays``: which keys may be evaluated from somewhere on, where not all.
     """
     everything = [spans_of(batch, keys, budget) for batch in sources.rows]
     some = searchable(sources.rows, everything, around, word=len(keys.words))
+    some &= True if stays is None else stays
     anchor, low = np.full(len(keys), NULL), np.full(len(keys), NULL)
     nearest = np.where(down, around[1], around[0])
     left, width = np.flatnonzero(some), _FIRST + reach

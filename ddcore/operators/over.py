@@ -27,12 +27,12 @@ from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.operators.running import States, flags_of, is_cut, running, states_of
 from ddcore.operators.segments import Counted, Segments, found_segments
-from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window import LISTS, SHARES, Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS
 from ddcore.operators.window_lists import lists
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_statistics import Known, is_statistic, statistics
-from ddcore.operators.window_values import extreme, neighbour, number, value
+from ddcore.operators.window_values import extreme, neighbour, nth_value, number, share, value
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
@@ -218,7 +218,10 @@ class _OverStep(ReductionStep):
         """A function that reads what is behind the changes, as often as the numbers it is given say."""
         sources = self._sources(state, flags_of(self.over.states, self.over.windows, self.types))
         down, budget = self.over.order.downs[0], state.budget
-        start = begun(sources, part.keys, reach=reach, down=down, around=around, since=since, budget=budget)
+        stays = part.keeps_size if any(window.kind in SHARES for window in self.over.windows) else None
+        start = begun(
+            sources, part.keys, reach=reach, down=down, around=around, since=since, budget=budget, stays=stays
+        )
 
         def read(tries: np.ndarray) -> tuple[Rows, Rows]:
             history, before, part.near = found_onwards(
@@ -324,7 +327,17 @@ class _OverStep(ReductionStep):
         if window.name not in self.over.states:
             return {window.name: self._result(window, rows, words, at=at, loops=loops, first=first)}
         argument, names = str(window.argument), (window.name, *self.over.states[window.name])
-        values, places, known = words[self.values.index(argument)], np.zeros(0, np.int64), list[np.ndarray]()
+        places, known = np.zeros(0, np.int64), list[np.ndarray]()
+        if window.kind in SHARES or window.kind == "nth_value":
+            inside = np.zeros(len(rows.places), np.bool_)
+            if first is not None:
+                places, known = first.places, [first.results[name] for name in names]
+                inside = first.stands_for(window, rows)
+            if window.kind in SHARES:
+                return dict(zip(names, share(window, rows, places, known), strict=True))
+            values, ends = words[self.values.index(argument)], self._spans(window, rows)[1][0]
+            return dict(zip(names, nth_value(window, rows, values, ends, (places, inside, known)), strict=True))
+        values = words[self.values.index(argument)]
         if first is not None:
             values, places = first.emptied(window, values, rows), first.places
             known = [first.results[name] for name in names]

@@ -1,9 +1,10 @@
 """Results of all rows from the first one on that do not tell what they go on from: means, and sums of floats.
 
-An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of a mean of integers the number of
-values and their sum, of floats their number and a few floats whose exact sum the sum is. With the state of one row,
-the results behind it are computed without the rows before it. Sums of floats that differ so much in size that these
-floats are not enough are marked; from there on the partition is evaluated.
+An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of ``nth_value`` how many of the
+``n`` rows there are, of a share of the rows their number, of a mean of integers the number of values and their sum, of
+floats their number and a few floats whose exact sum the sum is. With the state of one row, the results behind it are
+computed without the rows before it. Sums of floats that differ so much in size that these floats are not enough are
+marked; from there on the partition is evaluated.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from itertools import count
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
-from ddcore.operators.window import Window
+from ddcore.operators.window import SHARES, Window
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_statistics import is_statistic, state_width
 
 _ROWS: Mapping[str, tuple[int, ...]] = {"MEAN": (0, 1, 2), "FLOAT_SUM": (0, 2, 3), "FLOAT_MEAN": (0, 1, 2, 3)}
 """Which of the four words of a state are stored; the second one of a sum of floats is the sum."""
+_COUNTED = "nth_value", *SHARES  # whose state is a number of rows
 _WORDS = 4
 _UNKNOWN = 8
 
@@ -47,13 +49,15 @@ def is_cut(windows: Sequence[Window], states: States) -> bool:
 
 
 def _width(window: Window, types: Schema) -> int:
+    if window.kind in _COUNTED:
+        return 1
     return state_width(window) if is_statistic(window) else len(_ROWS.get(kernel_kind(window, types), ()))
 
 
 def flags_of(states: States, windows: Sequence[Window], types: Schema) -> list[str]:
     """The columns that say whether a state is known."""
-    kinds = {window.name: kernel_kind(window, types) for window in windows}
-    return [columns[0] for name, columns in states.items() if kinds[name] != "MEAN"]
+    always = {window.name for window in windows if window.kind in _COUNTED or kernel_kind(window, types) == "MEAN"}
+    return [columns[0] for name, columns in states.items() if name not in always]
 
 
 def is_unknown(flags: np.ndarray) -> bool:

@@ -11,7 +11,9 @@ from ddcore.operators.frame import Frame
 LISTS = ("array_agg", "string_agg")
 """The aggregates that are not the same in the reversed order."""
 _MIRRORED = {"first_value": "last_value", "last_value": "first_value"}
-_OF_PLACE = "lag", "lead", "row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"
+SHARES = ("percent_rank", "cume_dist")
+"""The functions of which each result has the number of rows."""
+_OF_PLACE = "lag", "lead", "row_number", "rank", "dense_rank", "ntile", *SHARES
 _SAME_OF_COPIES = "first_value", "last_value", "min", "max", "any", "all"  # of all rows on one side
 
 

@@ -8,7 +8,7 @@ from ddcore.base.schema import Schema, Type
 from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.frame import Frame
 from ddcore.operators.nearby import Reach
-from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window import LISTS, SHARES, Window
 from ddcore.operators.window_statistics import is_statistic
 
 _BY_RESULT = ("COUNT", "MIN", "MAX")  # whose result at a row is all that those behind it need to know
@@ -23,13 +23,15 @@ def kernel_kind(window: Window, types: Schema) -> str:
 
 
 def goes_on(window: Window, types: Schema, results: Schema) -> bool:
-    """Whether a result is known from that of the row before, or the state beside it, and the rows from there on."""
-    if window.kind in ("row_number", "rank", "dense_rank"):
+    """Whether a result is known from that of the row before, or the state beside it, and the rows from there on; a
+    share of the rows where their number stays.
+    """
+    if window.kind in ("row_number", "rank", "dense_rank", *SHARES):
         return True
     frame = window.frame
     if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
         return False
-    if window.kind in ("first_value", "last_value", *LISTS) or is_statistic(window):
+    if window.kind in ("first_value", "last_value", "nth_value", *LISTS) or is_statistic(window):
         return True
     kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
@@ -112,5 +114,5 @@ def together(
             backwards.append(window)
         else:
             return None
-    groups = [[*onwards, *near], away] if onwards else [[*near, *away]]
-    return [group for group in (*groups, *([window] for window in cut)) if group], backwards
+    groups = [away, [*onwards, *near]] if onwards else [[*near, *away]]
+    return [group for group in (*([window] for window in cut), *groups) if group], backwards
