@@ -102,3 +102,28 @@ def test_what_is_read_of_a_large_partition(change: str, down: bool, monkeypatch:
     assert sorted(changed) == sorted(
         [*((*row, 1, -1) for row in before - after), *((*row, 1, 1) for row in after - before)]
     )
+
+
+def test_what_is_read_where_functions_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row behind all others costs some rows of each operator: none sees changes at the cuts, but that which cuts."""
+    rows = pl.DataFrame({"k": "a", "n": range(0, 8000, 2), "x": 1, "version": 0, "diff": 1})
+    t = pl.concat([rows, frame("k n x", "(a,9001,5):+1@1")], how="vertical_relaxed")
+    read, evaluate = list[int](), _OverStep.evaluate
+
+    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
+        read.append(len(history.diffs))
+        return evaluate(step, evaluations, history, *rest)
+
+    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    functions: dict[str, Any] = {
+        "part": dd.ntile(4), "total": dd.sum("x"), "near": dd.count().range_between(-9, 0), "before": dd.lag("x"),
+    }  # fmt: skip
+    (log,) = folding.one_time_each(lambda t: {"out": t.group_by("k").over("n", **functions)}, t=t).values()
+    changed = {row: diff for (row, time), diff in log.items() if time == (1,)}
+    moved = [(n, cut + now) for cut, n in enumerate((2000, 4000, 6000)) for now in (2, 1)]
+    assert changed == {("a", n, 1, part, n // 2 + 1, 5, 1): 1 if n == 2000 * part else -1 for n, part in moved} | {
+        ("a", 9001, 5, 4, 4005, 1, 1): 1
+    }
+    first, later = [count for count in read if count >= 4000], [count for count in read if count < 4000]
+    assert len(first) == 4  # with the operator that numbers copies
+    assert 0 < sum(later) < 1500

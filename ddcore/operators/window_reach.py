@@ -115,4 +115,4 @@ def together(
         else:
             return None
     groups = [away, [*onwards, *near]] if onwards else [[*near, *away]]
-    return [group for group in (*([window] for window in cut), *groups) if group], backwards
+    return [group for group in (*groups, *([window] for window in cut)) if group], backwards

@@ -47,7 +47,7 @@ class Windows:
         kind = rows.schema[self.order.by[0]]
         far = [window for window in windows if reach_of([window], kind) is None]
         moved = shifts(far, rows.schema | {window.name: Type("int64") for window in windows})
-        shares = [window for window in windows if window.kind in SHARES]
+        scattered = [window for window in windows if window.kind in ("ntile", *SHARES)]
         own = [moved[window.name].inner if window.name in moved else window for window in windows]
         marks = appearances(own, rows.schema)
         of_window = {window.name: mark for window in own for mark in marks if mark.of(window)}
@@ -56,8 +56,11 @@ class Windows:
         schema = rows.schema | {mark.mark: Type("int64") for mark in marks}
         results = self._operator(rows.schema, self.columns, self.order, own).schema
         between = {window.name: results[window.name] for window in own}
-        outer = [*(shift.outer for shift in moved.values()), *shares]  # the shares, as all of them may change, last
-        first = [window for window in summed if window not in shares]
+        outer = [
+            *(shift.outer for shift in moved.values()),
+            *scattered,
+        ]  # which change far from the row, so they are last
+        first = [window for window in summed if window not in scattered]
         steps, last = inner._steps(schema, first), inner._steps(schema | between, outer)
         if steps is None or last is None:
             return None
