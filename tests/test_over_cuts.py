@@ -11,21 +11,16 @@ import pytest
 from notation import frame
 
 import ddcore as dd
-from ddcore.operators import nearby, onwards, segments
+from ddcore.base.tuning import Tuning
 from ddcore.operators.over import _OverStep
 
 
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.sample(16)
 @pytest.mark.parametrize("seed", range(40))
-def test_large_partitions_that_change_by_their_size(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_partitions_that_change_by_their_size(seed: int, first: int) -> None:
     """In one fold and in one for each version: with copies and ties, rows that move, and at times a null."""
-    monkeypatch.setattr(nearby, "_LARGE", 1)
-    monkeypatch.setattr(onwards, "_FIRST", first)
-    monkeypatch.setattr(onwards, "_BEHIND", (first, 3 * first))
-    monkeypatch.setattr(segments, "_FIRST", first)
-    monkeypatch.setattr(segments, "_BESIDE", 1)
-    monkeypatch.setattr(segments, "_SHARE", 0)
+    tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3, cut_ratio=0)
     rng = random.Random(f"cuts {seed}")
     numbers: list[Any] = [*range(rng.choice([6, 90]))] + [None] * (seed % 5 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
@@ -48,10 +43,10 @@ def test_large_partitions_that_change_by_their_size(seed: int, first: int, monke
         return {"out": t.group_by("k").over("n", descending=down, it=function)}
 
     expected = folding.by_reference(program, t=t)
-    assert folding.whole(program, t=t) == expected
-    assert folding.one_time_each(program, t=t) == expected
-    assert folding.compacted(program, t=t) == expected
-    assert folding.fed_early(program, seed=seed, t=t) == expected
+    assert folding.whole(program, tuning=tuning, t=t) == expected
+    assert folding.one_time_each(program, tuning=tuning, t=t) == expected
+    assert folding.compacted(program, tuning=tuning, t=t) == expected
+    assert folding.fed_early(program, seed=seed, tuning=tuning, t=t) == expected
 
 
 @pytest.mark.parametrize("down", [False, True])
@@ -68,7 +63,7 @@ def test_large_partitions_that_change_by_their_size(seed: int, first: int, monke
 )
 def test_what_is_read_of_a_large_partition(change: str, down: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some rows around each cut and each change."""
-    monkeypatch.setattr(segments, "_FIRST", 8)
+    tuning = Tuning(near_rows=8)
     rows = pl.DataFrame({"k": "a", "n": range(0, 9000, 2), "version": 0, "diff": 1})
     first = rows.with_columns(x=pl.col("n") % 10).select("k", "n", "x", "version", "diff")
     t = pl.concat([first, frame("k n x", f"{change}@1")], how="vertical_relaxed")
@@ -83,7 +78,7 @@ def test_what_is_read_of_a_large_partition(change: str, down: bool, monkeypatch:
     def program(t: Any) -> Any:
         return {"out": t.group_by("k").over("n", descending=down, it=dd.ntile(4))}
 
-    (log,) = folding.one_time_each(program, t=t).values()
+    (log,) = folding.one_time_each(program, tuning=tuning, t=t).values()
     changed = [(*row, *time, diff) for (row, time), diff in log.items() if time == (1,)]
     assert read[0] == 4500
     assert 0 < read[1] < 250

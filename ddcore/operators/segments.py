@@ -22,9 +22,8 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import Spans
 from ddcore.traces.trace import Keys, Rows, chosen
 
-_FIRST, _BESIDE = 64, 4  # rows that a search leaves over, and that are read at first beside those that are needed
-_POINTS = 8  # into so many pieces it divides
-_SHARE = 4  # a part has so many times the rows that are read on either side of a cut, or the partition is evaluated
+_BESIDE = 4  # rows that are read at first beside those that are needed
+_POINTS = 8  # into so many pieces a search divides
 
 
 @dataclass
@@ -99,16 +98,17 @@ def found_segments(
     """
     keys, since = portion.keys, portion.since
     spans = [spans_of(batch, keys, budget) for batch in sources.rows]
-    some = searchable(sources.rows, spans, portion.around, word=len(keys.words))
+    tuning = budget.tuning
+    some = searchable(sources.rows, spans, portion.around, word=len(keys.words), least=tuning.searched_rows)
     search = _Search.of(sources, keys, since, down=down, budget=budget)
     assert portion.changed is not None
     moved = 2 * np.add.reduceat(np.abs(portion.changed[1]), portion.offsets[:-1]) + 1
     found, size = search.firsts(np.flatnonzero(some), moved)
-    some &= (size >= parts) & (size // parts >= _SHARE * (moved + _FIRST))
+    some &= (size >= parts) & (size // parts >= tuning.cut_ratio * (moved + tuning.near_rows))
     pieces = [found.of(some[found.keys])]
     which = np.flatnonzero(some)
     cuts, before = np.repeat(which, parts - 1), np.tile(np.arange(1, parts), len(which))
-    pieces.append(search.beside(cuts, search.cuts(cuts, before), moved[cuts] + _FIRST))
+    pieces.append(search.beside(cuts, search.cuts(cuts, before), moved[cuts] + tuning.near_rows))
     of_update, rows = chosen(portion.offsets, which)
     changes = np.unique(
         np.stack([np.repeat(which, np.diff(of_update)), portion.changed[0, rows]]), axis=1
@@ -232,7 +232,7 @@ class _Search:
         return found
 
     def cuts(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """The values behind the cuts of keys after their parts number ``parts``; some ``_FIRST`` rows may lie between.
+        """The values behind the cuts of keys after their parts number ``parts``; ``near_rows`` rows may lie between.
 
         In the order of the words, in which with ``down`` a partition ends with its first part.
         """
@@ -262,7 +262,7 @@ class _Search:
             sizes[number] = ends - firsts[number]
         largest, owners, values = sizes.argmax(axis=0), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for number, batch in enumerate(batches):
-            some = np.flatnonzero((largest == number) & (sizes.sum(axis=0) > _FIRST))
+            some = np.flatnonzero((largest == number) & (sizes.sum(axis=0) > self.budget.tuning.near_rows))
             steps = sizes[number, some, np.newaxis] * np.arange(1, _POINTS) // _POINTS
             rows, back = np.unique(firsts[number, some, np.newaxis] + steps, return_inverse=True)
             if len(rows):
