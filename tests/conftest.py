@@ -41,6 +41,10 @@ DOCS = {
     "test_glossary", "test_packaging", "test_pictures", "test_public_api", "test_readme", "test_registry",
     "test_rooms", "test_setup", "test_site", "test_tutorial", "test_workflows",
 }  # fmt: skip
+NUMBERED = {
+    "test_interning", "test_operators", "test_semantics", "test_semantics_compaction", "test_semantics_loops",
+    "test_semantics_rounds",
+}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
@@ -116,6 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
     tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
+    items[:] = [item for item in items if item.path.stem in NUMBERED or "by_workers" not in item.name]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -130,12 +135,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
+BY_NIGHT = pytest.param("by_workers", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut", BY_NIGHT])
 def fold(request: pytest.FixtureRequest) -> Any:
-    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
+    """One way to fold: takes a program and its inputs, gives the logs of its outputs. By several workers only the
+    numbered cases.
+    """
+    import by_workers
     import folding
 
-    return getattr(folding, request.param)
+    return by_workers.by_workers if request.param == "by_workers" else getattr(folding, request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)
