@@ -49,13 +49,27 @@ NUMBERED = {
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
 def pytest_configure(config: pytest.Config) -> None:
-    """All that is random in this run comes from one seed, and a seed or a range that is none ends it here."""
-    base = seeds.base()
+    """All that is random in this run comes from one seed, and a seed or a range that is none ends it here. With
+    ``--last-failed`` it is the seed of the last run in which tests failed.
+    """
+    base = seeds.base(_seed_of_failed(config) if config.getoption("lf", False) else None)
     seeds.seeds(1)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(base)
     if config.getoption("hypothesis_profile", None) is None:
         config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keeps the seed of a run in which tests failed beside pytest's own list of them."""
+    if session.testsfailed and session.config.pluginmanager.has_plugin("cacheprovider"):
+        file = _seed_of_failed(session.config)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(str(seeds.base()))
+
+
+def _seed_of_failed(config: pytest.Config) -> Path:
+    return config.rootpath / str(config.getini("cache_dir")) / "v" / "ddcore" / "seed"
 
 
 def pytest_report_header() -> str:
