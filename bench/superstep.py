@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bench.measure import Figures, Result, in_turn, prompt_to_prompt
@@ -19,8 +19,8 @@ def run(rounds: int) -> Iterator[Result]:
     yield Result("1,000 supersteps without work, 4 workers", idle, "3 ms for each", 1000 * ASKED, rounds)
 
 
-def figures_of(*arguments: object) -> Figures:
+def figures_of(*arguments: object, environment: Mapping[str, str] | None = None) -> Figures:
     """What ``bench.superstep_engine`` prints."""
     command = [sys.executable, "-m", "bench.superstep_engine", *map(str, arguments)]
-    figures: Figures = json.loads(prompt_to_prompt(command, cwd=REPOSITORY)[1].splitlines()[-1])
+    figures: Figures = json.loads(prompt_to_prompt(command, REPOSITORY, environment)[1].splitlines()[-1])
     return figures
