@@ -29,14 +29,6 @@ from ddcore.sql.values import (
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _hex(values: Values, node: exp.Hex) -> Value:
-    """The digits of a whole number, or those of the bytes of a text."""
-    value = values.of(node.this)
-    if value.type == INT:
-        return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
-    return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
-
-
 def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
     """``format_string('%s is %d', a, n)``: a null is written as ``null``."""
     return Value(texts.printed(values, node, pattern, rest, null="null"), TEXT, node)
@@ -238,7 +230,7 @@ def _flat(values: Values, node: exp.Flatten) -> Value:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
-    exp.Hex: _hex,
+    exp.Hex: letters.digits_of,
     exp.ToBase64: function(lambda x: x.str.encode("base64"), TEXT, "string"),
     exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
     exp.Elt: _chosen,
@@ -276,7 +268,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     **lambdas.RULES,
 }
 NAMED: dict[str, Named] = {
-    "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
+    "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),
     "printf": (-1, lambda values, node: _formatted(values, node, node.expressions[0], node.expressions[1:])),
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
