@@ -141,7 +141,7 @@ class Tuning:
         20_000_000, "rows", "of a window like none before, from which on Spark folds it in several workers"
     )
     worker_rows: int = _setting(
-        1 << 20, "rows", "of the window that are worth one of several workers, where their number is set", least=0
+        1_500_000, "rows", "of the window that are worth one of several workers, where their number is set", least=0
     )
     worker_seconds: float = _setting(
         1.0, "seconds", "of work that are worth one, where an earlier run was like this one", least=0.001
