@@ -84,7 +84,7 @@ def run(rounds: int) -> Iterator[Result]:
             folder = folders[edges]
             shutil.rmtree(folder / "warehouse", ignore_errors=True)
             shutil.copytree(folder / "ingested", folder / "warehouse")
-            return figures_of(folder, number)
+            return figures_of(folder, number, environment={"DDCORE_WORKER_ROWS": "0"})
 
         start = [sys.executable, "-c", "from ddcore.jobs.engines import workers"]
         sides = {"few": partial(folded, EDGES // FEWER, 1)}
