@@ -28,10 +28,7 @@ from ddcore.expressions.terms import Interval, Term
 DEEPEST_LITERAL = 40
 """How many brackets of JSON an expression of literals may have to be typed as a whole, by its neighbours."""
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
-_ORDERED = {
-    "Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "MaxHorizontal",
-    "MinHorizontal", "Clip",
-}  # fmt: skip
+_ORDERED = {*syntax.ORDERINGS, "MaxHorizontal", "MinHorizontal", "Clip"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
 _DIVISIONS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Sql.Div", "Sql.Rem", "Sql.IntDiv"}
 _OF_FLOATS = {"ListExpr.Mean", "ListExpr.Median", "ListExpr.Std", "ListExpr.Var"}

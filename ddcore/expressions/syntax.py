@@ -21,6 +21,9 @@ OPERATORS = {
     "NotEqValidity": "!==", "And": "and", "Or": "or", "Xor": "xor", "LogicalAnd": "and", "LogicalOr": "or",
 }  # fmt: skip
 """Calls of two arguments that are written between them, and how."""
+ORDERINGS = {"Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween"}
+COMPARISONS = {*ORDERINGS, "Eq", "NotEq", "EqValidity", "NotEqValidity", "Sql.Eq", "Sql.EqMissing"}
+"""Calls whose result is a truth about the order of values, or about their equality too."""
 
 _T = TypeVar("_T")
 

@@ -107,11 +107,6 @@ def any_of(values: Values, value: Value, node: exp.Expr, *, null_is_empty: bool 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 
 
-def size(values: Values, node: exp.Func) -> Value:
-    """How many elements a list has."""
-    return count(values, node, node.this)
-
-
 def count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
     """How many elements a list has."""
     return Value(list_and_element(values, some)[0].expr.list.len().cast(pl.Int64), INT, node)
@@ -144,11 +139,6 @@ def element_or_null(values: Values, node: exp.Bracket) -> Value:
     if at == -1:
         return Value(pl.when(some.expr.is_null()).then(some.expr.list.first()), element, node)
     return Value(some.expr.list.get(at if at >= 0 else at + 1, null_on_oob=True), element, node)
-
-
-def contains(values: Values, node: exp.ArrayContains) -> Value:
-    """Whether a list has an element that is equal to the value: null where that is not known."""
-    return any_of(values, values.of(node.expression), node.this)
 
 
 def distinct(values: Values, node: exp.ArrayDistinct) -> Value:

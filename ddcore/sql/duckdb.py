@@ -210,7 +210,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Dayname: function(lambda x: x.dt.strftime("%A"), TEXT, "date"),
     exp.Monthname: function(lambda x: x.dt.strftime("%B"), TEXT, "date"),
     exp.Bracket: arrays.element_or_null,
-    exp.ArraySize: arrays.size,
+    exp.ArraySize: lambda values, node: arrays.count(values, node, node.this),
     exp.ArrayContains: _contains,
     exp.ArrayToString: _joined,
     exp.IsNan: function(lambda x: x.is_nan(), BOOL, "float64"),

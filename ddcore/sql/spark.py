@@ -383,7 +383,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixMicros: _in_units("us"),
     exp.Bracket: _element,
     exp.ArraySize: lambda values, node: _size(values, node, node.this),
-    exp.ArrayContains: arrays.contains,
+    exp.ArrayContains: lambda values, node: arrays.any_of(values, values.of(node.expression), node.this),
     **maps.RULES,
     exp.ArrayDistinct: arrays.distinct,
     exp.ArrayMax: arrays.extreme(greatest=True),
