@@ -145,15 +145,15 @@ def _epoch(values: Values, node: exp.TimeToUnix) -> Value:
 def _between(values: Values, node: exp.DateDiff) -> Value:
     """How many borders of units lie between two moments."""
     unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
-    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    sides = [values.require(values.of(side), "timestamp", "date") for side in (node.this, node.expression)]
     if unit in ("YEAR", "MONTH", "QUARTER"):
-        months = [each.expr.dt.year().cast(pl.Int64) * 12 + each.expr.dt.month() - 1 for each in sides]
+        months = [side.expr.dt.year().cast(pl.Int64) * 12 + side.expr.dt.month() - 1 for side in sides]
         size = {"YEAR": 12, "MONTH": 1, "QUARTER": 3}[unit]
         return Value(months[0] // size - months[1] // size, INT, node)
     size = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}.get(unit, 0)
     if not size:
         values.source.refuse(node, f"date_diff('{unit.lower()}')")
-    seconds = [as_type(values.source, each, TIMESTAMP).dt.epoch("s") for each in sides]
+    seconds = [as_type(values.source, side, TIMESTAMP).dt.epoch("s") for side in sides]
     return Value(seconds[0] // size - seconds[1] // size, INT, node)
 
 

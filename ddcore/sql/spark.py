@@ -189,7 +189,7 @@ def _months_later(values: Values, node: exp.AddMonths) -> Value:
 
 def _months_between(values: Values, node: exp.MonthsBetween) -> Value:
     """Whole months between equal days, and between last days; else 31 days make a month, rounded to 8 digits."""
-    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    sides = [values.require(values.of(side), "timestamp", "date") for side in (node.this, node.expression)]
     sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
 
     def months(end: Value, start: Value) -> pl.Expr:

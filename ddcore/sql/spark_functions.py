@@ -57,7 +57,7 @@ def _of_matches(compute: Callable[[pl.Expr, str], pl.Expr], values: Values, node
 def _chosen(values: Values, node: exp.Elt) -> Value:
     """``elt(n, a, b)``: the n-th of the texts; the row fails where there is none."""
     number = values.require(values.of(node.this), "int64")
-    exprs, kind = aligned(values.source, [values.of(each) for each in node.expressions], node)
+    exprs, kind = aligned(values.source, [values.of(part) for part in node.expressions], node)
 
     def choice(number: Value) -> pl.Expr:
         wrong = zeros.failing_where(~number.expr.is_between(1, len(exprs)), "is the number of no value of elt()")

@@ -243,7 +243,7 @@ def printed(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Ex
     pieces = re.split("(%[sd%])", text)
     if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
         raise values.source.error(node, f"{name}() has another number of values", "give one for each %s and %d")
-    parts, given = list[pl.Expr](), iter([values.of(each) for each in rest])
+    parts, given = list[pl.Expr](), iter([values.of(part) for part in rest])
     for piece in pieces:
         if piece in ("%s", "%d"):
             value = next(given)

@@ -102,16 +102,16 @@ def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tu
     """Expressions of one type. Raises ProgramError where the types have none in common; ``what`` begins its message."""
     values = [settled(value) for value in values]
     known = [value for value in values if value.type is not None]
-    typed = [each for each in known if not isinstance(each.literal, str)] or known
+    typed = [value for value in known if not isinstance(value.literal, str)] or known
     common = typed[0].type if typed else TEXT
     assert common is not None
-    for each in typed[1:]:
-        assert each.type is not None
-        joined = _joined(common, each.type)
+    for value in typed[1:]:
+        assert value.type is not None
+        joined = _joined(common, value.type)
         if joined is None:
             place = what if isinstance(what, str) else shown(what)
             raise source.error(
-                each.node, f"{place}: the types {common} and {each.name} do not meet: {shown(each.node)}",
+                value.node, f"{place}: the types {common} and {value.name} do not meet: {shown(value.node)}",
                 "cast one of them: CAST(x AS type)",
             )  # fmt: skip
         common = joined
