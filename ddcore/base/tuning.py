@@ -144,6 +144,12 @@ class Tuning:
     parallel_rows: int = _setting(
         20_000_000, "rows", "of a window like none before, from which on Spark folds it in several workers"
     )
+    worker_rows: int = _setting(
+        1_500_000, "rows", "of the window that are worth one of several workers, where their number is set", least=0
+    )
+    worker_seconds: float = _setting(
+        1.0, "seconds", "of work that are worth one, where an earlier run was like this one", least=0.001
+    )
     worker_start_seconds: float = _setting(
         4.0, "seconds", "until further workers are there, beside the first, as long as none was measured", least=0
     )

@@ -162,10 +162,6 @@ def _except(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return _union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
 
 
-def _intersect(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return _except(one, _except(one, other))
-
-
 def _as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     """A list of different elements of two lists, in the order in which they come."""
 
@@ -260,7 +256,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
     exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
     exp.ArrayExcept: _as_sets(_except),
-    exp.ArrayIntersect: _as_sets(_intersect),
+    exp.ArrayIntersect: _as_sets(lambda one, other: _except(one, _except(one, other))),
     exp.ArraySort: _sorted,
     exp.ArraySlice: _slice,
     exp.GenerateSeries: _sequence,
