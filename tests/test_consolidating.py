@@ -15,6 +15,7 @@ from test_messages import arranged, columns, message_of, travelled
 from ddcore.base.schema import parse_schema
 from ddcore.base.tuning import Tuning
 from ddcore.data import encoding
+from ddcore.jobs.engines import consolidating
 from ddcore.jobs.engines.consolidating import Consolidating
 from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, divided
@@ -80,13 +81,15 @@ def test_a_key_with_many_of_the_rows_is_one_update() -> None:
     assert len(sender.of(sent)) == len(message)
 
 
-def test_updates_that_stay_are_not_sorted_and_are_looked_at_again() -> None:
+def test_updates_that_stay_are_not_sorted_and_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consolidating, "_AGAIN", 2 * ROWS)
     sender, few = Consolidating(), orders(np.arange(100) % 3, ("k",))
     distinct, same = orders(np.arange(ROWS), ("k",)), orders(np.full(ROWS, 5), ("k",))
     assert sender.of(few) is few
     assert sender.removed == {}
     assert sender.of(distinct) is distinct
     assert sender.removed[0] < 0.2  # a diff of 0 goes, too
+    assert sender.of(same) is same  # but not after each message
     assert len(sender.of(same)) <= 1
     assert sender.removed[0] > 0.99
     assert len(sender.of(distinct)) > 0.8 * ROWS  # because the last ones went

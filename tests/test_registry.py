@@ -20,6 +20,7 @@ from programs import GENERATORS, INPUTS, LOOPS, TYPES, Writer, case
 from ddcore.base.errors import ProgramError
 from ddcore.operators.base import Operator
 from ddcore.planning.planner import build
+from ddcore.planning.staging import staged
 from ddcore.program.collection import Collection
 from ddcore.reference import NaiveCollection, NaiveGroups
 
@@ -149,7 +150,8 @@ def test_plans_of_random_programs_have_every_kind_of_node() -> None:
         scope: dict[str, Any] = {}
         exec(compile(source, "<program>", "exec"), scope)
         with suppress(ProgramError):  # some are drawn with a mistake
-            kinds |= {type(node.operator).__name__ for node in build(scope["program"], schemas).nodes}
+            plan = build(scope["program"], schemas)
+            kinds |= {type(node.operator).__name__ for nodes in (plan.nodes, staged(plan).nodes) for node in nodes}
         if kinds == registry.kinds().keys():
             return
     assert kinds == registry.kinds().keys()

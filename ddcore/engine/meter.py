@@ -13,10 +13,12 @@ from ddcore.compiling.compilation import clock
 from ddcore.data.encoding import decode_frame
 from ddcore.engine.profile import OUTSIDE, Cost, Name, Profile
 from ddcore.operators.block import Rounds
+from ddcore.operators.half_join import HalfJoin
 from ddcore.operators.priority import round_of
 
 if TYPE_CHECKING:
     from ddcore.operators.arrangement import Arrangement
+    from ddcore.operators.base import Operator
     from ddcore.operators.block import Block
     from ddcore.planning.plan import Plan
     from ddcore.traces.sorted_batch import SortedBatch
@@ -90,7 +92,7 @@ class Meter:
 
     def sent(self, block: Block, updates: int) -> None:
         """Results of a block that does not keep them. Several threads may call this."""
-        if block.output is None and block.node not in self._parts:
+        if block.output is None and (block.node not in self._parts or _is_last(self.plan.operator(block))):
             with self._lock:
                 self.profile.of(self._blocks[block.index]).sent += updates
 
@@ -173,6 +175,11 @@ class Meter:
         return self._nodes[block.node]
 
 
+def _is_last(operator: Operator) -> bool:
+    """Whether the result of a part is that of its owner."""
+    return isinstance(operator, HalfJoin) and operator.is_last
+
+
 def _owners(plan: Plan) -> tuple[list[int], set[int], set[int]]:
     """For each node the operator that it is a part of, itself or one with totals or a tree of partial results; the
     parts; and those through which rows reach totals.
@@ -192,4 +199,7 @@ def _owners(plan: Plan) -> tuple[list[int], set[int], set[int]]:
                 waiting += [plan.arrangements[port].node for port in inner[node.index].ports]
             if node.operator.name == "contributions" and not plan.nodes[node.inputs[0]].operator.inner:
                 ways_in.add(node.index)
+    for stage, owner in plan.stages.items():
+        owners[stage] = owner
+        parts.add(stage)
     return owners, parts, ways_in

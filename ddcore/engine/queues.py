@@ -5,7 +5,7 @@ Where memory is limited, many of them are sorted and consolidated while they wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -65,6 +65,21 @@ class Queue:
             arranged = partial(arrange_all, budget=self.budget)
             return ranges.combined([run.columns() for run in self._runs], width, arranged, self.budget)
         return self._arranged(self._pieces())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether some are sorted, or have diffs of 128 bits: then :meth:`consolidated` is what adds them up."""
+        return self.budget.memory.is_limited or any(piece.high is not None for piece in self.arrived)
+
+    def portions(self) -> Iterator[SortedBatch]:
+        """The updates as they came in parts of some ten thousand, which caches hold, each sorted by key. Equal ones may
+        be apart.
+        """
+        arrangement, size = self.arrangement, self.budget.tuning.rule_rows
+        for piece in gathered(self.arrived, size):
+            for start in range(0, len(piece), size):
+                some = piece if size >= len(piece) else piece.part(start, min(start + size, len(piece)))
+                yield arrange_all([some], arrangement.width, arrangement.hashed, budget=self.budget, summed=False)
 
     def batch(self) -> Batch:
         """The updates as they came, not consolidated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ddcore.base.errors import DiffOverflow, ExpressionError
@@ -14,7 +14,7 @@ from ddcore.engine.forwarding import Forwarding
 from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.meter import Meter
 from ddcore.engine.pending import joined
-from ddcore.engine.queues import sorted_by_key
+from ddcore.engine.queues import Queue, sorted_by_key
 from ddcore.engine.rounds import groups
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed
@@ -61,6 +61,7 @@ class FoldState:
         self.leaving: list[Delivery] = []  # for whoever owns their keys
         self.copied: Collection[int] = ()  # arrangements of results, outside of loops, of which others get copies
         self._latest: dict[int, tuple[Rounds, SortedBatch]] = {}
+        self._passing: dict[int, Queue] = {}
         self.complete: frozenset[int] = frozenset()  # arrangements that take and gain nothing in this fold
         self.start(None)
 
@@ -109,6 +110,10 @@ class FoldState:
             block = self.plan.blocks[index]
             self.agenda.notify(block, rounds + (0,) * (block.depth - len(rounds)))
 
+    def show(self, arrangement: Arrangement, queue: Queue) -> None:
+        """Updates of a passing arrangement, for :meth:`arrived`."""
+        self._passing[arrangement.index] = queue
+
     def count(self, rounds: Rounds) -> None:
         """Note that a loop has these rounds."""
         self.rounds = max(self.rounds, int(round_of(rounds[0])) + 1 if rounds else 0)
@@ -123,6 +128,24 @@ class FoldState:
         """The new updates of the arrangement at these rounds; an outer one has some only at round 0 of inner loops."""
         at, updates = self._latest.get(arrangement.index, (None, None))
         return updates if at is not None and rounds == at + (0,) * (len(rounds) - len(at)) else None
+
+    def arrived(self, arrangement: Arrangement, rounds: Rounds) -> Iterator[SortedBatch]:
+        """The new updates of an arrangement at these rounds in portions: as :meth:`delta_at`, or what passes."""
+        if arrangement.passing:
+            queue = self._passing.pop(arrangement.index, None)
+            if queue is None:
+                return
+            if not queue.is_whole:
+                yield from queue.portions()
+                return
+            new: SortedBatch | None = queue.consolidated()
+            if new is not None:
+                self.require_int64(arrangement, new)
+        else:
+            new = self.delta_at(arrangement, rounds)
+        for (some,) in ranges.portions([new], arrangement.key_words, self.budget):
+            if some is not None and len(some):
+                yield some
 
     def frontier(self, rounds: Rounds) -> np.ndarray:
         """The least times of work that may be left after a position with these rounds: (coordinates, elements).

@@ -210,7 +210,11 @@ class Worker:
 
     def _update(self, arrangement: Arrangement, work: Work) -> None:
         """Consolidate the queued updates of an arrangement, add them to the trace and notify its listeners."""
-        state, updates = self.state, work.queues[arrangement.index].consolidated()
+        state, queue = self.state, work.queues[arrangement.index]
+        if arrangement.passing:
+            state.show(arrangement, queue)
+            return
+        updates = queue.consolidated()
         if len(updates) == 0:
             return
         self._guard(work.block, work.rounds, updates)

@@ -22,6 +22,7 @@ class Arrangement:
     ``collection``: the columns as the collection has them; ``times`` names the coordinates; ``fingerprint`` names its
     table. Block ``block`` updates it; ``listeners`` are the other blocks that read it and are notified.
     A ``transient`` one consolidates and forwards updates and stores nothing; ``output`` is then its output log, if any.
+    A ``passing`` one has the updates of one position for the step of its block, sorted by key, and stores nothing.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Arrangement:
     listeners: tuple[int, ...] = ()
     transient: bool = False
     output: str = ""
+    passing: bool = False
 
     @cached_property
     def schema(self) -> Schema:

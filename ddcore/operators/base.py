@@ -100,6 +100,11 @@ class Keyed(Operator, ABC):
         return False
 
     @property
+    def has_one_key(self) -> bool:
+        """Whether equal keys of all its arrangements have one owner."""
+        return True
+
+    @property
     @abstractmethod
     def ports(self) -> Sequence[Port]:
         """The arrangements it reads: the number of an input and the key columns."""
@@ -154,6 +159,9 @@ class State(Protocol):
 
     def delta_at(self, arrangement: Arrangement, rounds: Rounds) -> SortedBatch | None:
         """The new updates of an arrangement at ``rounds``, or None."""
+
+    def arrived(self, arrangement: Arrangement, rounds: Rounds) -> Iterable[SortedBatch]:
+        """The new updates of an arrangement at ``rounds`` in portions, and what passes through one, once."""
 
     def frontier(self, rounds: Rounds) -> np.ndarray:
         """The least times of work that may be left at a position with these rounds: (coordinates, elements)."""

@@ -38,7 +38,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True)
-class _Stage:
+class Binding:
     """One attribute, or several, bound by one of ``choices``: relations, each with the attributes it is looked up by.
 
     The choices that a row does not use filter it by all their attributes.
@@ -52,18 +52,25 @@ class DeltaJoin(Keyed):
     """The rows of all inputs that agree on the attributes they share; null agrees with nothing.
 
     ``relations`` gives for each input its attribute by column; columns of one attribute have the same type.
-    ``rules`` are for each input the stages in which the other inputs are matched.
+    ``rules`` are for each input the stages in which the other inputs are matched. ``staged``: those are operators of
+    their own (:mod:`ddcore.planning.staging`), and this one does nothing.
     """
 
     name = "delta_join"
     signs = "kept"
     relations: tuple[Mapping[str, str], ...]
-    rules: tuple[tuple[_Stage, ...], ...]
+    rules: tuple[tuple[Binding, ...], ...]
+    staged: bool = False
 
     @property
     def one_worker(self) -> bool:
         """Inputs are looked up by several keys."""
-        return True
+        return not self.staged
+
+    @property
+    def has_one_key(self) -> bool:
+        """Inputs are looked up by several keys."""
+        return False
 
     @cached_property
     def ports(self) -> Sequence[Port]:
@@ -104,10 +111,10 @@ class DeltaJoin(Keyed):
 
     def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a delta join's block."""
-        return _DeltaJoinStep(self, plan, block)
+        return _Nothing() if self.staged else _DeltaJoinStep(self, plan, block)
 
 
-def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, ...]:
+def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[Binding, ...]:
     """The stages in which updates of one relation are matched with the others. Raises ProgramError."""
     bound = set(relations[first].values())
     waiting = [number for number in range(len(relations)) if number != first]
@@ -115,7 +122,7 @@ def _rule(relations: Sequence[Mapping[str, str]], first: int) -> tuple[_Stage, .
     while waiting:
         choices = _next(relations, bound, waiting)
         keys = tuple((choice, tuple(a for a in relations[choice].values() if a in bound)) for choice in choices)
-        stages.append(_Stage(keys))
+        stages.append(Binding(keys))
         waiting = [number for number in waiting if number not in choices]
         bound.update(*(relations[number].values() for number in choices))
     return tuple(stages)
@@ -153,8 +160,13 @@ class _Prefix:
         values = [words[name] for name in self.attributes if name not in key]
         return arrange(
             codes, values if arrangement.direct else keys + values, self.batch.times, self.batch.diffs, self.batch.high,
-            budget=budget,
+            budget=budget, summed=False,
         )  # fmt: skip
+
+
+class _Nothing(Step):
+    def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
+        pass
 
 
 class _DeltaJoinStep(Step):
@@ -243,7 +255,7 @@ class _Rule:
         numbers = np.arange(len(codes), dtype=np.int64)
         batch = arrange(
             codes, ([] if arrangement.direct else keys) + [numbers], [], np.ones(len(codes), dtype=np.int64),
-            budget=self.state.budget,
+            budget=self.state.budget, summed=False,
         )  # fmt: skip
         distinct, starts = distinct_keys(batch, arrangement.key_words)
         counts = np.zeros(len(distinct), dtype=np.int64)

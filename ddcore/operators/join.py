@@ -79,11 +79,11 @@ class Join(Keyed):
 
     def step(self, plan: Dataflow, block: Block) -> Step:
         """The work of a join block."""
-        return _JoinStep.of(self, plan, block)
+        return JoinStep.of(self, plan, block)
 
 
 @record
-class _JoinStep(Step):
+class JoinStep(Step):
     """The sources of the result's columns, computed once per block."""
 
     block: Block
@@ -93,7 +93,8 @@ class _JoinStep(Step):
     columns: tuple[tuple[str, int], ...]  # (key | left | right, place among the key or value columns)
 
     @classmethod
-    def of(cls, join: Join, plan: Dataflow, block: Block) -> _JoinStep:
+    def of(cls, join: Join, plan: Dataflow, block: Block) -> JoinStep:
+        """Of a join's block."""
         left, right = (plan.arrangements[port] for port in block.ports)
         columns: list[tuple[str, int]] = []
         for name in left.collection:
@@ -111,12 +112,12 @@ class _JoinStep(Step):
         new_left, new_right = state.delta_at(self.left, rounds), state.delta_at(self.right, rounds)
         if new_left is not None:
             for (some,) in portions([new_left], self.left.key_words, state.budget):
-                self._match(state, some, state.trace(self.right).batches, self.left, swapped=False)
+                self.match(state, some, state.trace(self.right).batches, self.left, swapped=False)
         if new_right is not None:
             for (some,) in portions([new_right], self.right.key_words, state.budget):
-                self._match(state, some, state.trace(self.left).before(new_left), self.right, swapped=True)
+                self.match(state, some, state.trace(self.left).before(new_left), self.right, swapped=True)
 
-    def _match(
+    def match(
         self, state: State, new: SortedBatch | None, others: Sequence[SortedBatch], side: Arrangement, *, swapped: bool
     ) -> None:
         """Send the pairs of the new updates with the others. Keys are divided between threads."""
@@ -130,7 +131,7 @@ class _JoinStep(Step):
             return [
                 batch
                 for pairs in matches(piece, heads, others, self.coordinates, budget)
-                for batch in state.forward(self.block, pairs.of(self._words(piece, pairs, side, swapped=swapped)))
+                for batch in state.forward(self.block, self.updates(piece, pairs, side, swapped=swapped))
             ]
 
         if len(new) < budget.tuning.part_rows and not new.is_encoded:  # one part, in fewer calls
@@ -141,7 +142,12 @@ class _JoinStep(Step):
         for arrived in budget.each(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):
             state.deliver(arrived)
 
-    def _words(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
+    def updates(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> Batch:
+        """The pairs as updates of the result."""
+        return pairs.of(self.words(new, pairs, side, swapped=swapped))
+
+    def words(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
+        """The columns of the result."""
         words = []
         for source, place in self.columns:
             if source == "key":

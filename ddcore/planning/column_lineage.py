@@ -18,6 +18,7 @@ from ddcore.operators.base import Linear, Operator
 from ddcore.operators.borders import Leave, Variable
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.operators.flat_map import Explode
+from ddcore.operators.half_join import Stage
 from ddcore.operators.join import Join
 from ddcore.operators.join_between import JoinBetween
 from ddcore.operators.over import Over
@@ -192,6 +193,12 @@ def _joined_by_attributes(operator: DeltaJoin, inputs: Sequence[Schema]) -> _Dep
         for column, attribute in relation.items():
             ports[attribute][number, column] = "IDENTITY"
     return _Dependence(ports, {port: "JOIN" for several in ports.values() if len(several) > 1 for port in several})
+
+
+@_of.register
+def _staged(operator: Stage, inputs: Sequence[Schema]) -> _Dependence:
+    columns: dict[str, dict[_Port, str]] = {name: {} for name in operator.schema}
+    return _Dependence(columns | {name: {port: "IDENTITY"} for name, port in operator.columns.items()})
 
 
 @_of.register

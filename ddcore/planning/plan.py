@@ -70,6 +70,7 @@ class Plan:
     each node, ``depths`` the number of enclosing loops; ``loops`` are keyed by scope. ``fingerprint`` is the same for
     the same program in every process and release. ``read``: the columns of each input that something reads; the others
     may be null. ``again``: the other places in the program of a node that is computed once for several of them.
+    ``stages``: for several workers, the node of the delta join of each stage (:mod:`ddcore.planning.staging`).
     """
 
     dims: tuple[str, ...]
@@ -85,6 +86,7 @@ class Plan:
     fingerprint: str
     read: Mapping[str, frozenset[str]] = field(default_factory=dict)
     again: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    stages: Mapping[int, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(self.inputs)} -> {', '.join(self.outputs)}: {len(self.operators)} operators)"

@@ -35,20 +35,25 @@ def arrange(
     high: np.ndarray | None = None,
     *,
     budget: Budget = ALONE,
+    summed: bool = True,
 ) -> ColumnBatch:
     """Sort and consolidate updates into a batch of columns: :func:`arrange_all`."""
-    return arrange_all([Plain([codes, *words, *times, diffs], high)], len(words), budget=budget).decompress()
+    pieces = [Plain([codes, *words, *times, diffs], high)]
+    return arrange_all(pieces, len(words), budget=budget, summed=summed).decompress()
 
 
 def arrange_all(
-    pieces: Sequence[Columns], width: int, key: Sequence[Type] | None = None, *, budget: Budget = ALONE
-) -> SortedBatch:
+    pieces: Sequence[Columns], width: int, key: Sequence[Type] | None = None, *, budget: Budget = ALONE,
+    summed: bool = True,
+) -> SortedBatch:  # fmt: skip
     """Consolidate and sort updates that come in one or more pieces: code, ``width`` words, times and diffs.
 
     With ``key``, the types of the key columns, which are the first words, the pieces have no codes. If the ranges of
     the columns allow it, they are packed into one 64-bit integer, and the cost is one sort of n integers; otherwise
     rows are sorted by code, with small sorts inside. Sums are exact: if int64 does not hold all of them, the batch has
     upper words too. Raises DiffOverflow if 128 bits do not hold a sum.
+
+    Not ``summed``: equal updates may stay apart and in any order within their key, where to add them up costs more.
     """
     pieces, few_rows = [piece for piece in pieces if piece.rows] or pieces[:1], budget.tuning.few_rows
     rows, fits = sum([piece.rows for piece in pieces]), all([piece.high is None for piece in pieces])
@@ -64,13 +69,15 @@ def arrange_all(
         if few is not None:
             return _coded(few, width, key) if key else ColumnBatch.of(few, width)
     pieces = gathered(pieces, few_rows)
-    fields = packing.layout(pieces) if rows >= few_rows and fits else None
+    fields = packing.layout(pieces) if rows >= few_rows and fits and (summed or not key) else None
     if fields is not None:
-        summed = packing.consolidated(pieces, fields, budget)
-        return _coded(summed.table(), width, key) if key else _batch(summed, width, budget)
+        sums = packing.consolidated(pieces, fields, budget)
+        return _coded(sums.table(), width, key) if key else _batch(sums, width, budget)
     piece = _one(pieces)
     *columns, diffs = piece
     codes = key_codes(columns[: len(key)], key, rows) if key else columns.pop(0)
+    if not summed and fits:
+        return _by_code(codes, columns, diffs, width, len(key or ()))
     return _arrange_wide(codes, columns[:width], columns[width:], diffs, piece.high)
 
 
@@ -224,6 +231,19 @@ def _coded(table: np.ndarray, width: int, key: Sequence[Type]) -> ColumnBatch:
     places, out[0] = kernels.look_up.spread(order, starts, codes)
     np.take(table, places, axis=1, out=out[1:], mode="clip")
     return ColumnBatch.of(out, width)
+
+
+def _by_code(
+    codes: np.ndarray, columns: Sequence[np.ndarray], diffs: np.ndarray, width: int, key_words: int
+) -> ColumnBatch:
+    """Sort by code, and by the first words where codes differ in their last bits only."""
+    order, least, shift = _order(codes)
+    if shift:
+        kernels.sorting.sort_within(order, np.stack([codes, *columns[:key_words]]), least, shift)
+    table = np.empty((len(columns) + 2, len(codes)), dtype=np.int64)
+    for into, column in zip(table, (codes, *columns, diffs), strict=True):
+        np.take(column, order, out=into, mode="clip")
+    return ColumnBatch.of(table, width)
 
 
 def _arrange_wide(

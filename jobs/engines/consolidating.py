@@ -14,6 +14,7 @@ from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all
 
 _SLICES, _SLICE = 64, 256  # of updates that are looked at where it is not known whether it pays
+_AGAIN = 1 << 18  # updates after which some are looked at again
 
 
 class Consolidating:
@@ -24,14 +25,19 @@ class Consolidating:
 
     def __init__(self, budget: Budget = ALONE) -> None:
         self.removed: dict[int, float] = {}
+        self._since: dict[int, int] = {}  # updates since some were looked at
         self._budget = budget
 
     def of(self, message: Message) -> Message:
         """The message, consolidated where that pays; it may have no updates left. Costs a sort of all, or of a few."""
         rows, arrangement, tuning = len(message), message.arrangement, self._budget.tuning
-        if rows <= tuning.sent_rows:
+        if rows <= tuning.sent_rows or arrangement.passing:  # what passes is made of consolidated rows
             return message
         if self.removed.get(arrangement.index, 0.0) < tuning.sent_share and rows > _SLICES * _SLICE:
+            since = self._since.get(arrangement.index, _AGAIN)
+            self._since[arrangement.index] = rows if since >= _AGAIN else since + rows
+            if since < _AGAIN:
+                return message
             starts = np.arange(_SLICES) * (rows - _SLICE) // (_SLICES - 1)
             some = (starts[:, None] + np.arange(_SLICE)).ravel()
             self._consolidated(arrangement, taken(message.updates, some))

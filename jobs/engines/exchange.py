@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from ddcore.jobs.spark.failures import TaskLost
 from ddcore.jobs.spark.shipping import pickled
 from ddcore.jobs.spark.slots import encryption, obstacle
 from ddcore.jobs.spark.stage import in_tasks
+from ddcore.planning.staging import staged
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -74,6 +76,8 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
     """What each of so many workers needs to know of a fold."""
     groups = fold.stored.groups
+    if fold.rebuilding is None:
+        fold = replace(fold, plan=staged(fold.plan))
     routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
     division = division_of(fold, routing, parallelism)
     secret = secrets.token_bytes(32)

@@ -260,6 +260,9 @@ class _Owners:
         self._plan = plan
         self._leader = {arrangement.index: arrangement.index for arrangement in plan.arrangements}
         for block in plan.blocks:
+            operator = plan.operator(block)
+            if isinstance(operator, Keyed) and not operator.has_one_key and not operator.one_worker:
+                continue
             together = [*block.ports, *([] if block.output is None else [block.output])]
             for other in together[1:]:
                 self._merge(together[0], other)
