@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from sql_duckdb import bag
 from sql_peers import DuckDb
-from sql_queries import accumulated, bag
+from sql_tables import accumulated
 
 import ddcore as dd
 from ddcore.base.errors import DdError

@@ -29,14 +29,6 @@ from ddcore.sql.values import (
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _hex(values: Values, node: exp.Hex) -> Value:
-    """The digits of a whole number, or those of the bytes of a text."""
-    value = values.of(node.this)
-    if value.type == INT:
-        return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
-    return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
-
-
 def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
     """``format_string('%s is %d', a, n)``: a null is written as ``null``."""
     return Value(texts.printed(values, node, pattern, rest, null="null"), TEXT, node)
@@ -170,10 +162,6 @@ def _except(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return _union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
 
 
-def _intersect(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return _except(one, _except(one, other))
-
-
 def _as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     """A list of different elements of two lists, in the order in which they come."""
 
@@ -238,7 +226,7 @@ def _flat(values: Values, node: exp.Flatten) -> Value:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
-    exp.Hex: _hex,
+    exp.Hex: letters.digits_of,
     exp.ToBase64: function(lambda x: x.str.encode("base64"), TEXT, "string"),
     exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
     exp.Elt: _chosen,
@@ -268,7 +256,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
     exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
     exp.ArrayExcept: _as_sets(_except),
-    exp.ArrayIntersect: _as_sets(_intersect),
+    exp.ArrayIntersect: _as_sets(lambda one, other: _except(one, _except(one, other))),
     exp.ArraySort: _sorted,
     exp.ArraySlice: _slice,
     exp.GenerateSeries: _sequence,
@@ -276,7 +264,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     **lambdas.RULES,
 }
 NAMED: dict[str, Named] = {
-    "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
+    "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),
     "printf": (-1, lambda values, node: _formatted(values, node, node.expressions[0], node.expressions[1:])),
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),

@@ -139,11 +139,6 @@ def repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
     return pl.when(text.is_not_null() & times.is_not_null()).then(many)
 
 
-def _repeat(values: Values, node: exp.Repeat) -> Value:
-    parts = values.arguments(node, "string", "int64", keys=("this", "times"))
-    return Value(shared(parts, lambda text, times: repeated(text.expr, times.expr)), TEXT, node)
-
-
 def _field(values: Values, node: exp.SplitPart) -> Value:
     text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
     number = values.of(node.args["part_index"]).literal
@@ -157,6 +152,42 @@ def _field(values: Values, node: exp.SplitPart) -> Value:
         return pl.when(separator.expr == "").then(whole).when(_unless_null(True, text, separator)).then(there)
 
     return Value(shared([text, separator], field), TEXT, node)
+
+
+def substring_from(begin: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    """The rule of ``substring`` of which ``begin`` says how many letters stand before it, from its start and the
+    number of letters: fewer than none use up its length.
+    """
+
+    def part(text: Value, start: Value, count: Value) -> pl.Expr:
+        first = begin(start.expr, text.expr.str.len_chars().cast(pl.Int64))
+        inside = first.clip(lower_bound=0)
+        known = start.expr.is_not_null() & count.expr.is_not_null()
+        return pl.when(known).then(text.expr.str.slice(inside, (first + count.expr - inside).clip(lower_bound=0)))
+
+    def rule(values: Values, node: exp.Substring) -> Value:
+        text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
+        length, all_of_it = node.args.get("length"), Value(pl.lit(2**31), INT, node, 2**31)
+        count = values.require(values.of(length), "int64") if length is not None else all_of_it
+        return Value(shared([text, start, count], part), TEXT, node)
+
+    return rule
+
+
+def split_field(*, zero: bool) -> Rule:
+    """The rule of ``split_part`` by literals. ``zero``: field 0 is empty; else it is refused."""
+
+    def rule(values: Values, node: exp.SplitPart) -> Value:
+        text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
+        number = values.of(node.args["part_index"]).literal
+        if not isinstance(number, int) or not (number or zero) or not separator.literal:
+            what = "split_part() with a separator or a number that is no literal"
+            values.source.refuse(node, what if zero else f"{what}, or 0")
+        fields = text.expr.str.split(separator.expr)
+        field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
+        return Value(pl.when(text.expr.is_not_null()).then(field if number else pl.lit("")), TEXT, node)
+
+    return rule
 
 
 def _translated(values: Values, node: exp.Translate) -> Value:
@@ -261,7 +292,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SplitPart: _field,
     exp.Trim: _trim,
     exp.Pad: _padded,
-    exp.Repeat: _repeat,
+    exp.Repeat: function(repeated, TEXT, "string", "int64", keys=("this", "times"), repeats=True),
     exp.StrPosition: _position,
     exp.Replace: _replace,
     exp.Translate: _translated,
