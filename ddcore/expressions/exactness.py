@@ -54,7 +54,8 @@ def analyse(tree: Tree, types: Types) -> Term:
     """
     tree = _int64(syntax.rewrite(tree, _with_int64_literals))
     tree = _with_types_of_literals(tree)
-    tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
+    if any(isinstance(node, syntax.Eval) for node in syntax.walk(tree)):
+        tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
     tree = decimals.exact(tree, types)
     tree = _widen(tree, types)
     return _type(_fill_divisors(tree, types), types)
@@ -143,7 +144,7 @@ def _with_types_of_literals(tree: Tree) -> Tree:
 
     Such a part takes the type of its neighbours as a whole, so it cannot be typed, or computed, in pieces.
     """
-    if polars_json.depth(tree) <= DEEPEST_LITERAL:
+    if not polars_json.is_deeper(tree, DEEPEST_LITERAL):
         return tree
     untyped: dict[int, int] = {}  # and their depths
 

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import polars as pl
@@ -25,6 +25,7 @@ from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element
 
 DEEPEST = 110
 """How many brackets deep the JSON of an expression may be: Polars reads 127, and options of functions need some."""
+_LEAST_DEEP, _EACH_DEEP = 5, 3  # a node without children, and what one with some adds at most
 _NUMBERS = count()  # of shared parts: those of two expressions that become one must differ
 _TOKENS = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"|[^][{},:"\s]+')
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
@@ -72,7 +73,7 @@ def _read(expr: pl.Expr) -> Tree:
 
 def build(tree: Tree) -> pl.Expr:
     """The expression that a tree stands for. Raises ProgramError for a tree deeper than :data:`DEEPEST`."""
-    if depth(tree) > DEEPEST:
+    if is_deeper(tree, DEEPEST):
         raise too_deep(tree)
     return expression(lowered(tree))
 
@@ -101,11 +102,19 @@ def depth(tree: Tree) -> int:
     return syntax.fold(tree, own_depth)
 
 
+def is_deeper(tree: Tree, most: int) -> bool:
+    """Whether the JSON of a tree is more brackets deep than this. Most trees have too few nodes for that."""
+    few = list(islice(syntax.walk(tree), (most - _LEAST_DEEP) // _EACH_DEEP + 2))
+    if _LEAST_DEEP + _EACH_DEEP * (len(few) - 1) <= most and not any(isinstance(node, Eval) for node in few):
+        return False
+    return depth(tree) > most
+
+
 def own_depth(node: Tree, parts: list[int]) -> int:
     """How deep a node is, from the depths of its children."""
     if isinstance(node, Eval):
         parts = [*parts, depth(node.part) + (3 if node.whole else 0)]
-    return max(parts) + (3 if syntax.is_function(node) else 2) if parts else 5
+    return max(parts) + (_EACH_DEEP if syntax.is_function(node) else 2) if parts else _LEAST_DEEP
 
 
 # -- expressions that are written with Polars' own methods -------------------------------------------------------------

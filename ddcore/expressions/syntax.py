@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Container, Iterator
+from operator import is_
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
@@ -153,7 +154,7 @@ def children(tree: Tree) -> list[Tree]:
 
 def with_children(tree: Tree, new: list[Tree]) -> Tree:
     """The node with other subtrees in the places of :func:`children`."""
-    if all(one is other for one, other in zip(children(tree), new, strict=True)):
+    if all(map(is_, children(tree), new)):
         return tree
     match tree:
         case Call():
