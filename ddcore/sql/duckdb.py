@@ -90,17 +90,6 @@ def _replaced(values: Values, node: exp.RegexpReplace) -> Value:
     return Value(regexes.replaced(values, node, RE2, every=every, flags=rest), TEXT, node)
 
 
-def _field(values: Values, node: exp.SplitPart) -> Value:
-    """Field 0 is empty."""
-    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
-    number = values.of(node.args["part_index"]).literal
-    if not isinstance(number, int) or not separator.literal:
-        values.source.refuse(node, "split_part() with a separator or a number that is no literal")
-    fields = text.expr.str.split(separator.expr)
-    field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
-    return Value(pl.when(text.expr.is_not_null()).then(field if number else pl.lit("")), TEXT, node)
-
-
 def _split(values: Values, node: exp.Split) -> Value:
     text, separator = values.require(values.of(node.this), "string").expr, values.of(node.expression).literal
     if not isinstance(separator, str) or not separator:
@@ -224,7 +213,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SimilarTo: _full_match,
     exp.RegexpExtract: regexes.extraction(RE2, 0),
     exp.RegexpReplace: _replaced,
-    exp.SplitPart: _field,
+    exp.SplitPart: texts.field(whole=None, zero_fails=False),
     exp.Split: _split,
     exp.JSONExtractScalar: json_paths.scalar(fails=True),
     exp.JSONExtract: json_paths.RULES[exp.JSONExtract],

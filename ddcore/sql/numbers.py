@@ -97,7 +97,11 @@ def _to_digits(name: str) -> Rule:
 
     def rule(values: Values, node: exp.Func) -> Value:
         value, places = values.number(values.of(node.this)), node.args.get("decimals")
-        digits = values.of(places).literal if places is not None else 0
+        given = values.require(values.of(places), "int64") if places is not None else constant(0, node)
+        digits = given.literal
+        to_tens = value.type == FLOAT and digits and (name == "trunc" or digits < 0)
+        if digits is None or (to_tens and values.source.dialect == "duckdb"):
+            return _to_digits_of_rows(values, node, value, given, to_nearest=name == "round")
         if isinstance(digits, int) and digits < 0 and value.type != FLOAT:
             return _before_point(values, node, value, -digits, to_nearest=name == "round")
         if not isinstance(digits, int) or digits < 0 or (name == "trunc" and digits and value.type == FLOAT):
@@ -125,14 +129,47 @@ def _before_point(values: Values, node: exp.Func, value: Value, digits: int, *, 
     assert kind is not None
     if kind.is_wide or digits + kind.scale > WORD_DIGITS:
         values.source.refuse(node, "rounding to digits before the point", "cast it to a decimal of 18 digits")
-    unit, kept = int(10 ** (digits + kind.scale)), int(10**digits)
-
-    def cut(units: Value) -> pl.Expr:
-        size: pl.Expr = (units.expr.abs() + (unit // 2 if to_nearest else 0)).truncdiv(unit)
-        return size * kept * units.expr.sign()
-
-    result = shared([zeros.unscaled(value, kind.scale)], cut)
+    unit, kept = (pl.lit(10**power, dtype=pl.Int64) for power in (digits + kind.scale, digits))
+    result = shared(
+        [zeros.unscaled(value, kind.scale)], lambda units: _cut(units.expr, unit, to_nearest=to_nearest) * kept
+    )
     return Value(result, INT, node) if kind == INT else zeros.scaled(result, 0, node)
+
+
+def _cut(units: pl.Expr, unit: pl.Expr, *, to_nearest: bool) -> pl.Expr:
+    """How often a unit is in a number, the nearest or that towards 0."""
+    return (units.abs() + (unit.truncdiv(2) if to_nearest else 0)).truncdiv(unit) * units.sign()
+
+
+def _to_digits_of_rows(values: Values, node: exp.Func, value: Value, digits: Value, *, to_nearest: bool) -> Value:
+    """Numbers of as many digits behind the point as the row says; the type stays."""
+    kind = value.type
+    assert kind is not None
+    if values.source.dialect == "spark" or (kind == FLOAT) != (values.source.dialect == "duckdb") or kind.is_wide:
+        hint = "CASE WHEN n = 1 THEN round(x, 1) ... END"
+        values.source.refuse(node, f"{node.key}() of {kind} to a number of digits that is no literal", hint)
+    if kind == FLOAT:
+        return Value(shared([value, digits], lambda x, n: _to_places(x.expr, n.expr, to_nearest=to_nearest)), FLOAT, node)
+    powers = list(range(WORD_DIGITS + 1))
+
+    def rounded(units: Value, digits: Value) -> pl.Expr:
+        dropped = (kind.scale - digits.expr).clip(0, WORD_DIGITS)
+        unit = dropped.replace_strict(powers, [10**power for power in powers], return_dtype=pl.Int64)
+        return _cut(units.expr, unit, to_nearest=to_nearest) * unit
+
+    result = shared([zeros.unscaled(value, kind.scale), digits], rounded)
+    return Value(result, INT, node) if kind == INT else zeros.scaled(result, kind.scale, node)
+
+
+def _to_places(number: pl.Expr, digits: pl.Expr, *, to_nearest: bool) -> pl.Expr:
+    """A double with so many digits behind the point; where the power of ten leaves its range it stays, or is 0."""
+    unit = pl.lit(10.0).pow(digits.abs().cast(pl.Float64))
+    cut: Callable[[pl.Expr], pl.Expr] = (
+        (lambda x: x.round(0, mode="half_away_from_zero")) if to_nearest else (lambda x: x.truncate(0))
+    )
+    behind, before = cut(number * unit) / unit, cut(number / unit) * unit
+    found = pl.when(digits < 0).then(before).otherwise(behind)
+    return pl.when(found.is_finite() | digits.is_null()).then(found).when(digits < 0).then(0.0).otherwise(number)
 
 
 def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:

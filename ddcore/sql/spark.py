@@ -58,21 +58,16 @@ def _substring(values: Values, node: exp.Substring) -> Value:
     return Value(shared([text, start, count], part), TEXT, node)
 
 
+def _trimmed(values: Values, node: exp.Anonymous) -> Value:
+    """``btrim(text, letters)``."""
+    return values.of(exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None))
+
+
 def _initcap(text: pl.Expr) -> pl.Expr:
     """Words are what is between spaces."""
     word = pl.element()
     capital = word.str.head(1).str.to_uppercase() + word.str.slice(1)
     return text.str.to_lowercase().str.split(" ").list.eval(capital).list.join(" ")
-
-
-def _field(values: Values, node: exp.SplitPart) -> Value:
-    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
-    number = values.of(node.args["part_index"]).literal
-    if not isinstance(number, int) or number == 0 or not separator.literal:
-        values.source.refuse(node, "split_part() with a separator or a number that is no literal, or 0")
-    fields = text.expr.str.split(separator.expr)
-    field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
-    return Value(pl.when(text.expr.is_not_null()).then(field), TEXT, node)
 
 
 def _until(values: Values, node: exp.SubstringIndex) -> Value:
@@ -384,7 +379,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Concat: _concat,
     exp.Substring: _substring,
     exp.Initcap: lambda values, node: Value(_initcap(values.arguments(node, "string")[0].expr), TEXT, node),
-    exp.SplitPart: _field,
+    exp.SplitPart: texts.field(whole=texts.whole_at_ends, zero_fails=True),
     exp.SubstringIndex: _until,
     exp.RegexpSplit: _split,
     exp.RegexpLike: _rlike,
@@ -444,7 +439,7 @@ NAMED: dict[str, Named] = {
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),
     "timestamp_micros": (1, _from_units(1)),
-    "btrim": (1, function(lambda x: x.str.strip_chars(" "), TEXT, "string")),
+    "btrim": (-1, _trimmed),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
     "cardinality": (1, lambda values, node: _size(values, node, node.expressions[0])),
     **maps.NAMED,
