@@ -6,6 +6,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
+from ddcore.expressions import polars_json
 from ddcore.sql import zeros
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
@@ -24,6 +25,17 @@ def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
 def list_of(element: Type) -> Type:
     """The type of lists of these elements."""
     return parse_type(f"list[{element}]")
+
+
+def side_by_side(left: pl.Expr, right: pl.Expr, kinds: tuple[Type, Type]) -> pl.Expr:
+    """Lists of the same length as one of structs of a ``key`` and a ``value``."""
+    return polars_json.zipped(left, right, (kinds[0].polars, kinds[1].polars))
+
+
+def padded(some: pl.Expr, length: pl.Expr, kind: Type) -> pl.Expr:
+    """A list with nulls behind it up to a length."""
+    more = (length - some.list.len().cast(pl.Int64)).clip(lower_bound=0)
+    return pl.concat_list([some, pl.lit(None, dtype=kind.polars).repeat_by(more)])
 
 
 def _array(values: Values, node: exp.Array) -> Value:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import zeros
-from ddcore.sql.arrays import list_of
+from ddcore.sql.arrays import list_and_element, list_of, side_by_side
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
@@ -105,12 +105,21 @@ def _pair(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _from_lists(values: Values, node: exp.Map) -> Value:
-    """``map_from_arrays`` of lists that are written out: those of columns cannot be put side by side."""
+    """``map_from_arrays``: the row fails where the lists are not equally long."""
     sides = [node.args[key].unnest() for key in ("keys", "values")]
-    if not all(isinstance(side, exp.Array) for side in sides) or len(sides[0].expressions) != len(sides[1].expressions):
-        hint = "map('a', x, 'b', y), or map_from_entries() of a column of lists of structs"
-        values.source.refuse(node, "a map of lists that are not written out, equally long", hint)
-    return of_parts(values, node, sides[0].expressions, sides[1].expressions)
+    if all(isinstance(side, exp.Array) for side in sides) and len(sides[0].expressions) == len(sides[1].expressions):
+        return of_parts(values, node, sides[0].expressions, sides[1].expressions)
+    (keys, key), (inside, inner) = (list_and_element(values, side) for side in sides)
+    made = Type("map", fields=(("key", key), ("value", inner)))
+
+    def entries(keys: Value, inside: Value) -> pl.Expr:
+        differ = keys.expr.list.len() != inside.expr.list.len()
+        wrong = zeros.failing_where(differ, "lists of keys and of values are not equally long")
+        same = pl.when(wrong == 0).then(keys.expr)
+        return side_by_side(same, inside.expr, (key, inner))
+
+    together = Value(shared([keys, inside], entries), None, node)
+    return Value(shared([together], lambda all: _checked(all.expr, made)), made, node)
 
 
 def of_parts(values: Values, node: exp.Expr, keys: list[exp.Expr], inside: list[exp.Expr]) -> Value:
