@@ -144,7 +144,7 @@ _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)}, '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f",
     "\n": "\\n", "\r": "\\r", "\t": "\\t",
 }  # fmt: skip
-_BUILDERS = ("to_json", "to_jsonb", "json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
+_BUILDERS = ("to_json", "array_to_json", "to_jsonb", "json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:
@@ -167,17 +167,28 @@ def _written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
     value = values.of(node)
     if value.type is None:
         return pl.lit("null")
-    if is_json_node(node.unnest()) or value.type in (INT, BOOL) or value.type.name == "decimal":
+    if is_json_node(node.unnest()):
         text = value.expr if value.type == TEXT else cast(values, value, TEXT, node).expr
-    elif value.type == TEXT:
-        text = _quoted(value.expr)
-    elif value.type == DATE:
-        text = _quoted(value.expr.cast(pl.String))
-    elif value.type == TIMESTAMP:
-        text = _quoted(cast(values, value, TEXT, node).expr.str.replace(" ", "T", literal=True))
-    else:
-        values.source.refuse(node, f"JSON of {value.name}")
-    return text.fill_null("null")
+        return text.fill_null("null")
+    return _text(values, value, node, sorts=sorts).fill_null("null")
+
+
+def _text(values: Values, value: Value, node: exp.Expr, *, sorts: bool) -> pl.Expr:
+    """A value that is no JSON as JSON; null where it is null."""
+    kind = value.type
+    if kind in (INT, BOOL) or (kind is not None and kind.name == "decimal"):
+        return cast(values, value, TEXT, node).expr
+    if kind == TEXT:
+        return _quoted(value.expr)
+    if kind == DATE:
+        return _quoted(value.expr.cast(pl.String))
+    if kind == TIMESTAMP:
+        return _quoted(cast(values, value, TEXT, node).expr.str.replace(" ", "T", literal=True))
+    if kind is not None and kind.element is not None and kind.element in (INT, TEXT, BOOL, DATE):
+        inner = _text(values, Value(pl.element(), kind.element, node), node, sorts=sorts)
+        texts = value.expr.list.eval(inner.fill_null("null"))
+        return pl.lit("[") + texts.list.join(", " if sorts else ",") + pl.lit("]")
+    values.source.refuse(node, f"JSON of {value.name}")
 
 
 def _joined(parts: Sequence[pl.Expr | str], brackets: str) -> pl.Expr:
@@ -228,6 +239,7 @@ def _whole(values: Values, node: exp.Anonymous) -> Value:
 NAMED: dict[str, Named] = {
     "to_json": (1, _whole),
     "to_jsonb": (1, _whole),
+    "array_to_json": (1, _whole),
     "jsonb_extract_path_text": (-1, _by_names),
     "json_array_length": (1, count_of_elements),
     "jsonb_array_length": (1, count_of_elements),

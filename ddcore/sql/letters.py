@@ -140,7 +140,16 @@ def _converted(values: Values, node: exp.Anonymous) -> Value:
     return Value(value.expr.cast(pl.String), TEXT, node)
 
 
-def _as_literal(text: pl.Expr) -> pl.Expr:
+def in_charset(values: Values, node: exp.Encode | exp.Decode) -> Value:
+    """``encode(text, 'UTF-8')`` and ``decode(bytes, 'UTF-8')`` of Spark."""
+    if str(values.of(node.args["charset"]).literal).upper() not in ("UTF-8", "UTF8"):
+        values.source.refuse(node, "another encoding than 'UTF-8'")
+    if isinstance(node, exp.Encode):
+        return Value(values.require(values.of(node.this), "string").expr.cast(pl.Binary), BINARY, node)
+    return Value(values.require(values.of(node.this), "binary").expr.cast(pl.String), TEXT, node)
+
+
+def as_literal(text: pl.Expr) -> pl.Expr:
     """A text as a literal of SQL."""
     has_backslash = text.str.contains("\\", literal=True)
     body = text.str.replace_all("'", "''", literal=True).str.replace_all("\\", "\\\\", literal=True)
@@ -168,6 +177,6 @@ NAMED: dict[str, Named] = {
     "sha384": (1, _of_bits(384)),
     "convert_to": (2, _converted),
     "convert_from": (2, _converted),
-    "quote_literal": (1, of_one(_as_literal, TEXT, "string")),
-    "quote_nullable": (1, of_one(lambda x: _as_literal(x).fill_null("NULL"), TEXT, "string")),
+    "quote_literal": (1, of_one(as_literal, TEXT, "string")),
+    "quote_nullable": (1, of_one(lambda x: as_literal(x).fill_null("NULL"), TEXT, "string")),
 }

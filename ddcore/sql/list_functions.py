@@ -187,6 +187,35 @@ def contains_all(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return ~(lacks | _has_null(other))
 
 
+def union(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements of both lists."""
+    return pl.concat_list([one, other]).list.unique(maintain_order=True)
+
+
+def difference(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements of the first list that the other one lacks: they stand behind those of the other one."""
+    return union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
+
+
+def intersection(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements that both lists have."""
+    return difference(one, difference(one, other))
+
+
+def as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    """A list of different elements of two lists, in the order in which they come."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        parts = node.expressions or [node.this, node.expression]
+        if len(parts) != 2:
+            values.source.refuse(node, "sets of another number of lists than two")
+        exprs, kind = aligned(values.source, [list_and_element(values, part)[0] for part in parts], node)
+        sides = [Value(expr, kind, node) for expr in exprs]
+        return Value(shared(sides, lambda one, other: combine(one.expr, other.expr)), kind, node)
+
+    return rule
+
+
 def ends(*, last: bool) -> Rule:
     """The rule of the first or the last number of a list that has elements, in its first dimension."""
 

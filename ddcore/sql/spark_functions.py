@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -9,9 +10,10 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql import lambdas, letters, list_functions, numbers, regexes, texts, whole_numbers, zeros
+from ddcore.sql import lambdas, letters, list_functions, numbers, patterns, regexes, texts, whole_numbers, zeros
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import JAVA
+from ddcore.sql.source import called
 from ddcore.sql.values import (
     FLOAT,
     INT,
@@ -35,6 +37,30 @@ def _hex(values: Values, node: exp.Hex) -> Value:
     if value.type == INT:
         return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
     return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
+
+
+def _letter(number: pl.Expr) -> pl.Expr:
+    """The letter with the code of the last 8 bits; empty below 0."""
+    code = number % 256
+    plain = letters.letter(pl.when(code > 0).then(code))
+    return pl.when(number < 0).then(pl.lit("")).when(code == 0).then(pl.lit("\0")).otherwise(plain)
+
+
+def _grouped(values: Values, node: exp.Anonymous) -> Value:
+    """``format_number(x, 2)``: with commas between thousands; of two nearest numbers the even one."""
+    value, digits = values.number(values.of(node.expressions[0])), values.of(node.expressions[1]).literal
+    if not isinstance(digits, int) or not 0 <= digits <= 18:
+        values.source.refuse(node, "format_number() by what is no literal number of digits", "format_number(x, 2)")
+    kind = pl.Decimal(38, digits)
+    exact = value.expr.cast(pl.String).cast(pl.Decimal(38, 20)) if value.type == FLOAT else value.expr
+
+    def text(x: Value) -> pl.Expr:
+        written = x.expr.round(digits, mode="half_to_even").cast(kind).cast(pl.String)
+        front = written.str.extract(r"^-?(\d+)").str.reverse().str.replace_all(r"(\d{3})", "${1},")
+        sign = pl.when(written.str.starts_with("-")).then(pl.lit("-")).otherwise(pl.lit(""))
+        return sign + front.str.reverse().str.strip_chars_start(",") + written.str.extract(r"(\.\d+)?$").fill_null("")
+
+    return Value(shared([Value(exact, value.type, node)], text), TEXT, node)
 
 
 def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
@@ -87,6 +113,33 @@ def _quotient(values: Values, node: exp.SafeDivide) -> Value:
         values.source.refuse(node, "try_divide() of decimals", "CASE WHEN b <> 0 THEN a / b END")
     sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node) for side in (left, right)]
     return Value(shared(sides, lambda a, b: a.expr / pl.when(b.expr != 0).then(b.expr)), FLOAT, node)
+
+
+def _unless_too_large(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    """``try_add`` and its like: null for what int64 cannot hold."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        left, right = values.arguments(node, "number", "number")
+        if left.type == right.type == INT:
+            whole = Value(combine(left.expr, right.expr), None, node)
+            return Value(shared([whole], lambda x: pl.when(x.expr.is_between(-_MOST, _MOST)).then(x.expr)), INT, node)
+        if FLOAT not in (left.type, right.type):
+            values.source.refuse(node, f"{called(node)}() of decimals", "cast them to double or bigint")
+        return Value(combine(*(as_type(values.source, side, FLOAT) for side in (left, right))), FLOAT, node)
+
+    return rule
+
+
+_MOST = 2**63 - 1
+
+
+def _shifted(values: Values, node: exp.Anonymous) -> Value:
+    """``shiftrightunsigned(n, 2)``: zeros come from the left."""
+    number, by = values.require(values.of(node.expressions[0]), "int64"), values.of(node.expressions[1]).literal
+    if not isinstance(by, int) or not 0 <= by < 63:
+        values.source.refuse(node, "shiftrightunsigned() by what is no literal from 0 to 62")
+    moved = number.expr // 2**by
+    return Value(moved & (2 ** (64 - by) - 1) if by else moved, INT, node)
 
 
 def _or_zero(values: Values, node: exp.Anonymous) -> Value:
@@ -161,33 +214,6 @@ def _slice(values: Values, node: exp.ArraySlice) -> Value:
     return Value(shared([some], cut), some.type, node)
 
 
-def _union(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return pl.concat_list([one, other]).list.unique(maintain_order=True)
-
-
-def _except(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """The different elements of the first list that the other one lacks: they stand behind those of the other one."""
-    return _union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
-
-
-def _intersect(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return _except(one, _except(one, other))
-
-
-def _as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
-    """A list of different elements of two lists, in the order in which they come."""
-
-    def rule(values: Values, node: exp.Expr) -> Value:
-        parts = node.expressions or [node.this, node.expression]
-        if len(parts) != 2:
-            values.source.refuse(node, "sets of another number of lists than two")
-        exprs, kind = aligned(values.source, [list_and_element(values, part)[0] for part in parts], node)
-        sides = [Value(expr, kind, node) for expr in exprs]
-        return Value(shared(sides, lambda one, other: combine(one.expr, other.expr)), kind, node)
-
-    return rule
-
-
 def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Whether it is known that lists overlap: one of two without nulls, or an element in common."""
     nulls = [side.list.drop_nulls().list.len() < side.list.len() for side in (one, other)]
@@ -219,13 +245,12 @@ def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
 def _element_or_null(values: Values, node: exp.Anonymous) -> Value:
     """``get(list, 0)``."""
     some, element = list_and_element(values, node.expressions[0])
-    number = values.of(node.expressions[1]).literal
-    if not isinstance(number, int):
-        values.source.refuse(node, "the element of a list by a number that is no literal")
-    found = (
-        some.expr.list.get(number, null_on_oob=True) if number >= 0 else some.expr.list.get(2**31 - 1, null_on_oob=True)
-    )
-    return Value(found, element, node)
+    number = values.require(values.of(node.expressions[1]), "int64")
+
+    def found(some: Value, at: Value) -> pl.Expr:
+        return some.expr.list.get(pl.when(at.expr >= 0).then(at.expr), null_on_oob=True)
+
+    return Value(shared([some, number], found), element, node)
 
 
 def _flat(values: Values, node: exp.Flatten) -> Value:
@@ -246,6 +271,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpCount: lambda values, node: Value(
         _of_matches(lambda x, regex: x.str.count_matches(regex).cast(pl.Int64), values, node), INT, node
     ),
+    exp.RegexpInstr: lambda values, node: Value(_of_matches(patterns.position_of, values, node), INT, node),
     exp.RegexpSubstr: lambda values, node: Value(
         _of_matches(lambda x, regex: x.str.extract(regex, 0), values, node), TEXT, node
     ),
@@ -259,6 +285,15 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Nanvl: function(lambda x, y: pl.when(x.is_nan()).then(y).otherwise(x), FLOAT, "float64", "float64"),
     exp.SafeDivide: _quotient,
     exp.Factorial: _factorial,
+    exp.WidthBucket: numbers.RULES[exp.WidthBucket],
+    exp.SafeAdd: _unless_too_large(operator.add),
+    exp.SafeSubtract: _unless_too_large(operator.sub),
+    exp.SafeMultiply: _unless_too_large(operator.mul),
+    exp.Chr: letters.of_one(_letter, TEXT, "int64"),
+    exp.Encode: letters.in_charset,
+    exp.Decode: letters.in_charset,
+    exp.FromBase64: function(lambda x: x.str.decode("base64"), letters.BINARY, "string"),
+    exp.Unhex: function(lambda x: x.str.decode("hex"), letters.BINARY, "string"),
     exp.Negative: lambda values, node: values.of(exp.Neg(this=node.this)),
     exp.EqualNull: lambda values, node: values.of(exp.NullSafeEQ(this=node.this, expression=node.expression)),
     exp.Reverse: _reverse(texts.RULES[exp.Reverse]),
@@ -267,8 +302,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=0),
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
     exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
-    exp.ArrayExcept: _as_sets(_except),
-    exp.ArrayIntersect: _as_sets(_intersect),
+    exp.ArrayExcept: list_functions.as_sets(list_functions.difference),
+    exp.ArrayIntersect: list_functions.as_sets(list_functions.intersection),
     exp.ArraySort: _sorted,
     exp.ArraySlice: _slice,
     exp.GenerateSeries: _sequence,
@@ -281,9 +316,12 @@ NAMED: dict[str, Named] = {
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
     "positive": (1, _sign_kept),
+    "bround": (-1, numbers.to_even),
+    "shiftrightunsigned": (2, _shifted),
+    "format_number": (2, _grouped),
     "zeroifnull": (1, _or_zero),
     "nullifzero": (1, _unless_zero),
-    "array_union": (2, _as_sets(_union)),
+    "array_union": (2, list_functions.as_sets(list_functions.union)),
     "arrays_overlap": (2, list_functions.of_sets(list_functions.overlaps, known=_decided)),
     "array_repeat": (2, _repeated),
     "get": (2, _element_or_null),

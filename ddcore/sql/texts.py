@@ -9,7 +9,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import hashes
-from ddcore.sql import json_paths, patterns, zeros
+from ddcore.sql import json_paths, letters, patterns, zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import BOOL, FLOAT, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
@@ -209,21 +209,32 @@ def _overlaid(values: Values, node: exp.Overlay) -> Value:
     return Value(shared(parts, overlaid), TEXT, node)
 
 
+_PLACE = re.compile(r"%(?:(\d+)\$)?(-?)(\d*)([sL])|%%")
+
+
 def _formatted(values: Values, node: exp.Format) -> Value:
+    """``format('%s is %-5s %2$L', a, b)``: PostgreSQL's, with numbers of arguments and widths."""
     pattern = values.of(node.this).literal
-    if not isinstance(pattern, str) or "%" in re.sub("%[s%]", "", pattern):
-        values.source.refuse(node, "format() with anything but %s and %% in a literal")
-    pieces = re.split(r"(%[s%])", pattern)
-    if pieces.count("%s") > len(node.expressions):
-        raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
-    rest = iter(node.expressions)
-    joined = pl.lit("")
-    for piece in pieces:
-        text = {"%%": pl.lit("%")}.get(piece)
-        if piece == "%s":
-            text = text_of(values, values.of(next(rest))).fill_null("")
-        joined = joined + (pl.lit(piece) if text is None else text)
-    return Value(joined, TEXT, node)
+    if not isinstance(pattern, str) or "%" in _PLACE.sub("", pattern):
+        values.source.refuse(node, "format() with anything but %s, %L and %% in a literal", "quote names by ||")
+    parts, begin, number = [pl.lit("")], 0, 0
+    for place in _PLACE.finditer(pattern):
+        parts.append(pl.lit(pattern[begin : place.start()] + ("%" if place[0] == "%%" else "")))
+        begin = place.end()
+        if place[0] == "%%":
+            continue
+        number = int(place[1]) if place[1] else number + 1
+        if not 1 <= number <= len(node.expressions):
+            raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
+        parts.append(_in_width(text_of(values, values.of(node.expressions[number - 1])), place))
+    return Value(pl.concat_str([*parts, pl.lit(pattern[begin:])]), TEXT, node)
+
+
+def _in_width(text: pl.Expr, place: re.Match[str]) -> pl.Expr:
+    """A null is empty, or NULL among literals."""
+    text = letters.as_literal(text).fill_null("NULL") if place[4] == "L" else text.fill_null("")
+    width = int(place[3] or 0)
+    return text.str.pad_end(width) if place[2] else text.str.pad_start(width)
 
 
 def _bytes(text: pl.Expr) -> pl.Expr:
@@ -265,6 +276,14 @@ def _length(letters: Callable[[pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
+def _normalized(values: Values, node: exp.Normalize) -> Value:
+    form = node.args["form"].name.upper() if isinstance(node.args.get("form"), exp.Expr) else "NFC"
+    if form not in ("NFC", "NFD", "NFKC", "NFKD"):
+        values.source.refuse(node, f"normalize() to {form}", "NFC, NFD, NFKC and NFKD")
+    text = values.require(values.of(node.this), "string").expr
+    return Value(text.str.normalize(form), TEXT, node)  # type: ignore[arg-type]
+
+
 def _sha2(values: Values, node: exp.SHA2) -> Value:
     text, bits = values.arguments(node, "string")[0], node.args.get("length")
     number = values.of(bits).literal if bits is not None else 256
@@ -294,6 +313,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Replace: _replace,
     exp.Translate: _translated,
     exp.Format: _formatted,
+    exp.Normalize: _normalized,
     # A negative count leaves as many letters out at the other side.
     exp.Left: function(lambda x, count: x.str.head(count), TEXT, "string", "int64"),
     exp.Right: function(lambda x, count: x.str.tail(count), TEXT, "string", "int64"),
