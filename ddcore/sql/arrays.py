@@ -50,7 +50,7 @@ def _array(values: Values, node: exp.Array) -> Value:
 
 
 def _number(values: Values, node: exp.Bracket) -> Value:
-    """The number in brackets as it is written. sqlglot has counted one less where it knows a whole number by its type."""
+    """The number in brackets as written. sqlglot has counted one less where it knows by its type that it is whole."""
     (number,) = node.expressions
     at = values.require(values.of(number), "int64")
     is_less = isinstance(at.literal, int) or number.type is None or number.is_type(*exp.DataType.INTEGER_TYPES)

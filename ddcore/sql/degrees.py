@@ -71,9 +71,7 @@ def _arc(compute: Callable[[pl.Expr], pl.Expr], known: dict[float, float]) -> Ca
 
 
 def _of_one(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
-    return lambda values, node: Value(
-        shared(values.arguments(node, "float64"), lambda x: compute(x.expr)), FLOAT, node
-    )
+    return lambda values, node: Value(shared(values.arguments(node, "float64"), lambda x: compute(x.expr)), FLOAT, node)
 
 
 _ONES = {

@@ -97,8 +97,15 @@ NAMED: dict[str, dict[str, Named]] = {
         "num_nulls": (-1, _nulls(there=False)),
         "num_nonnulls": (-1, _nulls(there=True)),
     },
-    **dict.fromkeys(SPARKS, spark.NAMED | spark_functions.NAMED | structs.BY_PAIRS | list_pairs.SPARK
-                    | macros.named(macros.SPARK) | {"mask": (-1, macros.masked)}),
+    **dict.fromkeys(
+        SPARKS,
+        spark.NAMED
+        | spark_functions.NAMED
+        | structs.BY_PAIRS
+        | list_pairs.SPARK
+        | macros.named(macros.SPARK)
+        | {"mask": (-1, macros.masked)},
+    ),
     "duckdb": duckdb.NAMED | duckdb_functions.NAMED | list_pairs.DUCKDB | macros.named(macros.DUCKDB),
 }
 """Functions that sqlglot has no kind for, by the dialect and the name."""

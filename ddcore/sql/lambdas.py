@@ -50,10 +50,8 @@ def _of_element(
     names = {key: f"c{number}" for number, key in enumerate(columns)}
     beside |= {key: pl.element().struct.field("value").struct.field(each) for key, each in names.items()}
     kind = Type("struct", fields=tuple((names[key], column.type) for key, column in columns.items() if column.type))
-    outer = pl.struct(**{names[key]: column.expr for key, column in columns.items()})
-    whole = shared(
-        [some], lambda some: side_by_side(some.expr, outer.repeat_by(some.expr.list.len()), (element, kind))
-    )
+    outer = pl.struct([column.expr.alias(names[key]) for key, column in columns.items()])
+    whole = shared([some], lambda some: side_by_side(some.expr, outer.repeat_by(some.expr.list.len()), (element, kind)))
     return whole, column_value(Values(values.source, (), {}, found), function.this), own
 
 

@@ -156,6 +156,31 @@ def as_literal(text: pl.Expr) -> pl.Expr:
     return pl.when(has_backslash).then(pl.lit(" E'") + body + pl.lit("'")).otherwise(pl.lit("'") + body + pl.lit("'"))
 
 
+def url_encoded(safe: str, space: str) -> Callable[[pl.Expr], pl.Expr]:
+    """Bytes of letters but the safe ones by their digits, ``space`` for a space."""
+
+    def encoded(text: pl.Expr) -> pl.Expr:
+        letter = pl.element()
+        digits = letter.str.encode("hex").str.to_uppercase().str.replace_all("(..)", "%${1}")
+        kept = letter.str.contains(f"^[{safe}]$")
+        one = pl.when(kept).then(letter).when(letter == " ").then(pl.lit(space)).otherwise(digits)
+        return text.str.extract_all("(?s).").list.eval(one).list.join("")
+
+    return encoded
+
+
+def url_decoded(plus: str) -> Callable[[pl.Expr], pl.Expr]:
+    """``plus``: what a plus sign means."""
+
+    def decoded(text: pl.Expr) -> pl.Expr:
+        part = pl.element()
+        digits = pl.when(part.str.len_chars() > 1).then(part.str.slice(1)).otherwise(part.str.encode("hex"))
+        parts = text.str.replace_all("+", plus, literal=True).str.extract_all("(?s)%[0-9A-Fa-f]{2}|.")
+        return parts.list.eval(digits).list.join("").str.decode("hex").cast(pl.String)
+
+    return decoded
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: of_one(code, INT, "string"),
     exp.Chr: of_one(letter, TEXT, "int64"),

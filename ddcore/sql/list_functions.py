@@ -94,7 +94,9 @@ def _beside(values: Values, some: Value, others: list[Value], element: Type) -> 
         return some.expr, pl.element(), exprs
     names = [f"c{number}" for number in range(len(exprs))]
     kinds = element, Type("struct", fields=tuple((name, element) for name in names))
-    outer = pl.struct(**dict(zip(names, exprs, strict=True))).repeat_by(some.expr.list.len())
+    outer = pl.struct([expr.alias(name) for expr, name in zip(exprs, names, strict=True)]).repeat_by(
+        some.expr.list.len()
+    )
     whole = arrays.side_by_side(some.expr, outer, kinds)
     beside = pl.element().struct.field("value").struct
     return whole, pl.element().struct.field("key"), [beside.field(name) for name in names]

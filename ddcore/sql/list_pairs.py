@@ -89,7 +89,9 @@ def _of_numbers(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
         def whole(left: Value, right: Value) -> pl.Expr:
             differ = left.expr.list.len() != right.expr.list.len()
             has_null = [side.expr.list.drop_nulls().list.len() < side.expr.list.len() for side in (left, right)]
-            wrong = zeros.failing_where(differ | has_null[0] | has_null[1], "lists are not equally long, or have a null")
+            wrong = zeros.failing_where(
+                differ | has_null[0] | has_null[1], "lists are not equally long, or have a null"
+            )
             pairs = side_by_side(pl.when(wrong == 0).then(left.expr), right.expr, (FLOAT, FLOAT))
             return shared([Value(pairs, None, node)], lambda pairs: compute(pairs.expr))
 
@@ -168,7 +170,12 @@ def _of_entries(change: str) -> Rule:
             return maps.of_entries(kept, key, inner, node)
         parts = {"key": _KEY, "value": _VALUE} | {change: new.expr}
         kinds = {"key": key, "value": inner} | {change: new.type}
-        return maps.of_entries(entries.list.eval(pl.struct(**parts)), kinds["key"], kinds["value"], node)
+        return maps.of_entries(
+            entries.list.eval(pl.struct([part.alias(name) for name, part in parts.items()])),
+            kinds["key"],
+            kinds["value"],
+            node,
+        )
 
     return rule
 
@@ -181,7 +188,9 @@ def folded(values: Values, node: exp.Reduce) -> Value:
     body = merge.this if names else None
     sides = [body.this.name, body.expression.name] if isinstance(body, exp.Add) else []
     if node.args.get("finish") or sorted(sides) != sorted(names) or len(names) != 2 or element not in (INT, FLOAT):
-        values.source.refuse(node, "aggregate() by anything but a sum", "(acc, x) -> acc + x; explode the list, and group")
+        values.source.refuse(
+            node, "aggregate() by anything but a sum", "(acc, x) -> acc + x; explode the list, and group"
+        )
 
     def total(some: Value) -> pl.Expr:
         known = some.expr.list.drop_nulls().list.len() == some.expr.list.len()

@@ -20,10 +20,8 @@ POSTGRES = {
 }
 SPARK = {
     "find_in_set": "array_position(split(_2, ','), _1)",
-    "iff": "if(_1, _2, _3)",
     "datepart": "date_part(_1, _2)",
     "regexp": "_1 RLIKE _2",
-    "to_varchar": "to_char(_1, _2)",
     "try_mod": "CASE WHEN _2 <> 0 THEN _1 % _2 END",
     "try_to_date": "try_cast(_1 AS date)",
 }
@@ -63,7 +61,9 @@ def by_text(text: str) -> Rule:
 
 def named(texts: dict[str, str]) -> dict[str, Named]:
     """The functions of a table of texts, each with as many arguments as its text names."""
-    counts = {name: max(number for number in range(9) if number == 0 or f"_{number}" in text) for name, text in texts.items()}
+    counts = {
+        name: max(number for number in range(9) if number == 0 or f"_{number}" in text) for name, text in texts.items()
+    }
     return {name: (counts[name], by_text(text)) for name, text in texts.items()}
 
 

@@ -155,7 +155,9 @@ def _to_digits_of_rows(values: Values, node: exp.Func, value: Value, digits: Val
         hint = "CASE WHEN n = 1 THEN round(x, 1) ... END"
         values.source.refuse(node, f"{node.key}() of {kind} to a number of digits that is no literal", hint)
     if kind == FLOAT:
-        return Value(shared([value, digits], lambda x, n: _to_places(x.expr, n.expr, to_nearest=to_nearest)), FLOAT, node)
+        return Value(
+            shared([value, digits], lambda x, n: _to_places(x.expr, n.expr, to_nearest=to_nearest)), FLOAT, node
+        )
     powers = list(range(WORD_DIGITS + 1))
 
     def rounded(units: Value, digits: Value) -> pl.Expr:
@@ -183,7 +185,7 @@ _WHOLE = 2.0**52
 
 
 def as_written(number: pl.Expr, digits: int, *, to_even: bool = False) -> pl.Expr:
-    """A double with so many digits behind the point, of the number that is written for it: 1.005 is not a little less."""
+    """A double with so many digits behind the point. It is what is written for it: 1.005 is not a little less."""
     small = pl.when(number.abs() < _WHOLE).then(number).cast(pl.String).cast(pl.Decimal(MOST_DIGITS, 20))
     cut = small.round(digits, mode="half_to_even" if to_even else "half_away_from_zero")
     return pl.when(number.abs() < _WHOLE).then(cut.cast(pl.String).cast(pl.Float64)).otherwise(number)
@@ -237,14 +239,17 @@ def _bucket(values: Values, node: exp.WidthBucket) -> Value:
     kinds = [part.type for part in parts if part.type is not None]
     if is_exact and FLOAT not in kinds and not any(kind.is_wide for kind in kinds):
         parts = [zeros.unscaled(part, max(kind.scale for kind in kinds)) for part in parts]
-        divide: Callable[..., pl.Expr] = lambda done, count, width: (done * count).truncdiv(width)
+        divide = _exact_share
     else:
         parts = [Value(as_type(values.source, part, FLOAT), FLOAT, part.node, part.literal) for part in parts]
-        divide = _share if is_exact else lambda done, count, width: (count * done / width).truncate().cast(pl.Int64)
+        divide = _share if is_exact else _share_of_spark
 
     def bucket(number: Value, least: Value, most: Value, count: Value) -> pl.Expr:
         x, low, high = number.expr, least.expr, most.expr
-        before, behind = pl.when(low < high).then(x < low).otherwise(x > low), pl.when(low < high).then(x >= high).otherwise(x <= high)
+        before, behind = (
+            pl.when(low < high).then(x < low).otherwise(x > low),
+            pl.when(low < high).then(x >= high).otherwise(x <= high),
+        )
         width = pl.when(low != high).then((high - low).abs())
         done = pl.when(~before & ~behind).then((x - low).abs())
         inside = divide(done, count.expr, width) + 1
@@ -253,9 +258,19 @@ def _bucket(values: Values, node: exp.WidthBucket) -> Value:
         wrong = (count.expr < 1) | (known & (low == high))
         if not is_exact:
             return pl.when(~wrong).then(found)
-        return pl.when(known & (zeros.failing_where(wrong, "width_bucket() needs buckets with a width") == 0)).then(found)
+        return pl.when(known & (zeros.failing_where(wrong, "width_bucket() needs buckets with a width") == 0)).then(
+            found
+        )
 
     return Value(shared([*parts, count], bucket), INT, node)
+
+
+def _exact_share(done: pl.Expr, count: pl.Expr, width: pl.Expr) -> pl.Expr:
+    return (done * count).truncdiv(width)
+
+
+def _share_of_spark(done: pl.Expr, count: pl.Expr, width: pl.Expr) -> pl.Expr:
+    return (count * done / width).truncate().cast(pl.Int64)
 
 
 def _share(done: pl.Expr, count: pl.Expr, width: pl.Expr) -> pl.Expr:

@@ -160,7 +160,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SimilarTo: _similar,
     exp.RegexpReplace: _replaced,
     exp.RegexpSubstr: _part(lambda text, pattern: text.str.extract(pattern, 0), TEXT),
-    exp.RegexpInstr: _part(lambda text, pattern: position_of(text, pattern), INT),
+    exp.RegexpInstr: _part(position_of, INT),
     exp.RegexpCount: _part(lambda text, pattern: text.str.count_matches(pattern).cast(pl.Int64), INT),
 }
 

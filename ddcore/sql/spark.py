@@ -60,7 +60,9 @@ def _substring(values: Values, node: exp.Substring) -> Value:
 
 def _trimmed(values: Values, node: exp.Anonymous) -> Value:
     """``btrim(text, letters)``."""
-    return values.of(exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None))
+    return values.of(
+        exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None)
+    )
 
 
 def _initcap(text: pl.Expr) -> pl.Expr:

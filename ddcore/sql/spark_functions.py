@@ -10,7 +10,19 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql import lambdas, letters, list_functions, numbers, patterns, regexes, texts, whole_numbers, zeros
+from ddcore.sql import (
+    arrays,
+    json_paths,
+    lambdas,
+    letters,
+    list_functions,
+    numbers,
+    patterns,
+    regexes,
+    texts,
+    whole_numbers,
+    zeros,
+)
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import called
@@ -37,6 +49,12 @@ def _hex(values: Values, node: exp.Hex) -> Value:
     if value.type == INT:
         return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
     return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
+
+
+def _count_in_json(values: Values, node: exp.Anonymous) -> Value:
+    """``json_array_length(text)``: null for what is no array."""
+    text = values.require(values.of(node.expressions[0]), "string")
+    return Value(shared([text], lambda text: json_paths.count_or_null(text.expr)), INT, node)
 
 
 def _letter(number: pl.Expr) -> pl.Expr:
@@ -199,19 +217,20 @@ def _sorted(values: Values, node: exp.ArraySort) -> Value:
 
 
 def _slice(values: Values, node: exp.ArraySlice) -> Value:
-    """``slice(list, start, length)``; a negative start counts from the end."""
+    """``slice(list, start, length)``; a negative start counts from the end. The row fails for start 0."""
     some, _ = list_and_element(values, node.this)
-    start, length = (values.of(node.args[key]).literal for key in ("start", "end"))
-    if not isinstance(start, int) or not isinstance(length, int) or start == 0 or length < 0:
-        values.source.refuse(node, "slice() whose start or length is no literal, or 0", "the first element is 1")
-    if start > 0:
-        return Value(some.expr.list.slice(start - 1, length), some.type, node)
+    bounds = [values.require(values.of(node.args[key]), "int64") for key in ("start", "end")]
 
-    def cut(some: Value) -> pl.Expr:
-        there = some.expr.list.slice(start, length)
-        return pl.when(some.expr.list.len() >= -start).then(there).otherwise(some.expr.list.head(0))
+    def cut(some: Value, start: Value, length: Value) -> pl.Expr:
+        size = some.expr.list.len().cast(pl.Int64)
+        begin = pl.when(start.expr > 0).then(start.expr - 1).otherwise(size + start.expr)
+        wrong = zeros.failing_where(
+            (start.expr == 0) | (length.expr < 0), "slice() counts from 1, and takes no less than 0"
+        )
+        there = pl.when(begin >= 0).then(some.expr.list.slice(begin, length.expr)).otherwise(some.expr.list.head(0))
+        return pl.when(start.expr.is_not_null() & length.expr.is_not_null() & (wrong == 0)).then(there)
 
-    return Value(shared([some], cut), some.type, node)
+    return Value(shared([some, *bounds], cut), some.type, node)
 
 
 def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
@@ -222,10 +241,30 @@ def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 
 def _repeated(values: Values, node: exp.Anonymous) -> Value:
-    value, count = values.of(node.expressions[0]), values.of(node.expressions[1]).literal
-    if value.type is None or not isinstance(count, int) or not 1 <= count <= 100:
-        values.source.refuse(node, "array_repeat() of a number of times that is no literal from 1 to 100")
-    return Value(pl.concat_list([value.expr] * count), list_of(value.type), node)
+    value, count = values.of(node.expressions[0]), values.require(values.of(node.expressions[1]), "int64")
+    kind = value.type or TEXT
+    value = Value(as_type(values.source, value, kind), kind, node)
+    many = shared([value, count], lambda value, count: value.expr.repeat_by(count.expr.clip(lower_bound=0)))
+    return Value(many, list_of(kind), node)
+
+
+def _inserted(values: Values, node: exp.ArrayInsert) -> Value:
+    """``array_insert(list, 2, x)``, with nulls where the list ends before; -1 is behind the last one."""
+    some, element = list_and_element(values, node.this)
+    place = values.of(node.args["position"]).literal
+    if not isinstance(place, int) or place == 0 or place < -1:
+        values.source.refuse(
+            node, "array_insert() at what is no literal of at least 1, nor -1", "array_insert(l, 1, x)"
+        )
+    new = Value(as_type(values.source, values.of(node.expression), element), element, node)
+
+    def whole(some: Value, new: Value) -> pl.Expr:
+        if place == -1:
+            return pl.concat_list([some.expr, pl.concat_list([new.expr])])
+        front = arrays.padded(some.expr.list.head(place - 1), pl.lit(place - 1, dtype=pl.Int64), element)
+        return pl.concat_list([front, pl.concat_list([new.expr]), some.expr.list.slice(place - 1)])
+
+    return Value(shared([some, new], whole), some.type, node)
 
 
 def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
@@ -306,6 +345,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayIntersect: list_functions.as_sets(list_functions.intersection),
     exp.ArraySort: _sorted,
     exp.ArraySlice: _slice,
+    exp.ArrayInsert: _inserted,
+    exp.JSONFormat: json_paths.whole,
     exp.GenerateSeries: _sequence,
     exp.Flatten: _flat,
     **lambdas.RULES,
@@ -316,6 +357,9 @@ NAMED: dict[str, Named] = {
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
     "positive": (1, _sign_kept),
+    "json_array_length": (1, _count_in_json),
+    "url_encode": (1, function(letters.url_encoded("A-Za-z0-9.*_-", "+"), TEXT, "string")),
+    "url_decode": (1, function(letters.url_decoded(" "), TEXT, "string")),
     "bround": (-1, numbers.to_even),
     "shiftrightunsigned": (2, _shifted),
     "format_number": (2, _grouped),

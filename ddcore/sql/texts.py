@@ -8,7 +8,7 @@ from collections.abc import Callable
 import polars as pl
 from sqlglot import exp
 
-from ddcore.expressions import hashes
+from ddcore.expressions import hashes, polars_json
 from ddcore.sql import json_paths, letters, patterns, zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.source import called, shown
@@ -183,14 +183,27 @@ def whole_at_ends(text: pl.Expr, number: pl.Expr) -> pl.Expr:
 
 
 def _translated(values: Values, node: exp.Translate) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    old, new = (values.of(node.args[key]).literal for key in ("from_", "to"))
+    text, *others = values.arguments(node, "string", "string", "string", keys=("this", "from_", "to"))
+    old, new = (other.literal for other in others)
     if not isinstance(old, str) or not isinstance(new, str):
-        values.source.refuse(node, "translate() of letters that are no literals")
+        return Value(shared([text, *others], _translated_by_rows), TEXT, node)
     letters = dict(zip(reversed(old), reversed([*new, *[""] * len(old)][: len(old)]), strict=True))
     if not letters:
-        return Value(text, TEXT, node)
-    return Value(text.str.replace_many([*letters], [*letters.values()]), TEXT, node)
+        return Value(text.expr, TEXT, node)
+    return Value(text.expr.str.replace_many([*letters], [*letters.values()]), TEXT, node)
+
+
+def _translated_by_rows(text: Value, old: Value, new: Value) -> pl.Expr:
+    """Each letter is looked for in ``old``, and the one with its number in ``new`` takes its place."""
+    letters_of_text = text.expr.str.extract_all("(?s).")
+    both = pl.struct(old=old.expr, new=new.expr).repeat_by(letters_of_text.list.len())
+    kind = pl.Struct({"old": pl.String, "new": pl.String})
+    pairs = polars_json.zipped(letters_of_text, both, (pl.String(), kind))
+    letter, names = pl.element().struct.field("key"), pl.element().struct.field("value").struct
+    before = names.field("old").str.splitn(letter, 2).struct.field("field_0").str.len_chars()
+    there = names.field("old").str.contains(letter, literal=True)
+    changed = pl.when(there).then(names.field("new").str.slice(before, 1)).otherwise(letter)
+    return pl.when(_unless_null(True, text, old, new)).then(pairs.list.eval(changed).list.join(""))
 
 
 def _overlaid(values: Values, node: exp.Overlay) -> Value:

@@ -17,6 +17,13 @@ _JULIAN = 2_440_588
 _ROMANS = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"]
 _PADDED = 9
 """``Day`` and ``Month`` are as wide as the longest name."""
+
+
+def _roman(on: Any) -> pl.Expr:
+    month: pl.Expr = on.month().cast(pl.Int64)
+    return month.replace_strict(list(range(1, 13)), _ROMANS, return_dtype=pl.String)
+
+
 _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "FM%uay": lambda on: on.strftime("%A"), "%uay": lambda on: on.strftime("%A").str.pad_end(_PADDED),
     "FM%uAY": lambda on: on.strftime("%A").str.to_uppercase(),
@@ -38,7 +45,7 @@ _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "%U": lambda on: _sevenths(on.ordinal_day()).str.pad_start(2, "0"), "W": lambda on: _sevenths(on.day()),
     "CC": lambda on: ((on.year().cast(pl.Int64) - 1) // 100 + 1).cast(pl.String).str.pad_start(2, "0"),
     "J": lambda on: (on.epoch("d").cast(pl.Int64) + _JULIAN).cast(pl.String),
-    "FMRM": lambda on: _roman(on), "RM": lambda on: _roman(on).str.pad_end(4),
+    "FMRM": _roman, "RM": lambda on: _roman(on).str.pad_end(4),
     "FMrm": lambda on: _roman(on).str.to_lowercase(), "rm": lambda on: _roman(on).str.to_lowercase().str.pad_end(4),
     "I%j": lambda on: ((on.week().cast(pl.Int64) - 1) * 7 + on.weekday()).cast(pl.String).str.pad_start(3, "0"),
     "HH": lambda on: on.strftime("%I"), "%S%SS": lambda on: _seconds(on).cast(pl.String),
@@ -48,10 +55,6 @@ _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
 """Words of patterns as sqlglot leaves them: it takes the D of Day for a number, and the MM of FMMonth for a month."""
 _TOKEN = re.compile('"[^"]*"|' + "|".join(map(re.escape, _WORDS)) + r"|(?:%-?[YmdHMSyjIGVB])+|[^A-Za-z%\"]+")
 _CLOCK = re.compile(r"%-?[HMSIf]|MS|HH|AM|PM|am|pm")
-
-
-def _roman(on: Any) -> pl.Expr:
-    return on.month().cast(pl.Int64).replace_strict(list(range(1, 13)), _ROMANS, return_dtype=pl.String)
 
 
 def _sevenths(days: pl.Expr) -> pl.Expr:

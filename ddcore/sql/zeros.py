@@ -50,9 +50,11 @@ def remainder(*, fails: bool) -> Rule:
         if FLOAT in kinds:
             if values.source.dialect == "postgres":
                 values.source.refuse(node, "a remainder of doubles", "cast both to decimal(38, n), or to bigint")
-            sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)]
+            sides = [
+                Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)
+            ]
             may_fail = values.source.dialect != "duckdb"
-            rest = _checked(*sides, _rest) if may_fail else _rest(*(side.expr for side in sides))
+            rest = _checked(sides[0], sides[1], _rest) if may_fail else _rest(*(side.expr for side in sides))
             return Value(rest, FLOAT, node)
         scale = max(kind.scale for kind in kinds)
         if any(kind.is_wide for kind in kinds):
