@@ -135,8 +135,8 @@ def _holds(project: Project) -> dict[str, Hold]:
 def _ahead(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:
     """The outputs that a run of some alone folded beyond the others, with their greatest complete times."""
     part = ledger.ahead()
-    upper = {} if part is None else part.upper
-    return {name: frontier_json(corners(of), dims) for name, of in sorted(upper.items()) if not is_test(name)}
+    uppers = {} if part is None else part.uppers
+    return {name: frontier_json(corners(of), dims) for name, of in sorted(uppers.items()) if not is_test(name)}
 
 
 def _frontiers(ledger: Ledger, dims: tuple[str, ...]) -> dict[str, Any]:

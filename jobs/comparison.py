@@ -58,7 +58,7 @@ class OutputChange:
     retyped: Mapping[str, tuple[str, str]]
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
+        """The fields of a line of JSON: the output, what becomes of it, and its columns that differ."""
         retyped = {name: {"from": old, "to": new} for name, (old, new) in self.retyped.items()}
         columns = {"added": dict(self.added), "removed": dict(self.removed), "retyped": retyped}
         return {"output": self.output, "change": self.change, "columns": columns}
@@ -97,7 +97,7 @@ class Comparison:
         return [one for one in self.arrangements if one.change == change]
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
+        """The fields of the JSON object of ``dd plan --against``: both programs, outputs and arrangements."""
         run = self.former.run
         return {
             "against": {

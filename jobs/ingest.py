@@ -35,8 +35,8 @@ from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.sparkformat import find_formats
 from ddcore.jobs import predecessor
+from ddcore.jobs.ingesting.delta_tables import TableReader
 from ddcore.jobs.ingesting.engines import session, taker
-from ddcore.jobs.ingesting.following import TableReader
 from ddcore.jobs.ingesting.labels import asked_labels, not_set
 from ddcore.jobs.ingesting.report import IngestReport
 from ddcore.jobs.ingesting.snapshots import SnapshotReader

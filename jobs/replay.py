@@ -160,7 +160,7 @@ class _Replay:
         self.report.selected = tuple(name for name in self.plan.outputs if not is_test(name))
         check_tables(options.project, self.ledger, whole.plan.outputs)
         if (ahead := self.ledger.ahead()) is not None and self._is_ahead():
-            self.report.last, self.report.upper = ahead.last, ahead.upper[self.report.selected[0]]
+            self.report.last, self.report.upper = ahead.last, ahead.uppers[self.report.selected[0]]
 
     @property
     def plan(self) -> Plan:
@@ -297,7 +297,7 @@ class _Replay:
             return False
         last = last or self.ledger.latest_ingested(self.plan.inputs)
         return last is not None and all(
-            name in ahead.upper and not is_open(last, ahead.upper[name]) for name in self.plan.outputs
+            name in ahead.uppers and not is_open(last, ahead.uppers[name]) for name in self.plan.outputs
         )
 
     def _note(self, upcoming: NextRun) -> None:

@@ -68,7 +68,7 @@ def sync(
     found: Mapping[str, Sequence[Source | Snapshot]] = MappingProxyType({}),
 ) -> SyncReport:
     """Ingest each declared source, in the order of ``dd.toml``, then fold what is not folded yet. Where another project
-    ingests the inputs, take over what it has.
+    ingests inputs, take over what it has before that.
 
     ``inputs``: only the sources of these. ``options`` are options of ``dd ingest``, by their names, which hold for all
     sources. ``tell`` is called with the report of each ingest when it is done. An ingest that fails ends the sync:

@@ -41,17 +41,35 @@ DOCS = {
     "test_glossary", "test_packaging", "test_pictures", "test_public_api", "test_readme", "test_registry",
     "test_rooms", "test_setup", "test_site", "test_tutorial", "test_workflows",
 }  # fmt: skip
+NUMBERED = {
+    "test_interning", "test_operators", "test_semantics", "test_semantics_compaction", "test_semantics_loops",
+    "test_semantics_rounds",
+}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
 def pytest_configure(config: pytest.Config) -> None:
-    """All that is random in this run comes from one seed, and a seed or a range that is none ends it here."""
-    base = seeds.base()
+    """All that is random in this run comes from one seed, and a seed or a range that is none ends it here. With
+    ``--last-failed`` it is the seed of the last run in which tests failed.
+    """
+    base = seeds.base(_seed_of_failed(config) if config.getoption("lf", False) else None)
     seeds.seeds(1)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(base)
     if config.getoption("hypothesis_profile", None) is None:
         config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keeps the seed of a run in which tests failed beside pytest's own list of them."""
+    if session.testsfailed and session.config.pluginmanager.has_plugin("cacheprovider"):
+        file = _seed_of_failed(session.config)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(str(seeds.base()))
+
+
+def _seed_of_failed(config: pytest.Config) -> Path:
+    return config.rootpath / str(config.getini("cache_dir")) / "v" / "ddcore" / "seed"
 
 
 def pytest_report_header() -> str:
@@ -102,6 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
     tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
+    items[:] = [item for item in items if item.path.stem in NUMBERED or "by_workers" not in item.name]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -116,12 +135,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut"])
+BY_NIGHT = pytest.param("by_workers", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["by_reference", "whole", "one_time_each", "compacted", "randomly_cut", BY_NIGHT])
 def fold(request: pytest.FixtureRequest) -> Any:
-    """One way to fold: takes a program and its inputs, gives the logs of its outputs."""
+    """One way to fold: takes a program and its inputs, gives the logs of its outputs. By several workers only the
+    numbered cases.
+    """
+    import by_workers
     import folding
 
-    return getattr(folding, request.param)
+    return by_workers.by_workers if request.param == "by_workers" else getattr(folding, request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)

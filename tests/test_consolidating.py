@@ -13,12 +13,14 @@ from seeds import nightly
 from test_messages import arranged, columns, message_of, travelled
 
 from ddcore.base.schema import parse_schema
+from ddcore.base.tuning import Tuning
 from ddcore.data import encoding
-from ddcore.jobs.engines import consolidating
 from ddcore.jobs.engines.consolidating import Consolidating
 from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, divided
 from ddcore.traces.batch import Batch
+from ddcore.traces.budget import Budget
+from ddcore.traces.spilling import UNLIMITED
 
 ROWS = 50_000
 
@@ -46,11 +48,11 @@ def orders(keys: np.ndarray, key: tuple[str, ...], *, transient: bool = True, ki
 
 
 @pytest.mark.parametrize("seed", nightly(range(40), 6))
-def test_the_sums_are_those_of_the_updates(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sums_are_those_of_the_updates(seed: int) -> None:
     """Of keys that are few or many, all over or sorted, of values and of hashes, in several messages of one worker."""
     print(f"seed {seed}")
-    monkeypatch.setattr(consolidating, "_FEW", 100)
-    dice, rng, sender = random.Random(seed), np.random.default_rng(seed), Consolidating()
+    budget = Budget(UNLIMITED, 1, Tuning(sent_rows=100))
+    dice, rng, sender = random.Random(seed), np.random.default_rng(seed), Consolidating(budget)
     for _ in range(3):
         rows = dice.choice([50, 2_000, 30_000])
         keys = rng.integers(0, dice.choice([3, 1_000, 10**9]), rows)

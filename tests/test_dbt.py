@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 import pytest
 from real_data import REPOSITORY
-from sql_queries import bag
+from sql_duckdb import bag
 from trams import Command
 
 from ddcore.base.errors import DdError

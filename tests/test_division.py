@@ -19,10 +19,10 @@ from programs import Case
 from warehouses import project_of
 
 import ddcore as dd
-from ddcore.base.tuning import DEFAULT
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task, sampling
+from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.protocol import SharedFold
 
 WORKERS = 16
@@ -30,7 +30,12 @@ EVEN = 1.25  # greatest load over the mean that is asked
 
 
 def divided(
-    folder: Path, program: Any, patch: pytest.MonkeyPatch, ends: list[int], **frames: pl.DataFrame
+    folder: Path,
+    program: Any,
+    patch: pytest.MonkeyPatch,
+    ends: list[int],
+    tuning: Tuning = DEFAULT,
+    **frames: pl.DataFrame,
 ) -> list[SharedFold]:
     """How the folds of runs up to these versions would be divided between sixteen workers."""
     found: list[SharedFold] = []
@@ -42,7 +47,7 @@ def divided(
     sparkless.install(patch)
     patch.setattr(exchange, "fold_with", fold_with)
     source = f"from {__name__} import {program.__name__} as program"
-    project = project_of(folder / "p", Case(0, source, program, frames))
+    project = project_of(folder / "p", Case(0, source, program, frames), tuning=tuning)
     for end in ends:
         replay.run(project, last=time_of(end), engine="spark", parallelism=WORKERS)
     return found
@@ -74,12 +79,11 @@ def test_appends_beyond_all_that_is_stored_are_divided(
     sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day is a thirtieth of the history, and all of the work; it is in a file with all days before."""
-    monkeypatch.setattr(sampling, "_SAMPLE", sample)
     days = 30
     rows = pl.DataFrame({"id": pl.int_range(days * 1_000, eager=True)}).with_columns(
         amount=pl.col("id") % 97, at=pl.col("id") * 7, version=pl.col("id") // 1_000, diff=pl.lit(1)
     )
-    found = divided(tmp_path, counted, monkeypatch, [days - 2, days - 1], rows=rows)
+    found = divided(tmp_path, counted, monkeypatch, [days - 2, days - 1], Tuning(sampled_rows=sample), rows=rows)
     for work, first in zip(found, (0, (days - 1) * 1_000), strict=True):
         keys = rows.filter(pl.col("version").is_between(first // 1_000, work.fold.window.upper[0][0] - 1))["id"]
         assert unevenness(work, keys) <= EVEN
@@ -103,11 +107,15 @@ def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pyt
 
 def test_a_file_that_is_sorted_several_times_over_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices at distances that fit into the pieces would meet the same keys in each."""
-    monkeypatch.setattr(sampling, "_SAMPLE", 6_400)
     src = pl.Series("src", np.tile(np.arange(16_000), 4))
     edges = pl.DataFrame({"src": src, "dst": src + pl.Series(np.repeat([1, -1, 400, -400], 16_000))})
     (work,) = divided(
-        tmp_path, neighbours, monkeypatch, [0], edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1))
+        tmp_path,
+        neighbours,
+        monkeypatch,
+        [0],
+        Tuning(sampled_rows=6_400),
+        edges=edges.with_columns(version=pl.lit(0), diff=pl.lit(1)),
     )
     assert unevenness(work, edges["src"]) <= EVEN
 

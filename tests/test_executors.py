@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -171,7 +172,8 @@ def test_a_run_survives_the_loss_of_a_process(victim: str, master: str, parallel
     check_law(project)
     if parallelism > 1:  # all tasks have ended, and others have begun
         lost = (project.root / "again").stat().st_mtime - (project.root / "process").stat().st_mtime
-        assert lost < 90, f"the fold began again after {lost:.0f} s"
+        print(f"the fold began again after {lost:.1f} s")
+        assert lost < (90 if victim == "hung worker" else 60), f"the fold began again after {lost:.0f} s"
     assert not is_running(int((project.root / "process").read_text()))
 
 
@@ -191,6 +193,9 @@ def test_an_error_of_one_worker_ends_all_and_the_next_run_folds(victim: str, lin
     code, _, errors = ended(begun(project, "local[2]", 2))
     assert code == 1 and line in errors and len(errors.splitlines()) <= 2, errors
     assert (project.root / "disturbed").exists()
+    took = time.time() - (project.root / "process").stat().st_mtime
+    assert took < 60, f"all had ended after {took:.0f} s"
+    assert not is_running(int((project.root / "process").read_text()))
     assert_same(contents(project), before, victim)
     (project.root / "little memory").unlink(missing_ok=True)
     code, _, errors = ended(begun(project, "local[2]", 2))
@@ -243,6 +248,32 @@ ENCRYPTION = {
 }
 
 
+NOTING = """
+import os, pathlib, ssl
+
+wrap = ssl.SSLContext.wrap_socket
+
+
+def wrap_socket(self, *arguments, **options):
+    connection = wrap(self, *arguments, **options)
+    handshake = connection.do_handshake
+
+    def do_handshake(*arguments):
+        handshake(*arguments)
+        pathlib.Path({folder!r}, f"{{os.getpid()}} {{connection.server_side}}").write_text(connection.version())
+
+    if connection.server_side:
+        connection.do_handshake = do_handshake
+    else:  # it has shaken hands
+        handshake = lambda: None
+        do_handshake()
+    return connection
+
+
+ssl.SSLContext.wrap_socket = wrap_socket
+"""
+
+
 def configured(project: Project, conf: dict[str, str], warehouse: str = "warehouse") -> None:
     lines = ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
     text = PROJECT.replace("[inputs", f'warehouse = "{warehouse}"\n[inputs')
@@ -251,13 +282,23 @@ def configured(project: Project, conf: dict[str, str], warehouse: str = "warehou
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_workers_encrypt_where_spark_does(project: Project) -> None:
+@pytest.mark.parametrize(("conf", "versions"), [(ENCRYPTION, ["TLSv1.3"] * 2), ({}, [])], ids=["encrypted", "plain"])
+def test_workers_encrypt_where_spark_does(
+    conf: dict[str, str], versions: list[str], project: Project, tmp_path: Path
+) -> None:
+    """Executors note the version of TLS at each end of a connection that their Python encrypts."""
     expected = undisturbed(project)
-    configured(project, ENCRYPTION)
+    for name in ("noting", "noted"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "noting" / "sitecustomize.py").write_text(NOTING.format(folder=str(tmp_path / "noted")))
+    configured(project, conf | {"spark.executorEnv.PYTHONPATH": str(tmp_path / "noting")})
     code, out, errors = ended(begun(project, CLUSTER, 2))
     assert code == 0, errors
     assert json.loads(out.splitlines()[-1])["parallelism"] == 2
     assert_same(contents(project), expected, "encrypted")
+    noted = [*(tmp_path / "noted").iterdir()]
+    assert [file.read_text() for file in noted] == versions
+    assert len({file.name.split()[0] for file in noted}) == len(versions), "each is of a process of its own"
 
 
 @pytest.mark.long
@@ -384,10 +425,13 @@ HASTY = {
 }
 
 WALL = """
-import errno, socket
+import errno, socket, time
 
 
-def create_connection(address, *arguments, **options):
+def create_connection(address, timeout):
+    if {silent}:
+        time.sleep(timeout)
+        raise TimeoutError("timed out")
     raise OSError(errno.EHOSTUNREACH, "No route to host")
 
 
@@ -397,19 +441,25 @@ socket.create_connection = create_connection
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_one_worker_folds_where_executors_do_not_reach_each_other(project: Project, tmp_path: Path) -> None:
-    """Their Python opens no connection to others."""
+@pytest.mark.parametrize("silent", [False, True])
+def test_one_worker_folds_where_executors_do_not_reach_each_other(
+    silent: bool, project: Project, tmp_path: Path
+) -> None:
+    """Their Python opens no connection to others: it is told so, or told nothing."""
     expected = undisturbed(project)
     (tmp_path / "wall").mkdir()
-    (tmp_path / "wall" / "sitecustomize.py").write_text(WALL)
+    (tmp_path / "wall" / "sitecustomize.py").write_text(WALL.format(silent=silent))
     configured(project, {"spark.executorEnv.PYTHONPATH": str(tmp_path / "wall")})
     start = time.monotonic()
     code, out, errors = ended(begun(project, CLUSTER, 2))
     assert code == 0, errors
-    assert "one worker folds, and not 2: worker 1 cannot reach worker 0 at " in errors, errors
+    either = (
+        r"one worker folds, and not 2: worker (1 cannot reach worker 0 at |0 was not reached by worker 1 within 10 s)"
+    )
+    assert re.search(either, errors), errors
     assert json.loads(out.splitlines()[-1])["parallelism"] == 1
     assert_same(contents(project), expected, "a wall")
-    assert time.monotonic() - start < 120
+    assert time.monotonic() - start < 240, "with the start of Spark, and of another fold"
 
 
 @pytest.mark.long

@@ -525,7 +525,7 @@ def test_an_undone_ingest_of_a_feed_comes_again(tmp_path: Path) -> None:
 def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
     from ddcore.io.sources.deltatable import delta_table
     from ddcore.io.sources.layouts import Rules
-    from ddcore.jobs.ingesting.following import TableReader
+    from ddcore.jobs.ingesting.delta_tables import TableReader
 
     table, it = Table(tmp_path / "t", (1, "a")).append((2, "b")), desk(tmp_path)
     reader = TableReader(

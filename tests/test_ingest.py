@@ -8,6 +8,7 @@ import random
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -333,13 +334,12 @@ def test_the_log_is_not_scanned_where_nothing_can_repeat(desk: Desk, monkeypatch
     desk.ingest(desk.source("a.csv", (1, 1, 0, 1), (2, 2, 0, 1)))  # consolidated at one version
     with pytest.raises(AssertionError):
         desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))
-    monkeypatch.setattr("ddcore.jobs.ingesting.source_checks._SCANNED", 1)
-    monkeypatch.setattr("ddcore.jobs.ingesting.source_checks._SCANNED_EACH", 1)
+    desk.project = replace(desk.project, tuning=Tuning(repeating_rows=1, repeating_ratio=1))
     desk.ingest(desk.source("b.csv", (3, 3, 1, 1)))  # a log much larger than the source
 
 
-def test_a_snapshot_ingested_twice_is_seen_in_a_sample(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddcore.io.logs.balance._SAMPLE", 100)
+def test_a_snapshot_ingested_twice_is_seen_in_a_sample(desk: Desk) -> None:
+    desk.project = replace(desk.project, tuning=Tuning(repeating_sample=100))
     desk.ingest(desk.source("a.csv", *[(number, 7, 0, 1) for number in range(5000)]))
     report = desk.ingest(desk.source("b.csv", *[(number, 7, 1, 1) for number in range(5000)]))
     assert 20 < report.repeated < 500

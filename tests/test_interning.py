@@ -16,6 +16,7 @@ import folding
 import numpy as np
 import polars as pl
 import pytest
+from by_workers import by_workers
 from folding import Fold
 from notation import frame, log
 from places import local
@@ -40,9 +41,10 @@ from ddcore.reference.ids import hashes_of
 from ddcore.traces.batch import Batch
 
 FOLDS = [folding.by_reference, folding.whole, folding.one_time_each, folding.randomly_cut, folding.fed_early]
+BY_NIGHT = pytest.param(by_workers, marks=pytest.mark.long)
 
 
-@pytest.fixture(params=FOLDS, ids=lambda fold: fold.__name__)
+@pytest.fixture(params=[*FOLDS, BY_NIGHT], ids=lambda fold: fold.__name__)
 def fold(request: pytest.FixtureRequest) -> Any:
     return request.param
 

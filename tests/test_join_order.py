@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 from folding import by_reference, with_statistics
 from seeds import seeds
-from sql_queries import accumulated, bag, database
+from sql_duckdb import bag, database
+from sql_tables import accumulated
 
 import ddcore as dd
 from ddcore.base.statistics import Statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import random
 import socket
@@ -123,6 +124,26 @@ def test_a_stranger_has_seconds_in_all_and_not_for_each_byte(monkeypatch: pytest
 
 
 OTHER = Credentials(b"t" * 32)
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+def test_a_comparison_in_constant_time_decides_who_is_let_in(verdict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole proofs, at both ends, and nothing else does: workers with other secrets meet if it says so."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(given: bytes, known: bytes) -> bool:
+        compared.append((len(given), len(known)))
+        return verdict
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    monkeypatch.setattr(meeting, "MEETING", 30.0 if verdict else 1.0)
+    results = together(2, wait_for, credentials=[PLAIN, OTHER if verdict else PLAIN])
+    if verdict:
+        assert results == [[{"rank": 0}, {"rank": 1}]] * 2
+        assert compared == [(32, 32)] * 2
+    else:
+        assert all(isinstance(result, Unreachable) for result in results), results
+        assert {*compared} == {(32, 32)}
 
 
 @pytest.mark.sample(2)

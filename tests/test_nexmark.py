@@ -14,7 +14,8 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from sql_queries import accumulated, bag
+from sql_duckdb import bag
+from sql_tables import accumulated
 
 import ddcore as dd
 from ddcore.sql import program

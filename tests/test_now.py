@@ -22,7 +22,7 @@ import sparkless
 from folding import Fold, instants_of
 from notation import DIMS
 from seeds import nightly
-from sql_queries import bag
+from sql_duckdb import bag
 from test_join_between import counted
 from warehouses import log_of
 from workshop import Workshop, assert_same, contents, is_same

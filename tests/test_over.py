@@ -17,8 +17,7 @@ from test_semantics import same
 import ddcore as dd
 from ddcore import col
 from ddcore.base.errors import DiffOverflow, NegativeMultiplicity, ProgramError
-from ddcore.operators import nearby
-from ddcore.operators import onwards as found_onwards
+from ddcore.base.tuning import Tuning
 from ddcore.operators.over import _OverStep
 from ddcore.planning.planner import build
 
@@ -215,12 +214,9 @@ def history(updates: list[tuple[Any, ...]], *keys: str) -> pl.DataFrame:
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("seed", range(32))
-def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:
     """What would cost the partition beside others: in one fold and in one for each version, with copies of rows."""
-    monkeypatch.setattr(nearby, "_LARGE", 1)
-    monkeypatch.setattr(nearby, "_FIRST", first)
-    monkeypatch.setattr(found_onwards, "_FIRST", first)
-    monkeypatch.setattr(found_onwards, "_BEHIND", (first, 3 * first))
+    tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3)
     rng = random.Random(f"apart {seed}")
     floats = rng.choice(FLOATS)
     there: list[tuple[Any, ...]] = []
@@ -245,9 +241,9 @@ def test_functions_in_operators_of_their_own(seed: int, first: int, monkeypatch:
 
     expected = folding.by_reference(program, t=t)
     print([(function.kind, function.frame) for function in chosen])
-    assert folding.whole(program, t=t) == expected
-    assert folding.one_time_each(program, t=t) == expected
-    assert folding.compacted(program, t=t) == expected
+    assert folding.whole(program, tuning=tuning, t=t) == expected
+    assert folding.one_time_each(program, tuning=tuning, t=t) == expected
+    assert folding.compacted(program, tuning=tuning, t=t) == expected
 
 
 @pytest.mark.parametrize(
@@ -282,16 +278,11 @@ def test_which_functions_are_computed_together(functions: tuple[Any, ...], opera
 @pytest.mark.parametrize("onwards", [False, True])
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(30))
-def test_large_groups_are_searched_around_the_changes(
-    seed: int, onwards: bool, first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_groups_are_searched_around_the_changes(seed: int, onwards: bool, first: int) -> None:
     """With groups that count as large from the first row on, in one fold and in one for each version. ``onwards``: with
     functions that depend on all rows before.
     """
-    monkeypatch.setattr(nearby, "_LARGE", 1)
-    monkeypatch.setattr(nearby, "_FIRST", first)
-    monkeypatch.setattr(found_onwards, "_FIRST", first)
-    monkeypatch.setattr(found_onwards, "_BEHIND", (first, 3 * first))
+    tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3)
     rng = random.Random(f"near {seed}")
     numbers: list[Any] = [*range(rng.choice([6, 60]))] + [None] * (seed % 4 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
@@ -322,10 +313,10 @@ def test_large_groups_are_searched_around_the_changes(
         return {"out": t.group_by(*groups).over("n", descending=down, **functions)}
 
     expected = folding.by_reference(program, t=t)
-    assert folding.whole(program, t=t) == expected
-    assert folding.one_time_each(program, t=t) == expected
-    assert folding.compacted(program, t=t) == expected
-    assert folding.fed_early(program, seed=seed, t=t) == expected
+    assert folding.whole(program, tuning=tuning, t=t) == expected
+    assert folding.one_time_each(program, tuning=tuning, t=t) == expected
+    assert folding.compacted(program, tuning=tuning, t=t) == expected
+    assert folding.fed_early(program, seed=seed, tuning=tuning, t=t) == expected
 
 
 @pytest.mark.parametrize(
@@ -352,10 +343,7 @@ def test_large_groups_are_searched_around_the_changes(
 )
 def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change costs the rows whose results change, and some around them."""
-    monkeypatch.setattr(nearby, "_LARGE", 1)
-    monkeypatch.setattr(nearby, "_FIRST", 4)
-    monkeypatch.setattr(found_onwards, "_FIRST", 4)
-    monkeypatch.setattr(found_onwards, "_BEHIND", (8, 16))
+    tuning = Tuning(searched_rows=1, near_rows=4, later_rows=8, later_ratio=2)
     rows = pl.DataFrame({"k": "a", "n": range(0, 300, 2), "version": 0, "diff": 1})
     first = rows.with_columns(x=pl.col("n") % 10).select("k", "n", "x", "version", "diff")
     t = pl.concat([first, frame("k n x", f"{change}@1")], how="vertical_relaxed")
@@ -367,7 +355,7 @@ def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: 
 
     monkeypatch.setattr(_OverStep, "evaluate", noted)
     program = over("n", it=function)
-    actual = folding.one_time_each(program, t=t)
+    actual = folding.one_time_each(program, tuning=tuning, t=t)
     assert actual == folding.by_reference(program, t=t)
     assert max(read) == 150
     assert 0 < sum(count for count in read if count != 150) < 75

@@ -11,7 +11,7 @@ import random_sql
 from random_sql import VERSIONS, WINDOWS, Outcome
 from seeds import seeds
 from sql_peers import DuckDb, Spark
-from sql_queries import TARGETS
+from sql_tables import TARGETS
 
 
 def outcome_of(name: str, chosen: range) -> Outcome:

@@ -124,12 +124,14 @@ def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     marks = "spark recovery docs unit sample(most)"
     (tmp_path / "pytest.ini").write_text("\n    ".join(["[pytest]\nmarkers =", *marks.split()]))
 
-    def run(base: str, *arguments: str) -> tuple[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DDCORE_SEED"}
+
+    def run(base: str, *arguments: str, caches: bool = False) -> tuple[str, str]:
         path = os.pathsep.join(map(str, (REPOSITORY / "tests" / "support", REPOSITORY / "tests", REPOSITORY / "tools")))
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-            cwd=tmp_path, env=os.environ | {"PYTHONPATH": path, "DDCORE_SEED": base}, text=True, capture_output=True,
-            check=False,
+            [sys.executable, "-m", "pytest", *(() if caches else ("-p", "no:cacheprovider")), *arguments],
+            cwd=tmp_path, env=environment | {"PYTHONPATH": path} | ({"DDCORE_SEED": base} if base else {}), text=True,
+            capture_output=True, check=False,
         )  # fmt: skip
         examples = tmp_path / "examples.txt"
         drawn = examples.read_text() if examples.exists() else ""
@@ -143,5 +145,8 @@ def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     line = next(line for line in out.splitlines() if "AssertionError: drawn" in line)
     out, same = run("41", "-k", "drawn or example")
     assert line in out and same == examples
-    out, others = run("42")
+    out, others = run("42", caches=True)
     assert line not in out and others != examples
+    line = next(line for line in out.splitlines() if "AssertionError: drawn" in line)
+    out, _ = run("", "--last-failed", caches=True)
+    assert line in out and "DDCORE_SEED=42" in out

@@ -144,7 +144,9 @@ CLUSTER = "local-cluster[2,1,1024]"
 @pytest.mark.long
 @pytest.mark.spark
 def test_tasks_of_spark_that_are_killed_at_every_step(behind: Behind, tmp_path: Path) -> None:
-    """Again and again, until Spark gives the job up; in the command's own process, that one is killed."""
+    """Again and again, until Spark gives the job up; in the command's own process, that one is killed. What the next
+    run finishes does not depend on who writes then: tasks here, which start in a tenth of the time.
+    """
     points = points_of(behind, tmp_path / "whole", "local[2]")
     assert len(points) > 5
     for point in points:
@@ -154,7 +156,7 @@ def test_tasks_of_spark_that_are_killed_at_every_step(behind: Behind, tmp_path: 
         assert ended.returncode in (-signal.SIGKILL, 1) or point.startswith(("after-write", "after-file")), ended
         assert ended.returncode != 1 or len(ended.stderr.splitlines()) <= 2, ended.stderr[-3000:]
         killed.check_between()
-        again = run(killed.folder, "local[2]")
+        again = run(killed.folder, "here")
         assert again.returncode == 0, again.stderr[-3000:]
         killed.check_after()
         shutil.rmtree(killed.folder)

@@ -53,7 +53,7 @@ def test_what_several_tasks_need(session: Any, reason: str) -> None:
     start = time.monotonic()
     assert obstacle(session, 3).startswith(reason)
     assert bool(obstacle(session, 3)) == bool(reason)
-    assert time.monotonic() - start < slots._PATIENCE, "nothing is waited for"
+    assert time.monotonic() - start < slots.PATIENCE, "nothing is waited for"
 
 
 class Cluster:
@@ -86,13 +86,12 @@ class Cluster:
         return min(self.most, self.asked)
 
 
-def test_executors_of_a_cluster_have_some_time_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_of_a_cluster_have_some_time_to_come() -> None:
     late: Any = Cluster(3)
     assert obstacle(late, 3) == ""
     assert late.asked == 3
-    monkeypatch.setattr(slots, "_PATIENCE", 0.2)
     few: Any = Cluster(2)
-    assert obstacle(few, 3) == "Spark runs 2 tasks at a time"
+    assert obstacle(few, 3, patience=0.2) == "Spark runs 2 tasks at a time"
 
 
 class Executors(Cluster):
@@ -138,11 +137,10 @@ def test_an_executor_with_several_cores_has_one_worker_with_as_many_threads(
     assert {number: slots.threads_of(spark, number) for number in threads} == threads
 
 
-def test_an_executor_is_waited_for_and_its_absence_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_PATIENCE", 0.2)
+def test_an_executor_is_waited_for_and_its_absence_told() -> None:
     nobody: Any = Executors(0, 1)
-    assert (slots.workers_of(nobody), slots.threads_of(nobody, 2)) == (1, 1)
-    assert obstacle(nobody, 2) == "no executor has come within 0 s"
+    assert (slots.workers_of(nobody, patience=0.2), slots.threads_of(nobody, 2)) == (1, 1)
+    assert obstacle(nobody, 2, patience=0.2) == "no executor has come within 0 s"
 
 
 @pytest.mark.spark

@@ -15,7 +15,9 @@ import polars as pl
 import pytest
 from folding import by_reference, whole
 from seeds import nightly
-from sql_queries import WIDE, RandomQuery, accumulated, bag, database, random_logs
+from sql_duckdb import bag, database
+from sql_queries import RandomQuery
+from sql_tables import WIDE, accumulated, random_logs
 
 import ddcore
 from ddcore.base.errors import Diverged, ExpressionError, ProgramError

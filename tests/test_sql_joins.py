@@ -8,7 +8,8 @@ import re
 import polars as pl
 import pytest
 from folding import by_reference, whole
-from sql_queries import accumulated, bag, database, random_logs
+from sql_duckdb import bag, database
+from sql_tables import accumulated, random_logs
 from test_sql import differences
 
 import ddcore

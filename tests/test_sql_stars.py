@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 import sql_stars
 from seeds import seeds
-from sql_queries import accumulated, bag, database, random_logs
+from sql_duckdb import bag, database
 from sql_stars import StarQuery
+from sql_tables import accumulated, random_logs
 
 import ddcore
 from ddcore.base.errors import ExpressionError, ProgramError

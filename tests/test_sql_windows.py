@@ -6,7 +6,7 @@ import random
 
 import polars as pl
 import pytest
-from sql_queries import random_logs
+from sql_tables import random_logs
 from sql_windows import RandomWindows
 from test_sql import differences, rows_of
 

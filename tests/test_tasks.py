@@ -27,7 +27,7 @@ from ddcore.base.errors import DdError, FoldError
 from ddcore.base.tuning import Tuning
 from ddcore.io.project.project import Project
 from ddcore.jobs import replay
-from ddcore.jobs.engines import consolidating, exchange, peers, workers
+from ddcore.jobs.engines import exchange, peers, workers
 from ddcore.jobs.engines.messages import encoded
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
@@ -46,8 +46,7 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
     tuning = replace(tuning, message_rows=1 + seed % 3, divided_rows=1 + seed % 5)
     sparkless.install(monkeypatch, seed=seed)
     if seed // 2 % 2 == 0:  # all messages are consolidated first
-        monkeypatch.setattr(consolidating, "_FEW", 0)
-        monkeypatch.setattr(consolidating, "_PAYS", 0.0)
+        tuning = replace(tuning, sent_rows=0, sent_share=0.0)
     drawn = case(seed, plain=True)
     outcomes = outcome(
         project_of(tmp_path / "cut", drawn, tuning=tuning), ends_of(drawn, seed), engine="spark",

@@ -62,8 +62,7 @@ def test_hashes_do_not_depend_on_how_texts_lie(seed: int, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_bounds_are_those_of_the_bytes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_bounds, "_FEW", 0)  # as of many texts
+def test_bounds_are_those_of_the_bytes(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):
         parts = [_values(rng, 1) for _ in range(rng.randint(1, 3))]
@@ -72,17 +71,16 @@ def test_bounds_are_those_of_the_bytes(seed: int, monkeypatch: pytest.MonkeyPatc
         chunks[0], parts[0] = chunks[0].slice(cut), parts[0][cut:]
         texts = [text for part in parts for text in part]
         ends = min(texts, key=str.encode), max(texts, key=str.encode)
-        assert column_bounds._ends(pa.chunked_array(chunks)) == ends
+        assert column_bounds._ends(pa.chunked_array(chunks), 0) == ends
         with_null = [*chunks, pa.array([None], pa.string_view())]
-        assert column_bounds._ends(pa.chunked_array(with_null)) == ends
+        assert column_bounds._ends(pa.chunked_array(with_null), 0) == ends
 
 
-def test_bounds_of_texts_in_several_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_bounds, "_FEW", 0)
+def test_bounds_of_texts_in_several_buffers() -> None:
     several = pl.Series("t", ["m" * 9000, "z" * 9000, "a" * 9000, "n"] * 3)
     assert _buffers(several) > 1
     column = pa.chunked_array([several.to_arrow(compat_level=_VIEWS)])
-    assert column_bounds._ends(column) == ("a" * 9000, "z" * 9000)
+    assert column_bounds._ends(column, 0) == ("a" * 9000, "z" * 9000)
 
 
 @pytest.mark.parametrize("kind", [pl.String, pl.Binary])

@@ -15,7 +15,7 @@ from seeds import nightly
 from test_semantics import same
 
 import ddcore as dd
-from ddcore.operators import disjoint, join_between
+from ddcore.base.tuning import DEFAULT, Tuning
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,6 @@ def test_moments_with_lengths_of_time(kind: str) -> None:
     assert {each[1:3] for each in together} == {(values[0], values[1] + timedelta(days=1))}
 
 
-def search_all(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    """Search disjoint intervals also where they are few."""
-    monkeypatch.setattr(disjoint, "_LARGE", 1)
-    monkeypatch.setattr(disjoint, "_FIRST", first)
-    monkeypatch.setattr(join_between, "holding", lambda *given, ratio: disjoint.holding(*given, ratio=0))
-
-
 def history(rng: random.Random, users: int, span: int) -> str:
     """Rows of users that come, go and come again at six versions."""
     present: list[str] = []
@@ -90,13 +83,10 @@ def history(rng: random.Random, users: int, span: int) -> str:
 @pytest.mark.sample(25)
 @pytest.mark.parametrize("seed", nightly(range(300), 8))
 @pytest.mark.parametrize("searched", [False, True])
-def test_sessions_equal_the_reference_while_rows_come_and_go(
-    fold: Fold, seed: int, searched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_equal_the_reference_while_rows_come_and_go(fold: Fold, seed: int, searched: bool) -> None:
     """``searched``: as in large keys, the session of a row is found by a search."""
     rng = random.Random(seed)
-    if searched:
-        search_all(monkeypatch, first=1 + seed % 3)
+    tuning = Tuning(searched_rows=1, near_intervals=1 + seed % 3, near_ratio=0) if searched else DEFAULT
     gap = rng.choice([0, 1, 2, 5])
     by: Any = rng.choice([(), "w"])
     rows = frame("w n", history(rng, rng.choice([1, 2]), rng.choice([10, 40])))
@@ -106,4 +96,4 @@ def test_sessions_equal_the_reference_while_rows_come_and_go(
         keys = ["w"] if by else []
         return {"out": sessions, "sums": sessions.group_by(*keys, "window_start", "window_end").agg(c=dd.count())}
 
-    same(fold(program, rows=rows), folding.by_reference(program, rows=rows))
+    same(fold(program, tuning=tuning, rows=rows), folding.by_reference(program, rows=rows))

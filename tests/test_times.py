@@ -648,8 +648,7 @@ def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, 
     assert log_of_output(words, "counts") == log("(k,1):+1@(1,0) (k,1):+1@(0,1) (k,1):-1@(1,1)")
 
 
-def test_records_of_one_dimension_are_as_before(tmp_path: Path) -> None:
-    """A warehouse with one dimension can be read by releases that know of no other."""
+def test_records_of_one_dimension_have_plain_numbers(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ingest(desk.source("a.csv", (1, 2, 4, 1)))
     desk.fold(4)

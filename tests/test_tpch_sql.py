@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 from folding import by_reference, whole
 from real_data import REPOSITORY
-from sql_queries import accumulated, bag, database
+from sql_duckdb import bag, database
+from sql_tables import accumulated
 
 import ddcore as dd
 from ddcore.base.schema import parse_schema

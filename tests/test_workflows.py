@@ -40,14 +40,23 @@ def test_ci_checks_before_it_tests_on_the_oldest_and_the_newest_python() -> None
 def test_actions_are_named_with_their_version_and_nothing_has_an_address() -> None:
     for workflow in WORKFLOWS:
         actions = [step["uses"] for step in steps(workflow) if "uses" in step]
-        assert actions and all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in actions)
+        assert actions and all(re.fullmatch(r"actions/[a-z/-]+@v\d+", action) for action in actions)
         assert "://" not in workflow.read_text("utf-8")
+
+
+def test_the_night_keeps_what_failed_also_of_a_run_that_failed() -> None:
+    (saving,) = (step for step in steps(TOP / ".github/workflows/nightly.yml") if "cache/save" in step.get("uses", ""))
+    assert saving["if"] == "always()"
 
 
 def test_hooks_run_what_make_check_runs() -> None:
     (repository,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
     hooks = " ".join(hook["entry"] for hook in repository["hooks"])
-    assert all(tool in hooks for tool in ("ruff format", "ruff check", "tools/typecheck.py"))
+    makefile = (TOP / "Makefile").read_text("utf-8")
+    recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0]
+    tools = {*re.findall(r"ruff [a-z]+|tools/[a-z]+\.py", recipe)}
+    assert tools == {"ruff format", "ruff check", "tools/rooms.py", "tools/typecheck.py"}
+    assert all(tool in hooks for tool in tools)
 
 
 def test_templates_name_commands_that_exist() -> None:

@@ -55,9 +55,11 @@ def compiled(python: Path, cache: Path) -> Path:
 
 def environment_of(python: str, sources: Path) -> Path:
     """The Python of an environment made with ``python`` that has the package as it is in ``sources``."""
-    version = subprocess.run(
-        [python, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    words = [python, "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
+    try:
+        version = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"--python {python}: it does not run: {getattr(error, 'stderr', '').strip() or error}")
     folder = TOP / "build" / f"python{version}"
     if not (folder / "bin" / "python").exists():
         subprocess.run([python, "-m", "venv", folder], check=True)

@@ -223,12 +223,12 @@ def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
             raise _unsupported(dtype, place)
         dtype = dtype()
     if isinstance(dtype, pl.List | pl.Array):
-        return Type("list", element=type_of(_instance(dtype.inner), f"{place}[]"))
+        return Type("list", element=type_of(instance(dtype.inner), f"{place}[]"))
     if isinstance(dtype, pl.Map):
-        key, value = type_of(_instance(dtype.key), f"{place}.key"), type_of(_instance(dtype.value), f"{place}.value")
+        key, value = type_of(instance(dtype.key), f"{place}.key"), type_of(instance(dtype.value), f"{place}.value")
         return _map(key, value, place)
     if isinstance(dtype, pl.Struct) and dtype != interval_form() and dtype.fields:
-        inner = [(one.name, type_of(_instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
+        inner = [(one.name, type_of(instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
         return Type("struct", fields=tuple(inner))
     if isinstance(dtype, pl.Decimal):
         return _decimal(dtype.precision or 38, dtype.scale, str(dtype), place)
@@ -255,7 +255,8 @@ def _plain_type(dtype: pl.DataType, place: str) -> Type:
     raise _unsupported(dtype, place)
 
 
-def _instance(dtype: Any) -> pl.DataType:
+def instance(dtype: Any) -> pl.DataType:
+    """A type of Polars; of one without parameters the class may stand for it."""
     return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
 
 

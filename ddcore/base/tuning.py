@@ -81,6 +81,15 @@ class Tuning:
     near_ratio: int = _setting(
         4, "times", "as many intervals as new rows, from which on those that hold no row are left out", least=0
     )
+    searched_rows: int = _setting(
+        512, "rows", "of a key or group, from which on its rows near a change are found by a search in their order"
+    )
+    near_rows: int = _setting(64, "rows", "of a group on either side of its changes that are read first")
+    near_intervals: int = _setting(8, "intervals", "before a value that are read first, where they never overlap")
+    later_rows: int = _setting(
+        256, "rows", "behind the changes of a group that are read to find where its results stay"
+    )
+    later_ratio: int = _setting(64, "times", "as many are read where they go on there, before all are")
     rule_rows: int = _setting(1 << 17, "updates", "of one input of a delta join that are matched at once")
     explaining_folds: int = _setting(
         24, "folds", "of `explain`, at most, until no join finds a new key: then it reads all"
@@ -114,6 +123,13 @@ class Tuning:
     file_rows: int = _setting(2 << 20, "updates", "an ingest writes a file of its log when it has so many")
     restated_rows: int = _setting(4 << 20, "updates", "the same of a restatement, which rewrites what stays of files")
     snapshot_rows: int = _setting(2 << 20, "rows", "snapshots in a row that are compared at once")
+    repeating_rows: int = _setting(
+        4 << 20, "updates", "of a log, up to which an ingest looks there for rows that repeat", least=0
+    )
+    repeating_ratio: int = _setting(
+        16, "times", "as many updates as a source has rows: it looks into a log of so many, too", least=0
+    )
+    repeating_sample: int = _setting(1 << 16, "rows", "of a source, of more it looks for a sample")
     paired_rows: int = _setting(
         1 << 16, "rows", "from so many on, rows that two snapshots share are found by their order first",
         least=0,
@@ -135,6 +151,13 @@ class Tuning:
     )
     fed_rows: int = _setting(1 << 19, "updates", "of an input that are read at once, also by a task of Spark")
     divided_rows: int = _setting(1 << 22, "updates", "that one of several workers divides among the others at once")
+    sent_rows: int = _setting(
+        1 << 12, "updates", "of a message, from which on it is considered to consolidate them before they go", least=0
+    )
+    sent_share: float = _setting(
+        0.25, "of the updates", "of a message that must go for its consolidation to pay", least=0
+    )
+    sampled_rows: int = _setting(100_000, "rows", "of an input, by which workers divide its keys", least=61)
     message_rows: int = _setting(1 << 18, "updates", "in one part of a message between workers")
     report_seconds: float = _setting(0.5, "seconds", "between two reports of how far a fold is", least=0)
     published_rows: int = _setting(

@@ -26,7 +26,7 @@ class _State:
     spent = taken = done = expected = 0
 
 
-_lock, _mine = Lock(), local()
+_lock, _thread = Lock(), local()
 _listeners: list[Listener] = []  # of the process as well: who calls a kernel knows of none of them
 
 
@@ -64,14 +64,14 @@ def telling(listener: Listener) -> Iterator[None]:
 
 def begin() -> None:
     """This thread compiles a kernel from now on."""
-    _mine.start = perf_counter_ns()
+    _thread.start = perf_counter_ns()
     _tell(going_on=True)
 
 
 def end() -> None:
     """This thread has compiled a kernel."""
     with _lock:
-        _State.spent += perf_counter_ns() - _mine.start
+        _State.spent += perf_counter_ns() - _thread.start
         _State.done += 1
     _tell(going_on=False)
 

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import WORD_DIGITS
+from ddcore.base.schema import WORD_DIGITS, instance
 from ddcore.expressions import syntax, texts
 from ddcore.expressions.syntax import Tree
 
@@ -97,19 +97,15 @@ def _is_wide_type(dtype: pl.DataType) -> bool:
     if inner is not None:
         return _is_wide_type(inner)
     if isinstance(dtype, pl.Struct):
-        return any(_is_wide_type(_instance(field.dtype)) for field in dtype.fields)
+        return any(_is_wide_type(instance(field.dtype)) for field in dtype.fields)
     return False
-
-
-def _instance(dtype: Any) -> pl.DataType:
-    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]
 
 
 def element(dtype: pl.DataType) -> pl.DataType | None:
     """The type of the elements of a list; None for any other type."""
     if not isinstance(dtype, pl.List):
         return None
-    return _instance(dtype.inner)
+    return instance(dtype.inner)
 
 
 def _exact(tree: Tree, types: Types) -> Tree:

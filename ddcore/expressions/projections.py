@@ -14,10 +14,10 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
-from ddcore.base.schema import MARK, Schema, Type
+from ddcore.base.schema import MARK, Schema, Type, instance
 from ddcore.expressions import exactness, polars_json, syntax, texts, vocabulary
 from ddcore.expressions.formulas import Formulas, formula
-from ddcore.expressions.row_types import RowTypes, instance, result_type, typing_of
+from ddcore.expressions.row_types import RowTypes, result_type, typing_of
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import meant
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import polars as pl
 
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import WORD_DIGITS, Schema, Type, type_of
+from ddcore.base.schema import WORD_DIGITS, Schema, Type, instance, type_of
 from ddcore.expressions import decimals, polars_json, syntax, texts
 from ddcore.expressions.exactness import DEEPEST_LITERAL
 from ddcore.expressions.failures import FAILURES, reason_of
@@ -157,8 +156,3 @@ def _fewer_digits(dtype: pl.DataType) -> pl.DataType:
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > WORD_DIGITS >= dtype.scale:
         return pl.Decimal(WORD_DIGITS, dtype.scale)
     return dtype
-
-
-def instance(dtype: Any) -> pl.DataType:
-    """The type that a class of Polars stands for; a type itself stays as it is."""
-    return dtype() if isinstance(dtype, type) else dtype  # type: ignore[no-any-return]

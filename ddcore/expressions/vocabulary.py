@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from ddcore.base.errors import ProgramError
+from ddcore.base.schema import instance
 from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.syntax import Call, Cast, Column, Element, Eval, Foreign, Literal, Tree
 
@@ -164,8 +165,7 @@ def _objection_to_type(dtype: pl.DataType) -> Objection | None:
         inner = [field.dtype for field in dtype.fields]
     if isinstance(dtype, pl.Map):
         inner = [dtype.key, dtype.value]
-    instances = (kind() if isinstance(kind, type) else kind for kind in inner)
-    return next(filter(None, map(_objection_to_type, instances)), None)
+    return next(filter(None, map(_objection_to_type, map(instance, inner))), None)
 
 
 def _objection_to_eval(node: Eval) -> Objection | None:

@@ -74,6 +74,17 @@ class Linear(Operator, ABC):
         """The updates of the result, for updates of the input. Raises the FoldError family, naming ``place``."""
 
 
+class Keeping(Linear):
+    """An operator whose result has the columns of its input as they are, all or some, perhaps beside others that have
+    names of their own.
+    """
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns."""
+        return {name: name for name in self.schema}
+
+
 @dataclass(frozen=True, eq=False)
 class Keyed(Operator, ABC):
     """An operator that looks rows up by key, in arrangements of its inputs.

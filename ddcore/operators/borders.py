@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ddcore.base.digests import digest
-from ddcore.operators.base import Linear, Operator
+from ddcore.operators.base import Keeping, Operator
 from ddcore.operators.priority import priority_of, round_of
 from ddcore.traces.batch import Batch
 
@@ -61,7 +61,7 @@ class Leave(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class Inspect(Linear):
+class Inspect(Keeping):
     """The differences of a collection inside of loops, outside of them: loop coordinates become columns of the rows.
 
     ``prioritized`` has an entry for each enclosing loop, outermost first: whether its times have priorities. The
@@ -70,11 +70,6 @@ class Inspect(Linear):
 
     name = "inspect"
     prioritized: tuple[bool, ...]
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """The columns of the collection; those of the loops have names that it does not have."""
-        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Moves the loop coordinates from the times to the rows."""

@@ -76,20 +76,24 @@ def _exactly(column: pl.Series, kind: Type, where: str, *, reserved: bool = True
         ) from None
 
 
-def call_twice(
+def call_checked(
     function: Any,
     frame: pl.DataFrame,
     schema: Schema,
     handle: str,
     place: str,
     *,
+    twice: bool,
     operator: str,
     shown: Callable[[int], str],
 ) -> pl.DataFrame:
-    """:func:`call`, twice. Raises ExpressionError also if the two results differ in more than the order of rows.
+    """:func:`call`; or ``twice``: then it raises ExpressionError also if the two results differ in more than the order
+    of rows.
 
-    ``shown``: what a message has for a value of ``handle``. Cost: two calls and a sort of their results.
+    ``shown``: what a message has for a value of ``handle``. Cost: of two calls also a sort of their results.
     """
+    if not twice:
+        return call(function, frame, schema, handle, place)
     first = call(function, frame.clone(), schema, handle, place)
     second = call(function, frame.clone(), schema, handle, place)
     number = _least_difference(first, second, schema, handle)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from ddcore.base.schema import Schema
-from ddcore.operators.base import Linear, Needs
+from ddcore.operators.base import Keeping, Needs
 from ddcore.traces.batch import Batch
 
 
-class _Whole(Linear):
+class _Whole(Keeping):
     """Rows keep their columns, and all inputs need those that the result needs."""
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
         """For inputs of this schema."""
         return cls(schema, "")
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All columns."""
-        return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
         """All inputs need the columns that the result needs."""

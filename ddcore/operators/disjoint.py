@@ -16,9 +16,6 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys
 
-_FIRST = 8  # intervals before a value that are read first
-_LARGE = 512  # intervals of a key from which on a search pays
-
 IsSome = Callable[[ColumnBatch], np.ndarray]
 """Which intervals hold any value at all."""
 
@@ -54,20 +51,20 @@ class Probes:
 
 
 def holding(
-    batches: Sequence[SortedBatch], probes: Probes, is_some: IsSome, budget: Budget, *, ratio: int
+    batches: Sequence[SortedBatch], probes: Probes, is_some: IsSome, budget: Budget
 ) -> list[ColumnBatch] | None:
     """All updates of the intervals that may hold one of the values, each once; None where reading whole keys is no more
-    work: these have fewer than ``ratio`` rows for each value.
+    work: these have few rows for each value (``Tuning.near_ratio``).
     """
-    word = len(probes.keys.words)
+    word, large = len(probes.keys.words), budget.tuning.searched_rows
     spans = [spans_of(batch, probes.keys, budget) for batch in batches]
     sizes = sum((hi - lo for lo, hi in spans), np.zeros(len(probes), np.int64))
-    if sizes.max(initial=0) < _LARGE or _keys_rows(probes, sizes) < ratio * len(probes):
+    if sizes.max(initial=0) < large or _keys_rows(probes, sizes) < budget.tuning.near_ratio * len(probes):
         return None
     ends = [batch.between(lo, hi, word, probes.limits, probes.limits)[0]
             for batch, (lo, hi) in zip(batches, spans, strict=True)]  # fmt: skip
     starts = [lo.copy() for lo, _ in spans]
-    left, width = np.flatnonzero(sizes >= _LARGE), _FIRST
+    left, width = np.flatnonzero(sizes >= large), budget.tuning.near_intervals
     while len(left):
         low = _lows(batches, spans, ends, left, word=word, width=width)
         for batch, (lo, _), start, end in zip(batches, spans, starts, ends, strict=True):

@@ -17,7 +17,7 @@ from ddcore.data import encoding
 from ddcore.expressions.projections import ListProjection
 from ddcore.operators import arguments
 from ddcore.operators.base import Linear, Needs
-from ddcore.operators.calling import Frames, call, call_twice, checks_functions
+from ddcore.operators.calling import Frames, call_checked, checks_functions
 from ddcore.operators.function_fingerprint import text_of
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
@@ -81,18 +81,15 @@ class FlatMap(Linear):
         """The function is called once with the rows of the batch, numbered. Raises ExpressionError."""
         numbers = pl.Series("row", np.arange(len(batch)))
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
-        results = self._call(frame, place)
-        source_rows = batch.take(results["row"].to_numpy())
-        return source_rows.of(encoding.encode_frame(results, self.schema))
-
-    def _call(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
-        if not self.checked:
-            return call(self.function, frame, self.schema, "row", place)
 
         def shown(number: int) -> str:
             return f"the row {frame.drop('row').row(number, named=True)!r}"
 
-        return call_twice(self.function, frame, self.schema, "row", place, operator="flat_map", shown=shown)
+        results = call_checked(
+            self.function, frame, self.schema, "row", place, twice=self.checked, operator="flat_map", shown=shown
+        )
+        source_rows = batch.take(results["row"].to_numpy())
+        return source_rows.of(encoding.encode_frame(results, self.schema))
 
 
 def flat_map(

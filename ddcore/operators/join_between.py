@@ -331,7 +331,7 @@ class _JoinBetweenStep(Step):
 
         back = ends.closed in ("both", "left")
         probes = Probes.of(new, self.rows.key_words if self.is_keyed else None, back)
-        return holding(batches, probes, is_some, budget, ratio=budget.tuning.near_ratio)
+        return holding(batches, probes, is_some, budget)
 
     def _near(self, values: np.ndarray, batches: Sequence[SortedBatch], *, is_kept: bool) -> list[SortedBatch]:
         """The intervals that hold one of some values, which ascend. The first time in a batch is a pass over it;

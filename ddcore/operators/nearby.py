@@ -15,8 +15,6 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-_LARGE = 512  # rows of a group from which on a search pays
-_FIRST = 64  # rows on either side of the changes that are read first
 MOST = 2**63 - 1
 
 
@@ -98,11 +96,11 @@ def gathered_between(batches: Sequence[SortedBatch], keys: Keys, values: int, ne
 
 
 def searchable(
-    batches: Sequence[SortedBatch], everything: Sequence[Spans], around: np.ndarray, *, word: int
+    batches: Sequence[SortedBatch], everything: Sequence[Spans], around: np.ndarray, *, word: int, least: int
 ) -> np.ndarray:
-    """Which keys have so many rows that a search pays, and no null in the order. ``everything``: their rows."""
+    """Which keys have ``least`` rows, so that a search pays, and no null in the order. ``everything``: their rows."""
     sizes = sum((hi - lo for lo, hi in everything), np.zeros(around.shape[1], np.int64))
-    some: np.ndarray = (sizes >= _LARGE) & (around[0] > NULL)
+    some: np.ndarray = (sizes >= least) & (around[0] > NULL)
     for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order
         there = np.flatnonzero(some & (hi > lo))
         if len(there):
@@ -121,8 +119,8 @@ def found_near(
     that are there at all times from ``since[k]`` on are counted, so that it holds at each of them.
     """
     everything = [spans_of(batch, keys, budget) for batch in batches]
-    some = searchable(batches, everything, around, word=len(keys.words))
-    width = _FIRST + max(reach.rows, reach.groups)
+    some = searchable(batches, everything, around, word=len(keys.words), least=budget.tuning.searched_rows)
+    width = budget.tuning.near_rows + max(reach.rows, reach.groups)
     while True:
         within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)
         history = gathered_between(batches, keys, values, within, budget)

@@ -20,9 +20,6 @@ from ddcore.traces.consolidation import arrange
 from ddcore.traces.sorted_batch import SortedBatch, Spans
 from ddcore.traces.trace import Keys, Rows
 
-_FIRST = 64  # rows before the changes that are read first
-_BEHIND = 256, 16_384  # rows behind the changes that are read, before all are
-
 
 @dataclass
 class Onwards(Near):
@@ -88,10 +85,10 @@ def begun(
     descends.
     """
     everything = [spans_of(batch, keys, budget) for batch in sources.rows]
-    some = searchable(sources.rows, everything, around, word=len(keys.words))
+    some = searchable(sources.rows, everything, around, word=len(keys.words), least=budget.tuning.searched_rows)
     anchor, low = np.full(len(keys), NULL), np.full(len(keys), NULL)
     nearest = np.where(down, around[1], around[0])
-    left, width = np.flatnonzero(some), _FIRST + reach
+    left, width = np.flatnonzero(some), budget.tuning.near_rows + reach
     while len(left):
         within = _beside(sources.rows, everything, left, nearest, word=len(keys.words), width=width, down=down)
         for k, values, is_whole in _values(sources, keys, left, within, since=since, down=down, budget=budget):
@@ -119,7 +116,8 @@ def found_onwards(
     some, lost = start.some, np.full(len(keys), NULL if down else MOST)
     last, high = lost.copy(), lost.copy()
     farthest = np.where(down, around[0], around[1])
-    for number, width in enumerate(_BEHIND):
+    tuning = budget.tuning
+    for number, width in enumerate((tuning.later_rows, tuning.later_rows * tuning.later_ratio)):
         left = np.flatnonzero(some & (tries == number))
         if len(left) == 0:
             continue

@@ -15,7 +15,7 @@ from ddcore.base.schema import Schema, parse_schema, shape
 from ddcore.base.source_line import caller
 from ddcore.data import encoding
 from ddcore.operators import arguments
-from ddcore.operators.calling import Frames, call, call_twice, checks_functions
+from ddcore.operators.calling import Frames, call_checked, checks_functions
 from ddcore.operators.evaluations import Evaluations, Targets
 from ddcore.operators.function_fingerprint import name_of, text_of
 from ddcore.operators.reduction import Reduction, ReductionStep, decode_key
@@ -89,11 +89,11 @@ class _ReduceStep(ReductionStep):
         return Targets(result["group"].to_numpy(), stacked, counts)
 
     def _call(self, frame: pl.DataFrame, evaluations: Evaluations) -> pl.DataFrame:
-        if not self.checked:
-            return call(self.function, frame, self.result, "group", self.block.place)
-
         def shown(number: int) -> str:
             key = decode_key(self.port, evaluations.keys, int(evaluations.key_of()[number]))
             return f"the group {dict(zip(self.port.key, key, strict=True))!r}"
 
-        return call_twice(self.function, frame, self.result, "group", self.block.place, operator="reduce", shown=shown)
+        return call_checked(
+            self.function, frame, self.result, "group", self.block.place,
+            twice=self.checked, operator="reduce", shown=shown,
+        )  # fmt: skip

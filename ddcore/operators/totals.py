@@ -26,7 +26,7 @@ from ddcore.base.schema import Schema, Type
 from ddcore.data import encoding
 from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultStep
-from ddcore.operators.base import Linear, Operator
+from ddcore.operators.base import Keeping, Linear, Operator
 from ddcore.operators.evaluations import Evaluations, Targets
 from ddcore.operators.partial import TreeAggregation
 from ddcore.traces.batch import Batch
@@ -54,7 +54,7 @@ Quantity = tuple[str, str | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Sums(Linear):
+class Sums(Keeping):
     """All totals of an aggregation by key and component; and what other aggregates gave, in columns of their own.
 
     ``quantities``: the totals; ``picked``: the columns of other aggregates.
@@ -64,11 +64,6 @@ class Sums(Linear):
     inner = True
     quantities: tuple[Quantity, ...]
     picked: tuple[str, ...]
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All columns."""
-        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """The batch as it is."""
@@ -115,7 +110,7 @@ class Contributions(Linear):
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(Linear):
+class Columns(Keeping):
     """Some columns of rows. ``without_nulls``: of the rows that have a value in the last one."""
 
     name = "columns"
@@ -128,11 +123,6 @@ class Columns(Linear):
         """The columns ``names`` of rows with the schema ``source``."""
         schema = {name: source[name] for name in names}
         return cls(schema, digest(names, str(without_nulls)), source, without_nulls)
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All of them."""
-        return {name: name for name in self.schema}
 
     def apply(self, batch: Batch, place: str) -> Batch:
         """Linear."""

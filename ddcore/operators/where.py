@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,13 @@ from ddcore.base.schema import Schema
 from ddcore.expressions import canonical, parsing
 from ddcore.expressions.projections import Predicate
 from ddcore.operators import arguments
-from ddcore.operators.base import Linear, Needs
+from ddcore.operators.base import Keeping, Needs
 from ddcore.traces.batch import Batch
 from ddcore.traces.frames import values_of
 
 
 @dataclass(frozen=True, eq=False)
-class Where(Linear):
+class Where(Keeping):
     """The rows for which a predicate is true; null is not true."""
 
     name = "where"
@@ -35,11 +35,6 @@ class Where(Linear):
             exprs.append(arguments.single(schema, parsed, "where", hint))
         text = digest(map(canonical.identity, exprs))
         return cls(schema, text, arguments.checked(Predicate, exprs, schema))
-
-    @property
-    def carried(self) -> Mapping[str, str]:
-        """All columns."""
-        return {name: name for name in self.schema}
 
     def needs(self, columns: frozenset[str]) -> Needs:
         """These columns, and those of the condition."""

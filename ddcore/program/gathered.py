@@ -77,15 +77,10 @@ class _Writer:
         """A reduce of the rows of each group."""
         exprs, parts, schema = self._exprs(), [], {}
         for number, (name, aggregate) in enumerate(aggregates.items()):
-            fields = self._fields(name, aggregate, as_float=aggregate.kind == "median")
-            columns = {field: f"{number} {field}" for field in fields}
-            exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
-            there = self._condition(exprs, number, name, aggregate)
+            columns, types, there = self._prepared(exprs, number, name, aggregate)
             by = tuple(column for field, column in columns.items() if field != "value")
             parts.append(Part(f"result {number}", aggregate.kind, aggregate.options, columns["value"], by, there))
-            schema[f"result {number}"] = (
-                GATHERED[aggregate.kind].result({f: kind for f, (_, kind) in fields.items()}).polars
-            )
+            schema[f"result {number}"] = GATHERED[aggregate.kind].result(types).polars
         groups = self.base.select(**exprs).group_by(*self.own)
         return self._named(groups.reduce(ordered(tuple(parts)), schema), aggregates)
 
@@ -93,11 +88,8 @@ class _Writer:
         """Sums of digits by group, and the statistics of a group from these."""
         exprs, moments = self._exprs(), []
         for number, (name, aggregate) in enumerate(aggregates.items()):
-            fields = self._fields(name, aggregate)
-            columns = {field: f"{number} {field}" for field in fields}
-            exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
-            there = self._condition(exprs, number, name, aggregate)
-            scales = tuple(kind.scale for _, kind in fields.values())
+            columns, types, there = self._prepared(exprs, number, name, aggregate)
+            scales = tuple(kind.scale for kind in types.values())
             moments.append(
                 Moment(f"result {number}", aggregate.kind, aggregate.options, tuple(columns.values()), scales, there)
             )
@@ -137,7 +129,17 @@ class _Writer:
         named = {key: pl.col(own) for own, key in self.own.items()}
         return rows.select(**named, **{name: pl.col(f"result {number}") for number, name in enumerate(aggregates)})
 
-    def _fields(self, name: str, aggregate: Aggregate, *, as_float: bool = False) -> dict[str, tuple[pl.Expr, Any]]:
+    def _prepared(
+        self, exprs: dict[str, pl.Expr], number: int, name: str, aggregate: Aggregate
+    ) -> tuple[dict[str, str], Schema, str | None]:
+        """The columns of an aggregate's fields, which are added to ``exprs``, and their types; and its condition's."""
+        fields = self._fields(name, aggregate)
+        columns = {field: f"{number} {field}" for field in fields}
+        exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
+        types = {field: kind for field, (_, kind) in fields.items()}
+        return columns, types, self._condition(exprs, number, name, aggregate)
+
+    def _fields(self, name: str, aggregate: Aggregate) -> dict[str, tuple[pl.Expr, Any]]:
         """The fields of an aggregate with their types. Raises ProgramError where it does not take them."""
         where, rule = f"agg({name}=...)", GATHERED[aggregate.kind]
         found = {}
@@ -151,7 +153,8 @@ class _Writer:
                 if kind.is_wide:
                     raise ProgramError(f"{caller()}: {where}: {what} of up to 18 digits", "cast to float64 first")
                 raise ProgramError(f"{caller()}: {where}: {what}", f"cast to {takes[0]} first")
-            found[field] = (expr.cast(pl.Float64()) if as_float and kind.name != "float64" else expr, kind)
+            as_float = aggregate.kind == "median" and kind.name != "float64"
+            found[field] = (expr.cast(pl.Float64()) if as_float else expr, kind)
         return found
 
     def _condition(self, exprs: dict[str, pl.Expr], number: int, name: str, aggregate: Aggregate) -> str | None:

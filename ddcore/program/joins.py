@@ -135,10 +135,10 @@ KINDS = {"semi": semi, "anti": anti, "left": left, "right": right, "full": full}
 
 def _unmatched(rows: C, other: C, on: Mapping[str, str], pairs: C) -> C:
     """The other's rows without a partner, with its columns called as in the pairs."""
-    mine_by_theirs = {others: ours for ours, others in on.items()}
-    conditions = [equal(ours, mine_by_theirs[others]) for ours, others in on.items()]
-    matching = rows.where(*conditions) if len(mine_by_theirs) < len(on) else rows
-    unmatched = anti(other, matching, mine_by_theirs)
+    by_other = {others: ours for ours, others in on.items()}
+    conditions = [equal(ours, by_other[others]) for ours, others in on.items()]
+    matching = rows.where(*conditions) if len(by_other) < len(on) else rows
+    unmatched = anti(other, matching, by_other)
     values = [name for name in other.schema if name not in on.values()]
     names = dict(zip(pairs.columns[len(rows.columns) :], values, strict=True)) | dict(on)
     return padded(unmatched.select(**{result: pl.col(name) for result, name in names.items()}), pairs)

@@ -37,8 +37,7 @@ class NaiveCollection(Multiset):
         semi and anti give left rows by whether they are in a pair, left, right and full add to the pairs the rows that
         are in none, from the named side or both, with nulls for the other side and the key of their own.
         """
-        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
-        rest = [name for name in other.columns if name not in pairs.values()]
+        pairs, rest, named = self._sides(other, on)
         left_key, right_key, right_rest = self.picker(pairs), other.picker(pairs.values()), other.picker(rest)
         recorders[-1].keep(self.rows)
         recorders[-1].keep(other.rows)
@@ -64,7 +63,6 @@ class NaiveCollection(Multiset):
             for row, count in unmatched:
                 own = dict(zip(pairs, right_key(row), strict=True))
                 rows.append((tuple(own.get(name) for name in self.columns) + right_rest(row), count))
-        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
         return NaiveCollection(self.columns | named, rows)
 
     def join_between(
@@ -85,8 +83,7 @@ class NaiveCollection(Multiset):
         is null, nothing lies in the interval, or with ``open_nulls`` there is no end. Columns: all of the row, then the
         interval's without key and ends; one whose name the row has too gets ``_right``.
         """
-        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
-        rest = [name for name in intervals.columns if name not in (*pairs.values(), lower, upper)]
+        pairs, rest, named = self._sides(intervals, on, lower, upper)
         left_key, right_key, right_rest = (
             self.picker(pairs), intervals.picker(pairs.values()), intervals.picker(rest)
         )  # fmt: skip
@@ -102,7 +99,6 @@ class NaiveCollection(Multiset):
             and None not in left_key(row)
             and lies_in(value(row)[0], begin(interval), end(interval), closed, open_nulls)
         ]
-        named = {f"{name}_right" if name in self.columns else name: intervals.columns[name] for name in rest}
         return NaiveCollection(self.columns | named, rows)
 
     def join_asof(
@@ -124,9 +120,8 @@ class NaiveCollection(Multiset):
         near nothing. Columns: all of the row, then the other's without key; one whose name the row has too gets
         ``_right``. With ``left`` the rows without a partner are there, too, with nulls for the other side.
         """
-        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
+        pairs, rest, named = self._sides(other, on)
         time = column if other_column is None else other_column
-        rest = [name for name in other.columns if name not in pairs.values()]
         left, right = self.picker([*pairs, column]), other.picker([*pairs.values(), time])
         known = other.of(other.columns, [(row, count) for row, count in other.rows.items() if None not in right(row)])
         first = known.group_by(*pairs.values(), time).top_k(1, (), allow_negative=allow_negative)
@@ -143,8 +138,17 @@ class NaiveCollection(Multiset):
             near.sort(key=lambda partner: order_of(right(partner)[-1]), reverse=direction == "backward")
             rows += [(row + right_rest(partner), count) for partner in near[:1]]
             rows += [(row + (None,) * len(rest), count)] * (how == "left" and not near)
-        named = {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
         return NaiveCollection(self.columns | named, rows)
+
+    def _sides(
+        self, other: NaiveCollection, on: Any, *without: str | None
+    ) -> tuple[dict[str, str], list[str], Columns]:
+        """The keys of a join, left to right; the other's columns but its key and those ``without``; and these as the
+        result calls them.
+        """
+        pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in names_of(on)}
+        rest = [name for name in other.columns if name not in (*pairs.values(), *without)]
+        return pairs, rest, {f"{name}_right" if name in self.columns else name: other.columns[name] for name in rest}
 
     @staticmethod
     def delta_join(*relations: tuple[NaiveCollection, Sequence[str]]) -> NaiveCollection:

@@ -41,7 +41,9 @@ __all__ = [
     "NAMED",
     "RULES",
     "Interval",
+    "by_pattern",
     "clock_field",
+    "field",
     "in_places",
     "interval",
     "is_day",
@@ -208,11 +210,9 @@ _FRACTIONS = {
 """Types of the fields of a timestamp that are no whole numbers."""
 
 
-def _unit(field: str) -> Rule:
-    def rule(values: Values, node: exp.Func) -> Value:
-        return _extract(values, exp.Extract(this=exp.Var(this=field), expression=node.this))
-
-    return rule
+def field(unit: str, types: str = "timestamp|date") -> Rule:
+    """The rule of a function that gives a field of a moment."""
+    return function(lambda moment: FIELDS[unit](moment.dt).cast(pl.Int64), INT, types)
 
 
 def _truncated(values: Values, node: exp.Func) -> Value:
@@ -251,7 +251,9 @@ def pattern_of(values: Values, node: exp.Func) -> str:
     return text
 
 
-def _by_pattern(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type, *types: str) -> Rule:
+def by_pattern(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type, *types: str) -> Rule:
+    """The rule of a function of a value and a pattern of times."""
+
     def rule(values: Values, node: exp.Func) -> Value:
         return Value(compute(values.require(values.of(node.this), *types).expr, pattern_of(values, node)), kind, node)
 
@@ -321,15 +323,12 @@ def _time_of(values: Values, node: exp.TimeFromParts) -> Value:
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Interval: interval,
     exp.Extract: _extract,
-    exp.Year: _unit("YEAR"),
-    exp.Month: _unit("MONTH"),
-    exp.Day: _unit("DAY"),
-    exp.Quarter: _unit("QUARTER"),
+    **{kind: field(kind.__name__.upper(), "date|timestamp") for kind in (exp.Year, exp.Month, exp.Day, exp.Quarter)},
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateBin: _binned,
-    exp.StrToDate: _by_pattern(lambda x, form: x.str.to_date(form), DATE, "string"),
-    exp.StrToTime: _by_pattern(
+    exp.StrToDate: by_pattern(lambda x, form: x.str.to_date(form), DATE, "string"),
+    exp.StrToTime: by_pattern(
         lambda x, form: x.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, "string"
     ),
     exp.UnixToTime: _of_epoch,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import polars as pl
 
 from ddcore.expressions import polars_json
-from ddcore.sql.values import FLOAT, Named, Rule, Value, function, shared
+from ddcore.sql.values import FLOAT, Named, function
 
 _HALF = math.sin(math.radians(30))
 _REST = 1 - math.cos(math.radians(60))
@@ -70,16 +70,12 @@ def _arc(compute: Callable[[pl.Expr], pl.Expr], known: dict[float, float]) -> Ca
     return arc
 
 
-def _of_one(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
-    return lambda values, node: Value(shared(values.arguments(node, "float64"), lambda x: compute(x.expr)), FLOAT, node)
-
-
 _ONES = {
     "sind": _sind, "cosd": _cosd, "tand": lambda x: _sind(x) / _cosd(x), "cotd": lambda x: _cosd(x) / _sind(x),
     "asind": _arc(pl.Expr.arcsin, {0.5: 30.0, -0.5: -30.0}), "acosd": _arc(pl.Expr.arccos, {0.5: 60.0, -0.5: 120.0}),
     "atand": _arc(pl.Expr.arctan, {1.0: 45.0, -1.0: -45.0}),
 }  # fmt: skip
 NAMED: dict[str, Named] = {
-    **{name: (1, _of_one(compute)) for name, compute in _ONES.items()},
+    **{name: (1, function(compute, FLOAT, "float64", repeats=True)) for name, compute in _ONES.items()},
     "atan2d": (2, function(lambda y, x: pl.arctan2(y, x).degrees(), FLOAT, "float64", "float64")),
 }

@@ -23,27 +23,19 @@ from ddcore.sql.values import (
     Values,
     as_type,
     function,
-    shared,
 )  # fmt: skip
 
 
 def _substring(values: Values, node: exp.Substring) -> Value:
-    """From 1; a start before that uses up the length, a negative one counts from the end."""
-    text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
+    """A start before 1 uses up the length, a negative one counts from the end."""
     length = node.args.get("length")
-    count = values.require(values.of(length), "int64") if length is not None else Value(pl.lit(2**31), INT, node, 2**31)
-
-    def part(text: Value, start: Value, count: Value) -> pl.Expr:
-        size = text.expr.str.len_chars().cast(pl.Int64)
-        begin = pl.when(start.expr < 0).then(size + start.expr).otherwise(start.expr - 1)
-        end = begin + count.expr
-        first, last = begin.clip(lower_bound=0), end
-        known = start.expr.is_not_null() & count.expr.is_not_null()
-        return pl.when(known).then(text.expr.str.slice(first, (last - first).clip(lower_bound=0)))
-
-    if count.literal is not None and count.literal < 0:
+    count = values.peek(length).literal if length is not None else None
+    if isinstance(count, int) and count < 0:
         values.source.refuse(node, "substring() of a negative length")
-    return Value(shared([text, start, count], part), TEXT, node)
+    return _SUBSTRING(values, node)
+
+
+_SUBSTRING = texts.substring_from(lambda start, size: pl.when(start < 0).then(size + start).otherwise(start - 1))
 
 
 def _upper(text: pl.Expr) -> pl.Expr:
@@ -69,16 +61,6 @@ def _logarithm(values: Values, node: exp.Log) -> Value:
 def _like(values: Values, node: Any) -> Value:
     """Nothing escapes, unless ESCAPE says so."""
     return conditions.matching(values, node, "", isinstance(node, exp.ILike))
-
-
-def _regexp_like(values: Values, node: exp.RegexpLike) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    return Value(regexes.matched(values, node, text, node.expression, RE2), BOOL, node)
-
-
-def _full_match(values: Values, node: exp.Expr) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    return Value(regexes.matched(values, node, text, node.expression, RE2, whole=True), BOOL, node)
 
 
 def _replaced(values: Values, node: exp.RegexpReplace) -> Value:
@@ -175,11 +157,6 @@ def _between(values: Values, node: exp.DateDiff) -> Value:
     return Value(seconds[0] // size - seconds[1] // size, INT, node)
 
 
-def _formatted(values: Values, node: exp.TimeToStr) -> Value:
-    moment = values.require(values.of(node.this), "timestamp", "date")
-    return Value(moment.expr.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
-
-
 def _length(values: Values, node: exp.Length) -> Value:
     """Of a text or of a list."""
     value = values.of(node.this)
@@ -208,9 +185,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Like: _like,
     exp.ILike: _like,
     exp.Substring: _substring,
-    exp.RegexpLike: _regexp_like,
-    exp.RegexpFullMatch: _full_match,
-    exp.SimilarTo: _full_match,
+    exp.RegexpLike: regexes.match(RE2),
+    **dict.fromkeys((exp.RegexpFullMatch, exp.SimilarTo), regexes.match(RE2, whole=True)),
     exp.RegexpExtract: regexes.extraction(RE2, 0),
     exp.RegexpReplace: _replaced,
     exp.SplitPart: texts.field(whole=None, zero_fails=False),
@@ -229,10 +205,10 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.WeekOfYear: _unit("WEEK"),
     exp.DateDiff: _between,
     exp.TimeToUnix: _epoch,
-    exp.TimeToStr: _formatted,
+    exp.TimeToStr: dates.by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),
     exp.DateFromParts: function(pl.date, DATE, "int64", "int64", "int64", keys=("year", "month", "day")),
-    exp.Dayname: lambda values, node: Value(values.arguments(node, "date")[0].expr.dt.strftime("%A"), TEXT, node),
-    exp.Monthname: lambda values, node: Value(values.arguments(node, "date")[0].expr.dt.strftime("%B"), TEXT, node),
+    exp.Dayname: function(lambda x: x.dt.strftime("%A"), TEXT, "date"),
+    exp.Monthname: function(lambda x: x.dt.strftime("%B"), TEXT, "date"),
     exp.Bracket: arrays.element_or_null,
     exp.ArraySize: arrays.size,
     exp.ArrayContains: _contains,

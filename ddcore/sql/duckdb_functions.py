@@ -215,13 +215,6 @@ def _moved(values: Values, node: exp.DateAdd) -> Value:
     return values.of(exp.Add(this=node.this, expression=node.expression))
 
 
-def _hex(values: Values, node: exp.Hex) -> Value:
-    value = values.of(node.this)
-    if value.type == INT:
-        return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
-    return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
-
-
 def _split(values: Values, node: exp.Expr) -> Value:
     """``regexp_split_to_array``."""
     parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
@@ -238,14 +231,6 @@ def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
         values.source.refuse(node, "regexp_extract_all() of a group", "group 0 is all of each match")
     regex, _ = regexes.translated(values, node, node.expression, RE2)
     return Value(values.require(values.of(node.this), "string").expr.str.extract_all(regex), list_of(TEXT), node)
-
-
-def _field(unit: str) -> Rule:
-    def rule(values: Values, node: exp.Anonymous) -> Value:
-        moment = values.require(values.of(node.expressions[0]), "timestamp", "date")
-        return Value(dates.FIELDS[unit](moment.expr.dt).cast(pl.Int64), INT, node)
-
-    return rule
 
 
 def _signed(kind: type[exp.Binary]) -> Rule:
@@ -281,14 +266,9 @@ def _aggregated(values: Values, node: exp.Anonymous) -> Value:
     return values.of(exp.func(f"list_{name}", node.expressions[0], dialect="duckdb"))
 
 
-def _year_and_week(values: Values, node: exp.Anonymous) -> Value:
-    """``yearweek(d)``: 202409 is the ninth week of 2024."""
-    day = values.require(values.of(node.expressions[0]), "date", "timestamp")
-    return Value(
-        shared([day], lambda day: day.expr.dt.iso_year().cast(pl.Int64) * 100 + day.expr.dt.week().cast(pl.Int64)),
-        INT,
-        node,
-    )
+def _year_and_week(day: pl.Expr) -> pl.Expr:
+    """202409 is the ninth week of 2024."""
+    return day.dt.iso_year().cast(pl.Int64) * 100 + day.dt.week().cast(pl.Int64)
 
 
 def _printed(values: Values, node: exp.Anonymous) -> Value:
@@ -318,9 +298,9 @@ def _without_accents(text: pl.Expr) -> pl.Expr:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
-    exp.Unicode: letters.of_one(_code, INT, "string"),
+    exp.Unicode: function(_code, INT, "string", repeats=True),
     exp.Chr: letters.RULES[exp.Chr],
-    exp.Hex: _hex,
+    exp.Hex: letters.digits_of,
     exp.Factorial: whole_numbers.RULES[exp.Factorial],
     **{kind: numbers.RULES[kind] for kind in (exp.Asinh, exp.Acosh, exp.Atanh, exp.BitwiseRightShift)},
     exp.BitwiseLeftShift: whole_numbers.RULES[exp.BitwiseLeftShift],
@@ -403,8 +383,8 @@ NAMED: dict[str, Named] = {
     "json_array_length": (1, json_paths.count_of_elements),
     "map_entries": maps.NAMED["map_entries"],
     "map_contains": (2, lambda values, node: maps.contains(values, node, *node.expressions)),
-    "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
-    "ord": (1, letters.of_one(_code, INT, "string")),
+    "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),
+    "ord": (1, function(_code, INT, "string", repeats=True)),
     "bit_count": (1, function(whole_numbers.count_of_ones, INT, "int64")),
     "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
     "list_cat": (-1, _concatenated),
@@ -433,11 +413,11 @@ NAMED: dict[str, Named] = {
     "to_millennia": (1, _of_units(12_000, 0, 0)),
     "even": (1, function(lambda x: (x.abs() / 2.0).ceil() * 2.0 * x.sign(), FLOAT, "float64")),
     "map_extract_value": (2, lambda values, node: maps.element(values, *node.expressions)),
-    "millennium": (1, _field("MILLENNIUM")),
-    "yearweek": (1, _year_and_week),
-    "century": (1, _field("CENTURY")),
-    "decade": (1, _field("DECADE")),
-    "isoyear": (1, _field("ISOYEAR")),
-    "weekday": (1, _field("DOW")),
+    "millennium": (1, dates.field("MILLENNIUM")),
+    "yearweek": (1, function(_year_and_week, INT, "date|timestamp", repeats=True)),
+    "century": (1, dates.field("CENTURY")),
+    "decade": (1, dates.field("DECADE")),
+    "isoyear": (1, dates.field("ISOYEAR")),
+    "weekday": (1, dates.field("DOW")),
     "array_length": (1, lambda values, node: arrays.count(values, node, node.expressions[0])),
 }

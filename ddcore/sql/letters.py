@@ -10,7 +10,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.expressions import hashes
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, TEXT, Named, Rule, Value, Values, shared
+from ddcore.sql.values import INT, TEXT, Named, Rule, Value, Values, function, shared
 
 BINARY = Type("binary")
 _MOST_CODE = 0x10FFFF
@@ -78,15 +78,12 @@ def digits_of_bytes(text: pl.Expr) -> pl.Expr:
     return text.str.encode("hex").str.to_uppercase()
 
 
-def of_one(compute: Callable[[pl.Expr], pl.Expr], result: Type, kind: str) -> Rule:
-    """A function of one argument that it names several times."""
-
-    def rule(values: Values, node: exp.Expr) -> Value:
-        inner = node.this if isinstance(node.this, exp.Expr) else node.expressions[0]
-        value = values.require(values.of(inner), kind)
-        return Value(shared([value], lambda one: compute(one.expr)), result, node)
-
-    return rule
+def digits_of(values: Values, node: exp.Hex) -> Value:
+    """The digits of a whole number, or those of the bytes of a text."""
+    value = values.of(node.this)
+    if value.type == INT:
+        return Value(shared([value], lambda n: hexadecimal(n.expr)), TEXT, node)
+    return Value(digits_of_bytes(values.require(value, "string").expr), TEXT, node)
 
 
 def _encoded(values: Values, node: exp.Encode) -> Value:
@@ -182,9 +179,9 @@ def url_decoded(plus: str) -> Callable[[pl.Expr], pl.Expr]:
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.Ascii: of_one(code, INT, "string"),
-    exp.Chr: of_one(letter, TEXT, "int64"),
-    exp.Hex: of_one(lambda n: hexadecimal(n).str.to_lowercase(), TEXT, "int64"),
+    exp.Ascii: function(code, INT, "string", repeats=True),
+    exp.Chr: function(letter, TEXT, "int64", repeats=True),
+    exp.Hex: function(lambda n: hexadecimal(n).str.to_lowercase(), TEXT, "int64", repeats=True),
     exp.Encode: _encoded,
     exp.Decode: _decoded,
     exp.SHA2Digest: _digest,
@@ -202,6 +199,6 @@ NAMED: dict[str, Named] = {
     "sha384": (1, _of_bits(384)),
     "convert_to": (2, _converted),
     "convert_from": (2, _converted),
-    "quote_literal": (1, of_one(as_literal, TEXT, "string")),
-    "quote_nullable": (1, of_one(lambda x: as_literal(x).fill_null("NULL"), TEXT, "string")),
+    "quote_literal": (1, function(as_literal, TEXT, "string", repeats=True)),
+    "quote_nullable": (1, function(lambda x: as_literal(x).fill_null("NULL"), TEXT, "string", repeats=True)),
 }

@@ -108,9 +108,9 @@ def _split_rows(
         ]
         return first.concat(*more)
 
-    left = copies(rows.rows, [pair[0] for pair in wanted], [pair[0] for pair in body.pairs], ("mine", "theirs"))
-    right = copies(body.rows, [pair[1] for pair in wanted], [pair[1] for pair in body.pairs], ("theirs", "mine"))
-    safe = [(pl.col(name), pl.col(name), True) for name in (*keys, "mine", "theirs")]
+    left = copies(rows.rows, [pair[0] for pair in wanted], [pair[0] for pair in body.pairs], ("left", "right"))
+    right = copies(body.rows, [pair[1] for pair in wanted], [pair[1] for pair in body.pairs], ("right", "left"))
+    safe = [(pl.col(name), pl.col(name), True) for name in (*keys, "left", "right")]
     safe += [(pl.col(name), pl.col(name), pair[2]) for name, pair in zip(around, body.pairs, strict=True)]
     maybe = paired(left, right, safe, "semi").select(*around, *(f"{key} itself" for key in keys)).distinct()
     found = [(pair[0], pl.col(f"{key} itself"), True) for key, pair in zip(keys, wanted, strict=True)]

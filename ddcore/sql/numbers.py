@@ -77,9 +77,9 @@ def _divided(values: Values, node: exp.Div) -> Value:
     left, right = values.arguments(node, "number", "number")
     if left.type == INT and right.type == INT:
         return Value(left.expr.truncdiv(right.expr), INT, node)
-    mine, theirs = (as_type(values.source, each, FLOAT) for each in (left, right))
-    divisor = replace(right, expr=theirs, type=FLOAT)
-    return Value(mine / shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr)), FLOAT, node)
+    dividend, divided_by = (as_type(values.source, each, FLOAT) for each in (left, right))
+    divisor = replace(right, expr=divided_by, type=FLOAT)
+    return Value(dividend / shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr)), FLOAT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:

@@ -51,7 +51,7 @@ class OuterJoin:
             if side in ("LEFT", "FULL"):
                 parts.append(self._unmatched(self.left, left, right, pairs, mixed, matches=matches))
             if side in ("RIGHT", "FULL"):
-                swapped = [(theirs_, mine_, safe) for mine_, theirs_, safe in pairs]
+                swapped = [(others, ours, safe) for ours, others, safe in pairs]
                 parts.append(self._unmatched(self.right, right, left, swapped, mixed, matches=matches))
             schema = types(matches)
             padded = [

@@ -11,7 +11,7 @@ import re
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql.values import TEXT, Rule, Value, Values, shared
+from ddcore.sql.values import BOOL, TEXT, Rule, Value, Values, shared
 
 JAVA, RE2 = "Java", "RE2"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
@@ -105,14 +105,19 @@ def translated(values: Values, node: exp.Expr, pattern: exp.Expr, kind: str) -> 
     return regex, _groups(regex)
 
 
-def matched(
-    values: Values, node: exp.Expr, text: pl.Expr, pattern: exp.Expr, kind: str, *, whole: bool = False
-) -> pl.Expr:
-    """Whether a pattern matches a part of a text, or all of it."""
-    regex, ends = _translated(values, node, pattern, kind)
-    if whole:
-        return text.str.contains(rf"\A(?:{regex})\z")
-    return text.str.contains(f"(?:{regex}){_END}" if ends else regex)
+def match(kind: str, *, whole: bool = False) -> Rule:
+    """The rule of whether a pattern matches a part of a text, or all of it."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        text = values.require(values.of(node.this), "string").expr
+        regex, ends = _translated(values, node, node.expression, kind)
+        if whole:
+            regex = rf"\A(?:{regex})\z"
+        elif ends:
+            regex = f"(?:{regex}){_END}"
+        return Value(text.str.contains(regex), BOOL, node)
+
+    return rule
 
 
 def _extracted(values: Values, node: exp.Expr, text: pl.Expr, group: int, kind: str) -> pl.Expr:

@@ -41,21 +41,9 @@ def _concat(values: Values, node: exp.Concat) -> Value:
     return Value(pl.concat_str(parts), TEXT, node)
 
 
-def _substring(values: Values, node: exp.Substring) -> Value:
-    """From 1; 0 is the begin, too, and a negative start counts from the end, where it may lie before the begin."""
-    text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
-    length = node.args.get("length")
-    count = values.require(values.of(length), "int64") if length is not None else Value(pl.lit(2**31), INT, node, 2**31)
-
-    def part(text: Value, start: Value, count: Value) -> pl.Expr:
-        size = text.expr.str.len_chars().cast(pl.Int64)
-        begin = pl.when(start.expr > 0).then(start.expr - 1).when(start.expr < 0).then(size + start.expr).otherwise(0)
-        end = begin + count.expr.clip(lower_bound=0)
-        first = begin.clip(lower_bound=0)
-        known = start.expr.is_not_null() & count.expr.is_not_null()
-        return pl.when(known).then(text.expr.str.slice(first, (end - first).clip(lower_bound=0)))
-
-    return Value(shared([text, start, count], part), TEXT, node)
+def _begin(start: pl.Expr, size: pl.Expr) -> pl.Expr:
+    """0 is the begin, as 1 is, and a negative start counts from the end, where it may lie before the begin."""
+    return pl.when(start > 0).then(start - 1).when(start < 0).then(size + start).otherwise(0)
 
 
 def _trimmed(values: Values, node: exp.Anonymous) -> Value:
@@ -91,15 +79,6 @@ def _split(values: Values, node: exp.RegexpSplit) -> Value:
         values.source.refuse(node, "split() at what is no literal text", hint)
     plain = pattern[1] if pattern[0] == "[" and len(pattern) == 3 else re.sub(r"\\(.)", r"\1", pattern)
     return Value(text.str.split(plain), arrays.list_of(TEXT), node)
-
-
-def _rlike(values: Values, node: exp.RegexpLike) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    return Value(regexes.matched(values, node, text, node.expression, JAVA), BOOL, node)
-
-
-def _replace_all(values: Values, node: exp.RegexpReplace) -> Value:
-    return Value(regexes.replaced(values, node, JAVA, every=True), TEXT, node)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -158,14 +137,9 @@ def _moment(values: Values, node: Any) -> Value:
     return Value(as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP), TIMESTAMP, node)
 
 
-def _field_of(compute: Callable[[Any], pl.Expr]) -> Rule:
+def _field_of(unit: str) -> Rule:
     """A field of a date or a timestamp."""
-
-    def rule(values: Values, node: exp.Func) -> Value:
-        moment = values.require(values.of(node.this), "timestamp", "date")
-        return Value(compute(moment.expr.dt).cast(pl.Int64), INT, node)
-
-    return rule
+    return function(lambda moment: _FIELDS[unit](moment.dt).cast(pl.Int64), INT, "timestamp|date")
 
 
 def _clock_field(compute: Callable[[Any], pl.Expr]) -> Rule:
@@ -325,12 +299,6 @@ def _is_null(*, negate: bool) -> Rule:
     return rule
 
 
-def _part_of_days(values: Values, node: exp.Anonymous) -> Value:
-    """Monday is 0."""
-    moment = values.require(values.of(node.expressions[0]), "date", "timestamp")
-    return Value(moment.expr.dt.weekday().cast(pl.Int64) - 1, INT, node)
-
-
 # -- lists and maps ---------------------------------------------------------------------------------------------------
 
 
@@ -379,14 +347,14 @@ RULES: dict[type[exp.Expr], Rule] = {
     ),
     exp.IsNan: function(lambda x: x.is_nan().fill_null(False), BOOL, "float64"),
     exp.Concat: _concat,
-    exp.Substring: _substring,
+    exp.Substring: texts.substring_from(_begin),
     exp.Initcap: lambda values, node: Value(_initcap(values.arguments(node, "string")[0].expr), TEXT, node),
     exp.SplitPart: texts.field(whole=texts.whole_at_ends, zero_fails=True),
     exp.SubstringIndex: _until,
     exp.RegexpSplit: _split,
-    exp.RegexpLike: _rlike,
+    exp.RegexpLike: regexes.match(JAVA),
     exp.RegexpExtract: regexes.extraction(JAVA, 1),
-    exp.RegexpReplace: _replace_all,
+    exp.RegexpReplace: lambda values, node: Value(regexes.replaced(values, node, JAVA, every=True), TEXT, node),
     exp.Space: function(lambda n: texts.repeated(pl.lit(" "), n), TEXT, "int64"),
     exp.Left: function(lambda x, n: x.str.head(n.clip(lower_bound=0)), TEXT, "string", "int64"),
     exp.Right: function(lambda x, n: x.str.tail(n.clip(lower_bound=0)), TEXT, "string", "int64"),
@@ -399,11 +367,11 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.StrToUnix: _epoch,
     exp.UnixToStr: _of_epoch,
     exp.Extract: _extract_field,
-    **{kind: _field_of(_FIELDS[kind.__name__.upper()]) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
-    exp.DayOfMonth: _field_of(_FIELDS["DAY"]),
-    exp.DayOfYear: _field_of(_FIELDS["DOY"]),
-    exp.DayOfWeek: _field_of(_FIELDS["DOW"]),
-    exp.WeekOfYear: _field_of(_FIELDS["WEEK"]),
+    **{kind: _field_of(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.DayOfMonth: _field_of("DAY"),
+    exp.DayOfYear: _field_of("DOY"),
+    exp.DayOfWeek: _field_of("DOW"),
+    exp.WeekOfYear: _field_of("WEEK"),
     exp.Hour: _clock_field(lambda on: on.hour()),
     exp.Minute: _clock_field(lambda on: on.minute()),
     exp.Second: _clock_field(lambda on: on.second()),
@@ -437,7 +405,7 @@ NAMED: dict[str, Named] = {
     "make_date": dates.NAMED["make_date"],
     "octet_length": texts.NAMED["octet_length"],
     "date_part": (2, _date_part),
-    "weekday": (1, _part_of_days),
+    "weekday": (1, function(lambda x: x.dt.weekday().cast(pl.Int64) - 1, INT, "date|timestamp")),  # Monday is 0
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),
     "timestamp_micros": (1, _from_units(1)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql.values import INT, TEXT, TIMESTAMP, Rule, Value, Values, as_type, shared
+from ddcore.sql.values import INT, TEXT, TIMESTAMP, Rule, Value, Values, as_type, function, shared
 from ddcore.sql.zones import from_zone, in_zone, zone_of
 
 _MICROSECONDS = {
@@ -80,17 +80,11 @@ def _of_zone(values: Values, node: exp.FromTimeZone) -> Value:
     return Value(shared([value], lambda moment: from_zone(moment.expr, zone)), TIMESTAMP, node)
 
 
-def _name(pattern: str) -> Rule:
-    return lambda values, node: Value(
-        values.require(values.of(node.this), "date", "timestamp").expr.dt.strftime(pattern), TEXT, node
-    )
-
-
 RULES: dict[type[exp.Expr], Rule] = {
     exp.TimestampAdd: _moved,
     exp.TimestampDiff: _between,
     exp.AtTimeZone: _shown_in_zone,
     exp.FromTimeZone: _of_zone,
-    exp.Dayname: _name("%a"),
-    exp.Monthname: _name("%b"),
+    exp.Dayname: function(lambda x: x.dt.strftime("%a"), TEXT, "date|timestamp"),
+    exp.Monthname: function(lambda x: x.dt.strftime("%b"), TEXT, "date|timestamp"),
 }

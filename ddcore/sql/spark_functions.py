@@ -43,20 +43,6 @@ from ddcore.sql.values import (
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _hex(values: Values, node: exp.Hex) -> Value:
-    """The digits of a whole number, or those of the bytes of a text."""
-    value = values.of(node.this)
-    if value.type == INT:
-        return Value(shared([value], lambda n: letters.hexadecimal(n.expr)), TEXT, node)
-    return Value(letters.digits_of_bytes(values.require(value, "string").expr), TEXT, node)
-
-
-def _count_in_json(values: Values, node: exp.Anonymous) -> Value:
-    """``json_array_length(text)``: null for what is no array."""
-    text = values.require(values.of(node.expressions[0]), "string")
-    return Value(shared([text], lambda text: json_paths.count_or_null(text.expr)), INT, node)
-
-
 def _letter(number: pl.Expr) -> pl.Expr:
     """The letter with the code of the last 8 bits; empty below 0."""
     code = number % 256
@@ -302,7 +288,7 @@ def _flat(values: Values, node: exp.Flatten) -> Value:
 
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
-    exp.Hex: _hex,
+    exp.Hex: letters.digits_of,
     exp.ToBase64: function(lambda x: x.str.encode("base64"), TEXT, "string"),
     exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
     exp.Elt: _chosen,
@@ -328,7 +314,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SafeAdd: _unless_too_large(operator.add),
     exp.SafeSubtract: _unless_too_large(operator.sub),
     exp.SafeMultiply: _unless_too_large(operator.mul),
-    exp.Chr: letters.of_one(_letter, TEXT, "int64"),
+    exp.Chr: function(_letter, TEXT, "int64", repeats=True),
     exp.Encode: letters.in_charset,
     exp.Decode: letters.in_charset,
     exp.FromBase64: function(lambda x: x.str.decode("base64"), letters.BINARY, "string"),
@@ -352,12 +338,12 @@ RULES: dict[type[exp.Expr], Rule] = {
     **lambdas.RULES,
 }
 NAMED: dict[str, Named] = {
-    "bin": (1, letters.of_one(letters.binary_digits, TEXT, "int64")),
+    "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),
     "printf": (-1, lambda values, node: _formatted(values, node, node.expressions[0], node.expressions[1:])),
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
     "positive": (1, _sign_kept),
-    "json_array_length": (1, _count_in_json),
+    "json_array_length": (1, function(json_paths.count_or_null, INT, "string", repeats=True)),
     "url_encode": (1, function(letters.url_encoded("A-Za-z0-9.*_-", "+"), TEXT, "string")),
     "url_decode": (1, function(letters.url_decoded(" "), TEXT, "string")),
     "bround": (-1, numbers.to_even),

@@ -142,11 +142,6 @@ def repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
     return pl.when(text.is_not_null() & times.is_not_null()).then(many)
 
 
-def _repeat(values: Values, node: exp.Repeat) -> Value:
-    parts = values.arguments(node, "string", "int64", keys=("this", "times"))
-    return Value(shared(parts, lambda text, times: repeated(text.expr, times.expr)), TEXT, node)
-
-
 def field(*, whole: Callable[[pl.Expr, pl.Expr], pl.Expr] | None, zero_fails: bool) -> Rule:
     """The rule of ``split_part``: negative numbers count from the end, a field that is not there is empty.
 
@@ -180,6 +175,26 @@ def field(*, whole: Callable[[pl.Expr, pl.Expr], pl.Expr] | None, zero_fails: bo
 def whole_at_ends(text: pl.Expr, number: pl.Expr) -> pl.Expr:
     """A text without a separator is one field."""
     return pl.when(number.abs() == 1).then(text).otherwise(pl.lit(""))
+
+
+def substring_from(begin: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    """The rule of ``substring`` of which ``begin`` says how many letters stand before it, from its start and the
+    number of letters: fewer than none use up its length.
+    """
+
+    def part(text: Value, start: Value, count: Value) -> pl.Expr:
+        first = begin(start.expr, text.expr.str.len_chars().cast(pl.Int64))
+        inside = first.clip(lower_bound=0)
+        known = start.expr.is_not_null() & count.expr.is_not_null()
+        return pl.when(known).then(text.expr.str.slice(inside, (first + count.expr - inside).clip(lower_bound=0)))
+
+    def rule(values: Values, node: exp.Substring) -> Value:
+        text, start = values.arguments(node, "string", "int64", keys=("this", "start"))
+        length, all_of_it = node.args.get("length"), Value(pl.lit(2**31), INT, node, 2**31)
+        count = values.require(values.of(length), "int64") if length is not None else all_of_it
+        return Value(shared([text, start, count], part), TEXT, node)
+
+    return rule
 
 
 def _translated(values: Values, node: exp.Translate) -> Value:
@@ -321,7 +336,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SplitPart: field(whole=whole_at_ends, zero_fails=True),
     exp.Trim: _trim,
     exp.Pad: _padded,
-    exp.Repeat: _repeat,
+    exp.Repeat: function(repeated, TEXT, "string", "int64", keys=("this", "times"), repeats=True),
     exp.StrPosition: _position,
     exp.Replace: _replace,
     exp.Translate: _translated,

@@ -361,15 +361,17 @@ class Values:
         return self.require(value, *_NUMBERS)
 
     def arguments(self, node: exp.Expr, *kinds: str, keys: Sequence[str] = ("this", "expression")) -> list[Value]:
-        """The values of a function's arguments, as many as types: one may be ``number``, or ``float64``, which all
-        numbers become. ``keys``: where sqlglot has them, unless it does not know the function.
+        """The values of a function's arguments, as many as types: one may be ``number``, ``float64``, which all numbers
+        become, or several, ``date|timestamp``. ``keys``: where sqlglot has them, unless it has all as a list.
         """
-        nodes = node.expressions if isinstance(node, exp.Anonymous) else [node.args[key] for key in keys[: len(kinds)]]
+        nodes = node.expressions
+        if not isinstance(node, exp.Anonymous | exp.Chr):
+            nodes = [node.args[key] for key in keys[: len(kinds)]]
         return [self._argument(self.of(argument), kind) for argument, kind in zip(nodes, kinds, strict=True)]
 
     def _argument(self, value: Value, kind: str) -> Value:
         if kind not in ("number", "float64"):
-            return self.require(value, kind)
+            return self.require(value, *kind.split("|"))
         value = self.number(value)
         return value if kind == "number" else replace(value, expr=as_type(self.source, value, FLOAT), type=FLOAT)
 
@@ -391,11 +393,19 @@ def other_name(name: str, *parts: str) -> Rule:
     return rule
 
 
-def function(combine: Callable[..., pl.Expr], result: Type, *kinds: str, **keys: Sequence[str]) -> Rule:
-    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`."""
+def function(
+    combine: Callable[..., pl.Expr], result: Type, *kinds: str, repeats: bool = False, **keys: Sequence[str]
+) -> Rule:
+    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`. ``repeats``: it names
+    one of them several times.
+    """
+
+    def body(*arguments: Value) -> pl.Expr:
+        return combine(*(argument.expr for argument in arguments))
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        return Value(combine(*(argument.expr for argument in values.arguments(node, *kinds, **keys))), result, node)
+        arguments = values.arguments(node, *kinds, **keys)
+        return Value(shared(arguments, body) if repeats else body(*arguments), result, node)
 
     return rule
 

@@ -36,7 +36,7 @@ class Freshness:
         return expect is not None and (self.age is None or self.age > expect)
 
     def at(self, now: datetime) -> Freshness:
-        """The same rows, as old as they are then."""
+        """The freshness of the same rows at a later moment."""
         return replace(self, age=None if self.newest is None else max(timedelta(), now - self.newest))
 
     @property

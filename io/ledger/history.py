@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from ddcore.text.cells import cell, count
 if TYPE_CHECKING:
     from ddcore.base.schema import Schema
     from ddcore.io.ledger.ledger import Ledger
-    from ddcore.io.ledger.records import Counts
+    from ddcore.io.ledger.records import Counts, Record
     from ddcore.io.ledger.version_names import VersionNames
     from ddcore.program.condition import Condition
 
@@ -85,100 +85,50 @@ def entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
             case IngestRecord():
                 yield _ingest(record)
             case UndoRecord():
-                yield _undone(record)
+                yield _entry("undo", record, input=record.input, restates=record.restates)
             case PartRecord():
                 yield _part(record)
             case FailureRecord():
-                yield {**_start(record), "kind": "failed", "error": record.error}
+                yield _entry("failed", record, engine=record.engine, program=record.fingerprint, error=record.error)
             case IntentRecord():
-                yield _start(record)
+                yield _entry("unfinished", record, engine=record.engine, program=record.fingerprint)
 
 
-def _start(run: IntentRecord | FailureRecord) -> dict[str, Any]:
-    return {
-        "kind": "unfinished",
-        "run": run.run,
-        "at": moment(run.at),
-        "first": run.first,
-        "last": run.last,
-        "engine": run.engine,
-        "program": run.fingerprint,
-    }
+def _entry(kind: str, record: Record, **more: Any) -> dict[str, Any]:
+    """What each record says, and more: the number of an ingest or a run, the moment, and the versions."""
+    number = {"ingest": record.number} if isinstance(record, IngestRecord | UndoRecord) else {"run": record.run}
+    return {"kind": kind, **number, "at": moment(record.at), "first": record.first, "last": record.last, **more}
 
 
 def run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as a plain record."""
     # The window may begin before the first version that had something in it: the very first one does, at 0.
     changed = [version for counts in run.inputs.values() for version in counts]
-    first = least(changed) if changed else run.first
-    return {
-        "kind": "run",
-        "run": run.run,
-        "at": moment(run.at),
-        "first": first,
-        "last": run.last,
-        **({"upper": run.upper} if run.upper else {}),
-        "inputs": {name: _sides(counts) for name, counts in run.inputs.items()},
-        "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
-        "base": run.base,
-        "appends": run.published_from is not None,
-        "engine": run.engine,
-        "parallelism": run.parallelism,
-        "rounds": run.rounds,
-        "took": round(run.took, 3),
-        "program": run.fingerprint,
-        "refresh": run.refresh,
-        "broken_tests": {
+    return _entry(
+        "run", run, first=least(changed) if changed else run.first, **({"upper": run.upper} if run.upper else {}),
+        inputs=_by_name(run.inputs), outputs=_by_name(run.outputs), base=run.base,
+        appends=run.published_from is not None, engine=run.engine, parallelism=run.parallelism, rounds=run.rounds,
+        took=round(run.took, 3), program=run.fingerprint, refresh=run.refresh,
+        broken_tests={
             name: {"first": test.first, "versions": test.times, "rows": test.rows} for name, test in run.broken.items()
         },
-    }
+    )  # fmt: skip
 
 
 def _part(run: PartRecord) -> dict[str, Any]:
     """A run of some outputs alone."""
-    return {
-        "kind": "part",
-        "run": run.run,
-        "at": moment(run.at),
-        "first": run.first,
-        "last": run.last,
-        "outputs": {name: _sides(counts) for name, counts in run.outputs.items()},
-        "engine": run.engine,
-        "took": round(run.took, 3),
-        "program": run.fingerprint,
-        "ahead": sorted(run.tables),
-    }
+    return _entry(
+        "part", run, outputs=_by_name(run.outputs), engine=run.engine, took=round(run.took, 3),
+        program=run.fingerprint, ahead=sorted(run.tables),
+    )  # fmt: skip
 
 
 def _ingest(ingest: IngestRecord) -> dict[str, Any]:
-    return {
-        "kind": "ingest",
-        "ingest": ingest.number,
-        "at": moment(ingest.at),
-        "first": ingest.first,
-        "last": ingest.last,
-        "input": ingest.input,
-        "inputs": {ingest.input: _sides(ingest.all_counts)},
-        "rows": ingest.rows,
-        "sources": [source.name for source in ingest.sources],
-        "replaces": ingest.replaces,
-        "removed": ingest.removed,
-        "restates": ingest.restates,
-        "replaced_by": ingest.replaced_by or None,
-        "labels": ingest.labels,
-    }
-
-
-def _undone(undo: UndoRecord) -> dict[str, Any]:
-    return {
-        "kind": "undo",
-        "ingest": undo.number,
-        "at": moment(undo.at),
-        "first": undo.first,
-        "last": undo.last,
-        "input": undo.input,
-        "restates": undo.restates,
-    }
+    return _entry(
+        "ingest", ingest, input=ingest.input, inputs=_by_name({ingest.input: ingest.all_counts}), rows=ingest.rows,
+        sources=[source.name for source in ingest.sources], replaces=ingest.replaces, removed=ingest.removed,
+        restates=ingest.restates, replaced_by=ingest.replaced_by or None, labels=ingest.labels,
+    )  # fmt: skip
 
 
 def folded_versions(ledger: Ledger) -> Iterator[dict[str, Any]]:
@@ -230,6 +180,11 @@ def _rewritten(record: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
 
 def _only(counts: Counts, version: Time) -> Counts:
     return {version: counts[version]} if version in counts else {}
+
+
+def _by_name(counts: Mapping[str, Counts]) -> dict[str, dict[str, int]]:
+    """The sums of each input or output."""
+    return {name: _sides(of) for name, of in counts.items()}
 
 
 def _sides(counts: Counts) -> dict[str, int]:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.lattice import Frontier
-from ddcore.io.delta import open_tables, tables
-from ddcore.io.delta.deltalog import commit_file, last_transaction
+from ddcore.io.delta import open_tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry import Entry, standing
@@ -43,12 +42,12 @@ from ddcore.io.ledger.records import (
     to_json,
 )
 from ddcore.io.ledger.summary import Input
+from ddcore.io.ledger.unrecorded import unrecorded
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project import frontiers, times
 from ddcore.io.project.times import Time
-from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.reporting import REFRESH, reporting
+from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -80,36 +79,16 @@ class Ledger:
         would remove their data as the leftovers of a crash.
         """
         ledger = cls(warehouse, writer)
-        if unknown := [*ledger._unknown()]:
+        if found := unrecorded(warehouse, ledger.entries, ledger.states()):
             # A concurrent run writes the ledger before its tables, so a second read has its record.
             ledger = cls(warehouse, writer)
-            unknown = [*ledger._unknown()]
+            found = unrecorded(warehouse, ledger.entries, ledger.states())
         if refresh and ledger.entries.exists:
-            ledger._unrecorded = max((number for _, what, number in unknown if what == "run"), default=0)
-            unknown = [one for one in unknown if one[1] != "run"]
-        if unknown:
-            raise ledger._lost(*unknown[0])
+            ledger._unrecorded = max((one.number for one in found if one.what == "run"), default=0)
+            found = [one for one in found if one.what != "run"]
+        if found:
+            raise found[0].error(warehouse, ledger.entries)
         return ledger
-
-    def _lost(self, place: str, what: str, number: int) -> StorageError:
-        """The error of a table that is newer than the ledger."""
-        folder = self.warehouse.ledger
-        if not self.entries.exists:
-            return StorageError(
-                f"{folder} is missing, but {place} holds {what} {number}: the ledger was lost",
-                "restore the ledger and the inputs from their newest backup; nothing was changed",
-            )
-        known = self.entries.summary.ingests if what == "ingest" else self.entries.summary.runs
-        message = f"{folder} ends with {what} {known}, but {place} holds {what} {number}: "
-        if what == "ingest":
-            return StorageError(
-                f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
-                "restore the ledger and the inputs from their newest backup; nothing was changed",
-            )
-        return StorageError(
-            f"{message}the ledger, or a part of it, was lost, or it is from an older backup",
-            f"if there is a newer backup of the ledger and the inputs, restore it; if not, {REFRESH}",
-        )
 
     @property
     def owner(self) -> Writer:
@@ -233,7 +212,7 @@ class Ledger:
         return (e.record for e in self.entries.backwards() if e.kind == "run" and e.number <= last)
 
     def rows_before(self, run: RunRecord) -> dict[str, int]:
-        """As :func:`ddcore.io.ledger.next_summary.rows_before` says."""
+        """The rows of each output where a finished run went on. Reads the rows from there on."""
         return rows_before(self.entries, run)
 
     def lineage(self) -> Iterator[RunRecord]:
@@ -314,7 +293,7 @@ class Ledger:
     def upper_of(self, output: str) -> Frontier | None:
         """The frontier to which an output is complete: :meth:`upper`, or one beyond it where the output is ahead."""
         ahead = self.ahead()
-        return self.upper() if ahead is None else ahead.upper.get(output, self.upper())
+        return self.upper() if ahead is None else ahead.uppers.get(output, self.upper())
 
     def since(self) -> Frontier:
         """The logs of inputs and outputs are exact at times at or beyond this frontier; empty: at all times."""
@@ -350,7 +329,7 @@ class Ledger:
         """
         uppers = [run.complete for run in self._reading(input)]
         if uppers and (ahead := self.ahead()) is not None:
-            uppers += ahead.upper.values()
+            uppers += ahead.uppers.values()
         return reduce(frontiers.close_both, uppers) if uppers else None
 
     def _reading(self, input: str | None) -> list[IntentRecord | RunRecord]:
@@ -443,21 +422,3 @@ class Ledger:
     def next_ingest(self) -> int:
         """A number that no recorded ingest has."""
         return 1 + self.entries.summary.ingests
-
-    # --- the tables' own transactions ---
-
-    def _unknown(self) -> Iterator[tuple[str, str, int]]:
-        """The tables with a run or an ingest that has no record: the table, ``run`` or ``ingest``, and the number.
-
-        What a crash may leave behind is allowed: tables of a run whose intent is recorded, and the next ingest of an
-        input. Opens at most one commit of a table in most cases, and none if there is no commit after the recorded one.
-        """
-        begun, known_tables = self.entries.exists, self.states()
-        for place, folder in self.warehouse.tables():
-            part, state = place.partition("/")[0], known_tables.get(place)
-            if state is not None and not store.is_file(commit_file(folder, state.version + 1)):
-                continue
-            known = self.entries.summary.runs if part != "inputs" else self.entries.summary.ingests + begun
-            number = last_transaction(folder, tables.APP)
-            if number is not None and number > known:
-                yield place, "ingest" if part == "inputs" else "run", number

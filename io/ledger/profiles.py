@@ -6,9 +6,12 @@ anything heavy: every command reads records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from ddcore.base import as_json
+from ddcore.base.as_json import Form, Forms, each_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,7 @@ class ProfileRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The fields for JSON; those of an operator or a loop are left out where they have their default."""
-        return {
-            "operators": [_brief(operator) for operator in self.operators],
-            "loops": [_brief(loop) for loop in self.loops],
-            "heat": asdict(self.heat),
-            **({"compiling": self.compiling} if self.compiling else {}),
-        }
+        return as_json.written(self, _FORMS)
 
 
 NO_PROFILE = ProfileRecord()
@@ -102,24 +100,15 @@ NO_PROFILE = ProfileRecord()
 
 def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
     """The profile that :meth:`ProfileRecord.to_json` wrote."""
-    heat = body.get("heat", {})
-    return ProfileRecord(
-        tuple(OperatorRecord(**_tuples(entry)) for entry in body.get("operators", ())),
-        tuple(LoopRecord(**_tuples(entry)) for entry in body.get("loops", ())),
-        HeatRecord(**{**heat, "cells": tuple(tuple(cell) for cell in heat.get("cells", ()))}),
-        float(body.get("compiling", 0)),
-    )
+    return as_json.read(ProfileRecord, body, _FORMS)
 
 
-_DEFAULTS: Mapping[type[Any], Sequence[tuple[str, Any]]] = {
-    kind: [(field.name, field.default) for field in fields(kind)] for kind in (OperatorRecord, LoopRecord)
+def _form(kind: type[Any], forms: Forms) -> Form:
+    return lambda one: as_json.written(one, forms), lambda body: as_json.read(kind, body, forms)
+
+
+_FORMS: Forms = {
+    "operators": each_of(_form(OperatorRecord, {})),
+    "loops": each_of(_form(LoopRecord, {})),
+    "heat": _form(HeatRecord, {"cells": each_of((list, tuple))}),
 }
-
-
-def _brief(record: OperatorRecord | LoopRecord) -> dict[str, Any]:
-    values = ((name, getattr(record, name), default) for name, default in _DEFAULTS[type(record)])
-    return {name: value for name, value, default in values if value != default}
-
-
-def _tuples(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in body.items()}

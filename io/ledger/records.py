@@ -10,6 +10,8 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ddcore.base import as_json
+from ddcore.base.as_json import Form, Forms, each_of, mapped
 from ddcore.base.lattice import Frontier, le
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
@@ -21,7 +23,7 @@ from ddcore.program.data_tests import is_test
 
 __all__ = [
     "BrokenRecord", "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord",
-    "Source", "TableState", "UndoRecord", "from_json", "frontier_from_json", "plain", "row_of", "to_json",
+    "Source", "TableState", "UndoRecord", "from_json", "row_of", "to_json",
     "without_replaced",
 ]  # fmt: skip
 
@@ -276,8 +278,8 @@ class PartRecord:
     """Run ``run`` folded ``first``..``last`` for some outputs alone and stored no state: they are ahead of the others
     until the next run of the whole program, whose ``fingerprint`` this is.
 
-    ``outputs`` count what these outputs got, per version. ``tables`` and ``upper`` have the tables and the frontiers of
-    all outputs that are ahead by now, by output.
+    ``outputs`` count what these outputs got, per version. ``tables`` and ``uppers`` have the tables and the frontiers
+    of all outputs that are ahead by now, by output.
     """
 
     run: int
@@ -288,7 +290,7 @@ class PartRecord:
     took: float
     outputs: Mapping[str, Counts]
     tables: Mapping[str, TableState]
-    upper: Mapping[str, Frontier]
+    uppers: Mapping[str, Frontier]
     at: datetime = field(default_factory=_now)
 
 
@@ -298,13 +300,43 @@ Record = IngestRecord | UndoRecord | IntentRecord | FailureRecord | RunRecord | 
 # --- as JSON ---
 
 
-_SELDOM = (
-    "dims", "lower", "upper", "restates", "base", "appends", "definitions", "arrangements", "corrections",
-    "since", "columns", "published_from", "replaces", "removed", "before", "labels", "large", "noted",
-    "broken", "left_out", "instants", "part", "upstream", "why", "sent", "loads",
-    "newest",
-)  # fmt: skip
-_CODES = ("large", "noted")  # key codes by the fingerprint of an arrangement
+def _frontier(elements: Iterable[Sequence[int]]) -> Frontier:
+    return tuple(tuple(element) for element in elements)
+
+
+def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
+    return {str(time): sides for time, sides in counts.items()}
+
+
+def _counts(counts: dict[str, list[int]]) -> Counts:
+    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
+
+
+TIME: Form = (lambda time: None if time is None else time.plain, time_of)
+FRONTIER: Form = (list, _frontier)
+STATE: Form = (astuple, lambda fields: TableState(*fields))
+COUNTS: Form = (_counts_to_json, _counts)
+FILES: Form = each_of((asdict, lambda fields: AddedFile(**fields)))
+_SOURCE: Form = (lambda source: [text for text in astuple(source) if text], lambda texts: Source(*texts))
+_BROKEN: Form = (lambda test: (test.first.plain, test.times, test.rows),
+                 lambda fields: BrokenRecord(time_of(fields[0]), *fields[1:]))  # fmt: skip
+_FORMS: Forms = {
+    "at": (datetime.isoformat, datetime.fromisoformat),
+    **dict.fromkeys(("first", "last", "published_from", "replaces"), TIME),
+    **dict.fromkeys(("lower", "upper", "restates", "since"), FRONTIER),
+    **dict.fromkeys(("table", "before"), STATE),
+    "tables": mapped(STATE),
+    "uppers": mapped(FRONTIER),
+    "counts": COUNTS,
+    **dict.fromkeys(("inputs", "outputs"), mapped(COUNTS)),
+    "sources": each_of(_SOURCE),
+    "labels": (labels_to_json, labels_from_json),
+    **dict.fromkeys(("large", "noted"), mapped((list, tuple))),  # key codes by the fingerprint of an arrangement
+    "corrections": mapped(FILES),
+    "broken": mapped(_BROKEN),
+    "profile": (ProfileRecord.to_json, profile_from_json),
+    "loads": (workloads_to_json, workloads_from_json),
+}
 _WHEN_READ = ("replaced", "replaced_by")
 _KINDS: dict[str, Any] = {
     "ingest": IngestRecord, "undo": UndoRecord, "intent": IntentRecord, "failure": FailureRecord, "run": RunRecord,
@@ -326,92 +358,14 @@ def row_of(record: Record) -> tuple[str, int, str]:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The fields of a record for JSON. Fields that few records need are left out where they are empty."""
-    names = [name for name in record.__dataclass_fields__ if name not in _WHEN_READ]
-    body = plain({name: getattr(record, name) for name in names}, *_SELDOM)
-    body["at"] = record.at.isoformat()
-    if isinstance(record, IngestRecord):
-        body["sources"] = [[text for text in astuple(source) if text] for source in record.sources]
-        body["counts"] = _counts_to_json(record.counts)
-        if record.labels:
-            body["labels"] = labels_to_json(record.labels)
-        if record.before is not None:
-            body["before"] = astuple(record.before)
-    if isinstance(record, IngestRecord | UndoRecord):
-        body["table"] = astuple(record.table)
-    if isinstance(record, PartRecord):
-        body["outputs"] = {name: _counts_to_json(counts) for name, counts in record.outputs.items()}
-    if isinstance(record, RunRecord | CompactRecord | PartRecord):
-        body["tables"] = {name: astuple(state) for name, state in record.tables.items()}
-    if isinstance(record, RunRecord):
-        del body["profile"]
-        body |= {"loads": workloads_to_json(record.loads)} if record.loads else {}
-        if record.profile.operators:
-            body["profile"] = record.profile.to_json()
-        if record.outdated is None:
-            del body["outdated"]
-        if record.broken:
-            body["broken"] = {name: (test.first.plain, test.times, test.rows) for name, test in record.broken.items()}
-        if record.corrections:
-            body["corrections"] = {name: [asdict(file) for file in of] for name, of in record.corrections.items()}
-        for side in ("inputs", "outputs"):
-            body[side] = {name: _counts_to_json(counts) for name, counts in body[side].items()}
-    return body
+    """The fields of a record for JSON, without those that have their defaults."""
+    return as_json.written(record, _FORMS, _WHEN_READ)
 
 
-def plain(fields: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Fields with their times as JSON has them, without those of ``names`` that have their default."""
-    return {
-        name: value.plain if isinstance(value, Time) else value
-        for name, value in fields.items()
-        if name not in names or value not in ((), {}, "", 0, False, None)
-    }
-
-
-def from_json(kind: str, body: dict[str, Any]) -> Record:
+def from_json(kind: str, body: Mapping[str, Any]) -> Record:
     """The record that :func:`to_json` wrote."""
-    body["at"] = datetime.fromisoformat(body["at"])
-    body |= {name: tuple(body[name]) for name in ("upstream",) if name in body}
-    for name in ("first", "last", "published_from", "replaces"):
-        if name in body:
-            body[name] = time_of(body[name])
-    for name in ("lower", "upper", "restates", "since"):
-        if name in body and kind != "part":
-            body[name] = frontier_from_json(body[name])
-    if kind in ("intent", "run"):
-        body["program_inputs"] = tuple(body["program_inputs"])
-    if kind in ("intent", "failure"):
-        return IntentRecord(**body) if kind == "intent" else FailureRecord(**body)
-    if kind == "undo":
-        return UndoRecord(**{**body, "table": TableState(*body["table"])})
-    if kind == "ingest":
-        body["rests_on"] = tuple(body["rests_on"])
-        body["dims"], body["columns"] = (tuple(body.get(name, ())) for name in ("dims", "columns"))
-        body["left_out"] = tuple(body.get("left_out", ()))
-        if "before" in body:
-            body["before"] = TableState(*body["before"])
-        body["sources"] = tuple(Source(*source) for source in body["sources"])
-        body["files"], body["counts"] = tuple(body["files"]), _counts(body["counts"])
-        body["table"], body["labels"] = TableState(*body["table"]), labels_from_json(body.get("labels", ()))
-        return IngestRecord(**body)
-    body["tables"] = {name: TableState(*state) for name, state in body["tables"].items()}
-    if kind == "compact":
-        return CompactRecord(**body)
-    if kind == "part":
-        body["outputs"] = {name: _counts(counts) for name, counts in body["outputs"].items()}
-        body["upper"] = {name: frontier_from_json(elements) for name, elements in body["upper"].items()}
-        return PartRecord(**body)
-    for side in ("inputs", "outputs"):
-        body[side] = {name: _counts(counts) for name, counts in body[side].items()}
-    body |= {kind: {name: tuple(codes) for name, codes in body.get(kind, {}).items()} for kind in _CODES}
-    body |= {name: tuple(body[name]) for name in ("arrangements", "outdated") if name in body}
-    body["profile"] = profile_from_json(body.get("profile", {}))
-    body["loads"] = workloads_from_json(body.get("loads", ()))
-    broken = body.get("broken", {}).items()
-    body["broken"] = {name: BrokenRecord(time_of(first), *rest) for name, (first, *rest) in broken}
-    corrections = body.get("corrections", {})
-    body["corrections"] = {name: tuple(AddedFile(**file) for file in of) for name, of in corrections.items()}
-    return RunRecord(**body)
+    record: Record = as_json.read(_KINDS[kind], body, _FORMS)
+    return record
 
 
 def without_replaced(record: IngestRecord, by: IngestRecord) -> IngestRecord:
@@ -422,16 +376,3 @@ def without_replaced(record: IngestRecord, by: IngestRecord) -> IngestRecord:
         return record
     kept = {time: sides for time, sides in record.counts.items() if time not in gone}
     return replace(record, counts=kept, replaced={**record.replaced, **gone}, replaced_by=by.number)
-
-
-def _counts(counts: dict[str, list[int]]) -> Counts:
-    return {times.parse_key(time): (plus, minus) for time, (plus, minus) in counts.items()}
-
-
-def _counts_to_json(counts: Counts) -> dict[str, tuple[int, int]]:
-    return {str(time): sides for time, sides in counts.items()}
-
-
-def frontier_from_json(elements: Iterable[Sequence[int]]) -> Frontier:
-    """A frontier as JSON has it."""
-    return tuple(tuple(element) for element in elements)

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from ddcore.base import as_json
+from ddcore.base.as_json import Forms, mapped
 from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import TableState
-from ddcore.io.ledger.records import frontier_from_json, plain
+from ddcore.io.ledger.records import FRONTIER, TIME
 from ddcore.io.project import frontiers
-from ddcore.io.project.times import Time, time_of
+from ddcore.io.project.times import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +70,17 @@ class Summary:
 
     def to_json(self) -> str:
         """The text in the ledger's column ``summary``."""
-        seldom = ("open", "dims", "upper", "compact", "since", "restated", "labels", "part", "rows")
-        body = plain(asdict(self), *seldom)
-        body["inputs"] = {name: plain(one) for name, one in body["inputs"].items()}
-        return json.dumps(body, separators=(",", ":"))
+        return json.dumps(as_json.written(self, _FORMS), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """The summary that a text says."""
-        values = json.loads(text)
-        values["inputs"] = {
-            name: Input(time_of(one["first"]), time_of(one["last"]), TableState(**one["table"]))
-            for name, one in values["inputs"].items()
-        }
-        values["folded"] = time_of(values["folded"])
-        values["dims"], values["open"] = tuple(values.get("dims", ())), tuple(values.get("open", ()))
-        for name in ("upper", "since", "restated"):
-            values[name] = frontier_from_json(values.get(name, ()))
-        return cls(**values)
+        return as_json.read(cls, json.loads(text), _FORMS)
+
+
+_INPUT: Forms = {"first": TIME, "last": TIME, "table": (asdict, lambda fields: TableState(**fields))}
+_FORMS: Forms = {
+    "folded": TIME,
+    "inputs": mapped((lambda one: as_json.written(one, _INPUT), lambda body: as_json.read(Input, body, _INPUT))),
+    **dict.fromkeys(("upper", "since", "restated"), FRONTIER),
+}

@@ -41,7 +41,7 @@ def kept(earlier: Iterable[Workload], new: Workload) -> tuple[Workload, ...]:
 
 
 def workloads_to_json(loads: Iterable[Workload]) -> list[list[float]]:
-    """As JSON has them: the fields in their order, seconds rounded to milliseconds."""
+    """Lists of the fields, in their order, for JSON; seconds are rounded to milliseconds."""
     return [[round(field, 3) for field in astuple(load)] for load in loads]
 
 

@@ -23,8 +23,6 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import shown_value
 
 _GREATEST = 2**63 - 1
-# Up to so many inserted rows are checked for repeats, else a sample: by hash, the same in the log as in the source.
-_SAMPLE = 1 << 16
 _RARE = 0.5  # of the values that a column may have: where those to check are more, no condition on it pays
 
 
@@ -42,8 +40,10 @@ class Balance:
         self._checks.append((updates if condition is None else updates.filter(condition)).select(self._rows))
 
     def watch_inserted(self, files: Sequence[AddedFile], inserted: int) -> None:
-        """Check the ``inserted`` rows that these files insert, or a sample of them above 65,536."""
-        parts = -(-inserted // _SAMPLE)
+        """Check the ``inserted`` rows that these files insert, or a sample by hash, of the same rows in the log
+        as in the source: see ``Tuning.repeating_sample``.
+        """
+        parts = -(-inserted // self._log.tuning.repeating_sample)
         sampled = pl.struct(self._rows).hash(0) % max(parts, 1) == 0
         self.watch(files, (pl.col(DIFF) > 0) & sampled)
 

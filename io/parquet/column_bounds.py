@@ -46,8 +46,9 @@ def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
         return None
 
 
-def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """The least and the greatest value; None with NaN: here it is above all numbers, other readers order it otherwise.
+def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
+    """The least and the greatest value, of ``few`` one by one; None with NaN: here it is above all numbers, other
+    readers order it otherwise.
 
     Most columns do without Arrow's functions, whose import takes longer than they do.
     """
@@ -59,7 +60,7 @@ def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         chunks = [np.frombuffer(c.buffers()[1], plain, len(c), 8 * c.offset) for c in column.chunks if len(c)]
         least, greatest = min(chunk.min() for chunk in chunks), max(chunk.max() for chunk in chunks)
         return None if any(np.isnan(chunk.min()) for chunk in chunks) else (least.item(), greatest.item())
-    if len(column) <= _FEW and not pa.types.is_floating(kind):
+    if len(column) <= few and not pa.types.is_floating(kind):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
     if pa.types.is_string_view(kind) and all(

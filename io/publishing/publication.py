@@ -142,7 +142,7 @@ class Publication:
             return self.again(str(error).splitlines()[0])
 
     def again(self, why: str) -> Prepared:
-        """The same by writing all rows."""
+        """What :meth:`prepared` gives, by writing all rows."""
         self.table.unsynced = self.unsynced
         return self._made_again(self.due, why, None)
 

@@ -95,14 +95,14 @@ class Answer(NamedTuple):
     tasks: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As a task sends it."""
+        """The fields for JSON, as a task sends them to the driver."""
         added = [(*_fields(new.file), first_of(new.first)) for new in self.added]
         feed = [_fields(file) for file in self.feed]
         return {**self._asdict(), "added": added, "removed": [*self.removed], "feed": feed}
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Answer:
-        """As the driver gets it."""
+        """The answer that :meth:`to_json` wrote."""
         added = [NewFile(AddedFile(*fields), first_from(first)) for *fields, first in answer["added"]]
         return cls(**{**answer, "added": added, "feed": [AddedFile(*fields) for fields in answer["feed"]]})
 

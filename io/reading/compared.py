@@ -1,4 +1,4 @@
-"""The same output in two warehouses, as one difference: what ``dd diff --against`` shows."""
+"""An output of two warehouses, as one difference: what ``dd diff --against`` shows."""
 
 from __future__ import annotations
 

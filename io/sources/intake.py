@@ -12,15 +12,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
+from ddcore.base import as_json
+from ddcore.base.as_json import Form, Forms, each_of, mapped
 from ddcore.base.errors import DataError, LateUpdate
 from ddcore.base.lattice import Frontier, is_beyond
 from ddcore.base.lazy import numpy as np
 from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.ledger.records import COUNTS, FILES
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.digests import Digest, digests, row_hashes
 from ddcore.io.logs.updates import DIFF, Counts, merge_counts
@@ -74,27 +77,28 @@ class Part:
 
     def to_json(self) -> str:
         """This part as text, to be sent between processes."""
-        values = asdict(self)
-        values["digests"] = _digests_to_json(self.digests)
-        values["former"] = [_digests_to_json(digests) for digests in self.former]
-        values["counts"] = {str(at): sides for at, sides in self.counts.items()}
-        values["beginnings"] = _texts_of(self.beginnings)
-        values["former_beginnings"] = [_texts_of(former_beginning) for former_beginning in self.former_beginnings]
-        return json.dumps(values)
+        return json.dumps(as_json.written(self, _FORMS))
 
     @classmethod
     def from_json(cls, text: str) -> Part:
         """The part that :meth:`to_json` wrote."""
-        values = json.loads(text)
-        values["files"] = [AddedFile(**file) for file in values["files"]]
-        values["digests"] = _digests_of_json(values["digests"])
-        values["former"] = [_digests_of_json(digests) for digests in values["former"]]
-        values["counts"] = {parse_key(at): (plus, minus) for at, (plus, minus) in values["counts"].items()}
-        values["beginnings"] = _of_texts(values["beginnings"])
-        values["former_beginnings"] = [_of_texts(former_beginning) for former_beginning in values["former_beginnings"]]
-        if late := values["first_late"]:
-            values["first_late"] = (Time(late[0]), *late[1:])
-        return cls(**values)
+        return as_json.read(cls, json.loads(text), _FORMS)
+
+
+_BY_NAME: Form = mapped((str, Digest.parse))
+_BY_TIME: Form = (
+    lambda digests: {str(at): str(one) for at, one in digests.items()},
+    lambda texts: {parse_key(at): Digest.parse(one) for at, one in texts.items()},
+)
+_FORMS: Forms = {
+    "files": FILES,
+    "digests": mapped(_BY_TIME),
+    "former": each_of(mapped(_BY_TIME)),
+    "counts": COUNTS,
+    "beginnings": _BY_NAME,
+    "former_beginnings": each_of(_BY_NAME),
+    "first_late": (tuple, lambda late: (Time(late[0]), *late[1:])),
+}
 
 
 def merge(parts: Sequence[Part]) -> Part:
@@ -121,28 +125,12 @@ def merge(parts: Sequence[Part]) -> Part:
     )
 
 
-def _texts_of(digests: Mapping[str, Digest]) -> dict[str, str]:
-    return {name: str(one) for name, one in digests.items()}
-
-
-def _of_texts(texts: Mapping[str, str]) -> dict[str, Digest]:
-    return {name: Digest.parse(one) for name, one in texts.items()}
-
-
 def _sums(parts: Iterable[Mapping[str, Digest]]) -> dict[str, Digest]:
     sums: dict[str, Digest] = {}
     for part in parts:
         for name, one in part.items():
             sums[name] = sums.get(name, Digest()) + one
     return sums
-
-
-def _digests_to_json(digests: Mapping[str, Digests]) -> dict[str, dict[str, str]]:
-    return {name: {str(at): str(one) for at, one in of.items()} for name, of in digests.items()}
-
-
-def _digests_of_json(texts: Mapping[str, Mapping[str, str]]) -> dict[str, Digests]:
-    return {name: {parse_key(at): Digest.parse(one) for at, one in of.items()} for name, of in texts.items()}
 
 
 def _merge_digests(parts: Iterable[Mapping[str, Digests]]) -> dict[str, Digests]:

@@ -73,8 +73,13 @@ def through(frame: DataFrame, change: Callable[[Frames], Frames], schema: pa.Sch
     return frame.mapInArrow(partial(_change_batches, name, change, _with_error(schema)), _spark_schema(schema))
 
 
+def text_of(error: DdError) -> str:
+    """An error that a task sends to the driver, for :func:`error_of`."""
+    return json.dumps([type(error).__name__, error.message, error.hint])
+
+
 def error_of(text: str) -> DdError:
-    """The error that a task put into the column ``ERROR``."""
+    """The error that a task sent, as in the column ``ERROR``."""
     kind, message, hint = json.loads(text)
     error = getattr(errors, kind, DataError)
     return error(message, hint) if issubclass(error, DdError) else DataError(message, hint)
@@ -153,6 +158,5 @@ def _as_batches(frames: Frames, schema: pa.Schema) -> Batches:
             table = _as_carried(frame).with_columns(pl.lit(None, pl.String).alias(ERROR)).to_arrow()
             yield from table.select(schema.names).cast(schema).to_batches(max_chunksize=1 << 16)
     except DdError as error:
-        text = json.dumps([type(error).__name__, error.message, error.hint])
         columns = [pa.nulls(1, field.type) for field in schema][:-1]
-        yield pa.RecordBatch.from_arrays([*columns, pa.array([text], pa.string())], schema=schema)
+        yield pa.RecordBatch.from_arrays([*columns, pa.array([text_of(error)], pa.string())], schema=schema)

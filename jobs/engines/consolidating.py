@@ -14,9 +14,7 @@ from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all
 
-_FEW = 4096  # updates of which it does not matter how many go
 _SLICES, _SLICE = 64, 256  # of updates that are looked at where it is not known whether it pays
-_PAYS = 0.25  # the least share of the updates that go
 
 
 class Consolidating:
@@ -31,13 +29,13 @@ class Consolidating:
 
     def of(self, message: Message) -> Message:
         """The message, consolidated where that pays; it may have no updates left. Costs a sort of all, or of a few."""
-        rows, arrangement = len(message), message.arrangement
-        if rows <= _FEW:
+        rows, arrangement, tuning = len(message), message.arrangement, self._budget.tuning
+        if rows <= tuning.sent_rows:
             return message
-        if self.removed.get(arrangement.index, 0.0) < _PAYS and rows > _SLICES * _SLICE:
+        if self.removed.get(arrangement.index, 0.0) < tuning.sent_share and rows > _SLICES * _SLICE:
             starts = [place * (rows - _SLICE) // (_SLICES - 1) for place in range(_SLICES)]
             self._consolidated(arrangement, [message.updates.part(start, start + _SLICE) for start in starts])
-            if self.removed[arrangement.index] < _PAYS:
+            if self.removed[arrangement.index] < tuning.sent_share:
                 return message
         return Message(arrangement, message.rounds, self._consolidated(arrangement, [message.updates]))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Spread = tuple[np.ndarray, np.ndarray]  # codes, and how many rows each stands for: int64[n], float64[n]
 
-_SAMPLE = 100_000  # rows of an input
 _SLICES = 61  # a prime: of a file that is sorted several times over, slices at even distances meet other keys each time
 # A window that has fewer than a fourth of the rows of its files, and not more than so many, is read as a whole.
 _OUTSIDE, _WHOLE = 4, 20_000_000
@@ -103,7 +102,7 @@ class Samples:
 
 
 class _Inputs:
-    """Samples of the new updates of inputs, at most a hundred thousand rows of each, from all over its window.
+    """Samples of the new updates of inputs, at most ``Tuning.sampled_rows`` of each, from all over its window.
 
     Files are often sorted, so their first rows would say nothing about the others. The rows of an input are the same
     for all its columns; each set of these is read once.
@@ -128,6 +127,7 @@ class _Inputs:
         import polars as pl
 
         fold = self._fold
+        most = fold.settings.tuning.sampled_rows
         log = input_log(fold.stored.warehouse, fold.settings, name, fold.plan.inputs[name])
         files = [
             file for file in log.files(fold.inputs[name]) if fold.window.may_meet(file.lower, file.upper, log.dims)
@@ -135,10 +135,10 @@ class _Inputs:
         rows = sum(file.rows for file in files)
         if not rows:
             return np.empty(0, np.int64), np.empty(0, np.float64)
-        sample, weight = pl.concat(self._slices(log, files, rows, columns)), max(1.0, rows / _SAMPLE)
-        if rows > _SAMPLE > _OUTSIDE * len(sample) and fold.rows <= _WHOLE:
+        sample, weight = pl.concat(self._slices(log, files, rows, columns)), max(1.0, rows / most)
+        if rows > most > _OUTSIDE * len(sample) and fold.rows <= _WHOLE:
             inside = log.collect(self._inside(log, log.scan_files(files), columns))
-            every = max(1, len(inside) // _SAMPLE)
+            every = max(1, len(inside) // most)
             sample, weight = inside.gather_every(every), float(every)
         kinds = [log.schema[column] for column in columns]
         words = [encode(sample[column], kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -151,11 +151,12 @@ class _Inputs:
     def _slices(
         self, log: ChangeLog, files: Sequence[LiveFile], rows: int, columns: Sequence[str]
     ) -> Iterator[pl.DataFrame]:
-        distance = rows if rows <= _SAMPLE else -(-rows // _SLICES)
+        most = self._fold.settings.tuning.sampled_rows
+        distance = rows if rows <= most else -(-rows // _SLICES)
         ends = list(accumulate(file.rows for file in files))
         for at in range(0, rows, max(1, distance)):
             number = bisect_right(ends, at)
-            end = min(at + distance, rows) if rows <= _SAMPLE else at + _SAMPLE // _SLICES
+            end = min(at + distance, rows) if rows <= most else at + most // _SLICES
             for file, last in zip(files[number:], ends[number:], strict=True):
                 start = last - file.rows
                 if start >= end:

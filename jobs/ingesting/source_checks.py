@@ -26,8 +26,6 @@ Listener = Callable[..., None]  # listener(stage, done, total, note), all but th
 
 # A version this many times the one before it is far beyond it, unless it is below _SMALL.
 _FAR, _SMALL = 1000, 1_000_000
-# How many updates of the log are scanned for rows that repeat, and how many of them for each inserted row.
-_SCANNED, _SCANNED_EACH = 4 << 20, 16
 
 
 class SourceChecks:
@@ -212,7 +210,8 @@ class SourceChecks:
         # repeats.
         alone = not (live or rest) and len(part.counts) == 1 and part.most <= 1
         alone = alone and (len(part.files) == 1 or part.distinct)
-        near = part.retracts or stored <= max(_SCANNED, _SCANNED_EACH * rows)
+        tuning = self.log.tuning
+        near = part.retracts or stored <= max(tuning.repeating_rows, tuning.repeating_ratio * rows)
         finds_repeats = not alone and near and inserted > 0 and not self.repeats
         if finds_repeats:
             balance.watch_inserted(part.files, rows)

@@ -72,7 +72,7 @@ class Records:
             took,
             outputs=counts_of(versions)[1],
             tables={**({} if ahead is None else ahead.tables), **tables},
-            upper={**({} if ahead is None else ahead.upper), **dict.fromkeys(tables, upcoming.times.upper)},
+            uppers={**({} if ahead is None else ahead.uppers), **dict.fromkeys(tables, upcoming.times.upper)},
         )
 
     def run(

@@ -55,7 +55,7 @@ def versions_of(
 
 
 def counts_of(versions: Sequence[Version]) -> tuple[Counts, Counts]:
-    """The same by input, and by output."""
+    """The changes of :func:`versions_of` by input, and by output: of each the counts by time."""
     inputs, outputs = Counts(), Counts()
     for version, *sides in versions:
         for counts, changes in zip((inputs, outputs), sides, strict=True):

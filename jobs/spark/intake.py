@@ -23,7 +23,7 @@ from ddcore.io.sources.intake import Intake, Part, frames_of
 from ddcore.io.sources.layouts import Layout
 from ddcore.io.sources.paths import named_again, spark_columns
 from ddcore.io.sources.source import Source
-from ddcore.io.sources.spark import ERROR, cores, error_of, large_frames, shares
+from ddcore.io.sources.spark import ERROR, cores, error_of, large_frames, shares, text_of
 from ddcore.jobs.spark.failures import is_of_spark, telling_line
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _task(intake: Intake, group: str, read: Read, batches: Batches) -> Batches:
         part = intake.take(writer, read(batches))
         answer = part.to_json() if part.rows else None
     except DdError as error:
-        answer = json.dumps({"error": json.dumps([type(error).__name__, error.message, error.hint])})
+        answer = json.dumps({"error": text_of(error)})
     if answer is not None:
         yield pa.record_batch({"part": pa.array([answer], pa.string())})
 

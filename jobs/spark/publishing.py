@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import DdError
 from ddcore.base.lazy import polars as pl
 from ddcore.io.publishing.range_work import Answer, RangeWork, Reading
-from ddcore.io.sources.spark import cores, error_of
+from ddcore.io.sources.spark import cores, error_of, text_of
 from ddcore.jobs.spark.failures import run_job
 from ddcore.jobs.spark.intake import settings_of
 
@@ -115,7 +115,7 @@ def _as_batches(rows: Iterator[Row]) -> Batches:
         for row in rows:
             yield _batch(row)
     except DdError as error:
-        yield _batch((0, None, json.dumps({"error": json.dumps([type(error).__name__, error.message, error.hint])})))
+        yield _batch((0, None, json.dumps({"error": text_of(error)})))
 
 
 def _batch(row: Row) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_PATIENCE = 60.0  # seconds in which executors of a cluster may come
+PATIENCE = 60.0  # seconds in which executors of a cluster may come
 _SETTLED = 2.0  # seconds without a new one, after which no more are waited for, where nothing says how many come
 _MANY = 1 << 16
 # With these, Spark encrypts what its own processes send each other, or some of it.
@@ -23,23 +23,23 @@ _ENCRYPTED = (
 )
 
 
-def obstacle(spark: SparkContext | SparkSession, number: int) -> str:
-    """Why so many tasks cannot be workers of one fold; empty where they can. Waits a while for executors."""
+def obstacle(spark: SparkContext | SparkSession, number: int, patience: float = PATIENCE) -> str:
+    """Why so many tasks cannot be workers of one fold; empty where they can. Waits so many seconds for executors."""
     if _is_set(spark, "spark.dynamicAllocation.enabled"):
         return "spark.dynamicAllocation.enabled is set, and with it Spark does not start several tasks together"
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while (slots := _slots(spark)) < number and time.monotonic() < until and not _are_all_here(spark):
         time.sleep(0.1)
     if slots >= number:
         return ""
     if slots == 0 and hasattr(spark, "parallelize"):
-        return f"no executor has come within {_PATIENCE:.0f} s"
+        return f"no executor has come within {patience:.0f} s"
     if slots == 0:
         return "nothing says how many tasks Spark runs at a time: spark.executor.instances is not set"
     return f"Spark runs {slots} task{'s' * (slots > 1)} at a time"
 
 
-def workers_of(spark: SparkContext | SparkSession) -> int:
+def workers_of(spark: SparkContext | SparkSession, patience: float = PATIENCE) -> int:
     """How many workers fold where no number is given: one for each executor, which works in as many threads as it has
     cores; as many as there are tasks at a time where ``spark.task.cpus`` says how many cores one gets, and on Spark
     Connect. Waits a while for executors: for as many as settings say, else until no more come.
@@ -47,7 +47,7 @@ def workers_of(spark: SparkContext | SparkSession) -> int:
     if not hasattr(spark, "parallelize"):
         return max(1, _slots(spark))
     executors, expected, now = _executors(spark), _stated_executors(spark), time.monotonic()
-    until, settled = now + _PATIENCE, now + (_PATIENCE if expected or not executors else _SETTLED)
+    until, settled = now + patience, now + (patience if expected or not executors else _SETTLED)
     while not _is_here(spark) and executors < (expected or _MANY) and time.monotonic() < min(until, settled):
         time.sleep(0.1)
         before, executors = executors, _executors(spark)

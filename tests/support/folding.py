@@ -60,7 +60,8 @@ def with_statistics(statistics: Mapping[str, Statistics]) -> Iterator[None]:
         yield
 
 
-def by_reference(program: Any, **frames: pl.DataFrame) -> Logs:
+def by_reference(program: Any, *, tuning: Any = DEFAULT, **frames: pl.DataFrame) -> Logs:
+    """From the definitions, which no ``tuning`` changes."""
     return reference.replay(program, dims_of(frames), instants_of(frames), **frames)
 
 

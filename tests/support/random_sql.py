@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+from sql_duckdb import bag
 from sql_peers import DuckDb, Peer, PeerRefuses, Postgres, Spark, postgres_server
-from sql_queries import SCHEMAS, TARGETS, RandomQuery, accumulated, bag, random_logs
+from sql_queries import RandomQuery
+from sql_tables import SCHEMAS, TARGETS, accumulated, random_logs
 from sql_windows import RandomWindows
 
 import ddcore

@@ -12,6 +12,7 @@ import os
 import random
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +68,12 @@ def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
             tests[number].add_marker("long")
 
 
-def base() -> int:
-    """The seed that all of this run are drawn from. It is drawn once, and the workers of pytest-xdist inherit it."""
-    text = os.environ.setdefault("DDCORE_SEED", str(random.SystemRandom().randrange(10**6)))
+def base(failed: Path | None = None) -> int:
+    """The seed that all of this run are drawn from. It is drawn once, and the workers of pytest-xdist inherit it; or it
+    is that of the run that ``failed``, where there is such a file.
+    """
+    drawn = failed.read_text() if failed and failed.exists() else str(random.SystemRandom().randrange(10**6))
+    text = os.environ.setdefault("DDCORE_SEED", drawn)
     if not text.isdecimal():
         raise pytest.UsageError(f"DDCORE_SEED={text} is not a whole number")
     return int(text)

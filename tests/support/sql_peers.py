@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import duckdb
 import polars as pl
-from sql_queries import accumulated, fill, like_postgres
+from sql_duckdb import fill, like_postgres
+from sql_tables import accumulated
 from sql_types import span
 
 from ddcore.base.schema import interval_form, uuid_mark

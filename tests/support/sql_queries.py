@@ -1,233 +1,17 @@
-"""Random queries of SQL over small tables with nulls and duplicates, and what DuckDB gives for them.
-
-A query is for a dialect of ddcore and for one other engine (``Target``). Where they have other words for the same, it
-has two texts.
+"""Random queries of SQL, for a dialect of ddcore and for one other engine. Where they have other words for the same, a
+query has two texts.
 """
 
 from __future__ import annotations
 
-import atexit
-import math
 import random
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from functools import cache
-from typing import Any
-from uuid import UUID
+from collections.abc import Sequence
 
-import duckdb
-import polars as pl
+from sql_tables import TARGETS, TEXTS, Named, Target, kind_of
 from sql_time_windows import groups_by_window, windows
-from sql_types import JSONS, TABLE, RandomTypes
 from sql_types import KINDS as MORE_KINDS
-from sql_types import value as value_of_type
+from sql_types import RandomTypes
 from two_texts import both, texts
-
-from ddcore.base.schema import interval_form, uuid_mark
-
-__all__ = [
-    "TARGETS", "WIDE", "RandomQuery", "Target", "accumulated", "bag", "database", "fill", "like_postgres",
-    "random_logs",
-]  # fmt: skip
-
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "r": {"a": pl.Int64, "b": pl.Int64, "s": pl.String, "m": pl.Decimal(10, 2)},
-    "q": {"a": pl.Int64, "c": pl.Int64, "u": pl.String, "f": pl.Boolean, "d": pl.Date},
-}
-WIDE: dict[str, dict[str, Any]] = {
-    "r": {**SCHEMAS["r"], "g": pl.Decimal(18, 4)},
-    "q": {**SCHEMAS["q"], "h": pl.Decimal(38, 3), "ts": pl.Datetime("us"), "l": pl.List(pl.Int64)},
-    "p": TABLE,
-}
-"""The tables of random queries, with decimals of many digits, moments, lists, and types of all other kinds."""
-KINDS = {pl.Int64: "int", pl.String: "text", pl.Boolean: "bool", pl.Date: "date"}
-TEXTS = ("x", "y", "xy", "ab%", "")
-Named = tuple[str, str]
-"""A column as a query names it, and its kind: int, text, decimal, bool, date, moment, list, float, or one of
-:data:`sql_types.KINDS`.
-"""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A dialect of ddcore, another engine with nearly the same words, and what a query for both may have."""
-
-    dialect: str
-    engine: str
-    parts: frozenset[str]
-
-    @property
-    def tables(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tables of queries; those for Spark have no moments and lists, of which its dialect has little."""
-        parts = ((pl.Datetime, "moments"), (pl.List, "lists"), (pl.Map, "maps"))
-        kinds = [kind for kind, part in parts if not self.has(part)]
-        return {
-            name: {column: kind for column, kind in schema.items() if kind not in kinds}
-            for name, schema in WIDE.items()
-            if name != "p" or self.has("types")
-        }
-
-    def has(self, part: str) -> bool:
-        """Whether queries have a part."""
-        return part in self.parts
-
-
-_SHARED = {"around", "dates", "moments", "lists", "unnest", "aggregates", "series", "windows", "quantifiers"} | {
-    "types"
-}
-TARGETS = {
-    "duckdb": Target("postgres", "duckdb", frozenset({*_SHARED, "asof", "null / 0"})),
-    "postgres": Target("postgres", "postgres", frozenset({*_SHARED, "numeric sums", "any of lists", "several lists"})),
-    "duckdb words": Target(
-        "duckdb",
-        "duckdb",
-        frozenset({*_SHARED, "asof", "any of lists", "quotients", "infinity", "maps"} - {"aggregates", "series"}),
-    ),
-    "spark words": Target("spark", "spark", frozenset({"quotients"})),
-}
-"""PostgreSQL's dialect by DuckDB and by PostgreSQL, and the dialects of DuckDB and of Spark by themselves."""
-
-
-def random_logs(
-    rng: random.Random, versions: int = 3, rows: int = 8, schemas: Mapping[str, Mapping[str, Any]] = SCHEMAS
-) -> dict[str, pl.DataFrame]:
-    """Change logs whose values are few, so that rows repeat, and null now and then. Later versions also retract."""
-    return {name: _log(rng, schema, versions, rows) for name, schema in schemas.items()}
-
-
-def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int) -> pl.DataFrame:
-    updates: list[tuple[Any, ...]] = []
-    there: Counter[tuple[Any, ...]] = Counter()
-    for version in range(versions):
-        for row in list(there.elements()):
-            if rng.random() < 0.3:
-                updates.append((*row, version, -1))
-                there[row] -= 1
-        for _ in range(rng.randrange(rows + 1)):
-            row = tuple(_value(rng, kind, name) for name, kind in schema.items())
-            updates.append((*row, version, 1))
-            there[row] += 1
-    columns = [
-        _column(name, kind, [row[number] for row in updates]) for number, (name, kind) in enumerate(schema.items())
-    ]
-    times, diffs = ([row[place] for row in updates] for place in (-2, -1))
-    return pl.DataFrame([*columns, pl.Series("version", times, pl.Int64), pl.Series("diff", diffs, pl.Int64)])
-
-
-def _column(name: str, kind: Any, values: list[Any]) -> pl.Series:
-    if kind == uuid_mark():
-        return pl.Series(name, values, pl.String).ext.to(kind)
-    return pl.Series(name, [dict(one) if isinstance(one, Entries) else one for one in values], kind)
-
-
-def _value(rng: random.Random, kind: Any, name: str = "") -> Any:  # noqa: PLR0911  (one kind, one return)
-    if rng.random() < 0.2:
-        return None
-    if kind == pl.Int64:
-        return rng.randrange(-1, 4)
-    if kind == pl.String:
-        return rng.choice(JSONS if name == "j" else TEXTS)
-    if kind == pl.Boolean:
-        return rng.random() < 0.5
-    if kind == pl.Date:
-        return date(2024, 1, 30) + timedelta(rng.randrange(4))
-    if kind == pl.Datetime:
-        return datetime(2024, 1, 31, 22) + timedelta(minutes=30 * rng.randrange(10))
-    if kind == pl.List:
-        return tuple(_value(rng, kind.inner) for _ in range(rng.randrange(4)))
-    if not isinstance(kind, pl.Decimal):
-        made = value_of_type(rng, kind)
-        return Entries(made.items()) if isinstance(made, dict) else made
-    size = {18: 4000, 38: 3 * 10**20}.get(kind.precision, 0)
-    return Decimal(rng.randrange(-3, 4)) / 4 + rng.choice((0, size, -size))
-
-
-def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
-    """The rows of a log at a version, each as often as it is there."""
-    columns = [name for name in log.columns if name not in ("version", "diff")]
-    counts = log.filter(pl.col("version") <= version).group_by(columns).agg(pl.col("diff").sum())
-    assert counts.filter(pl.col("diff") < 0).is_empty(), "a row is there less than not at all"
-    numbers = [place for place, count in enumerate(counts["diff"]) for _ in range(count)]
-    return counts.select(columns)[numbers]
-
-
-@contextmanager
-def database(logs: Mapping[str, pl.DataFrame], version: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the tables at a version, and PostgreSQL's rules for integers and for the order of nulls.
-
-    A schema of one database: a database of its own would take 15 ms to begin.
-    """
-    with _duckdb().cursor() as connection:
-        like_postgres(connection)
-        fill(connection, "passing", logs, version)
-        try:
-            yield connection
-        finally:
-            connection.execute("drop schema passing cascade")
-
-
-@cache
-def _duckdb() -> duckdb.DuckDBPyConnection:
-    """One for all tests of a process. It ends before Python does, else DuckDB writes of leaks there."""
-    atexit.register(_duckdb.cache_clear)
-    return duckdb.connect()
-
-
-def like_postgres(connection: duckdb.DuckDBPyConnection) -> None:
-    """PostgreSQL's rules for integers and for the order of nulls."""
-    connection.execute("set integer_division = true")
-    connection.execute("set error_on_division_by_zero = false")
-    connection.execute("set default_null_order = 'nulls_last_on_asc_first_on_desc'")
-
-
-def fill(connection: duckdb.DuckDBPyConnection, schema: str, logs: Mapping[str, pl.DataFrame], version: int) -> None:
-    """A new schema, which queries read then, with the tables at a version."""
-    connection.execute(f"create schema {schema}")
-    connection.execute(f"use {schema}")
-    for name, log in logs.items():
-        rows = accumulated(log, version)
-        plain = [column for column, kind in rows.schema.items() if kind == uuid_mark()]
-        connection.register("arriving", rows.with_columns(pl.col(plain).ext.storage()).to_arrow())
-        columns = ", ".join(_typed(column, kind) for column, kind in rows.schema.items())
-        connection.execute(f"create table {name} as select {columns} from arriving")
-        connection.unregister("arriving")
-
-
-def _typed(column: str, kind: Any) -> str:
-    """A column of Arrow in DuckDB's type."""
-    if kind == uuid_mark():
-        return f"{column}::uuid AS {column}"
-    if kind == interval_form():
-        parts = zip(("months", "days", "microseconds"), kind.fields, strict=True)
-        return f"{' + '.join(f'to_{unit}({column}.{part.name})' for unit, part in parts)} AS {column}"
-    return f"{column}::time AS {column}" if kind == pl.Time else column
-
-
-def bag(rows: Sequence[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
-    """Rows that can be compared: numbers by value, floats without their last digits."""
-    return Counter(tuple(_comparable(value) for value in row) for row in rows)
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.10g}") if not math.isnan(value) else "NaN"
-    if isinstance(value, list):
-        return tuple(map(_comparable, value))
-    if isinstance(value, dict):
-        return tuple(sorted((key, _comparable(inner)) for key, inner in value.items()))
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    if isinstance(value, UUID):
-        return str(value)
-    return Decimal(value).normalize() + 0 if isinstance(value, Decimal) else value
-
-
-class Entries(tuple[Any, ...]):
-    """The items of a dict, as a value that can be counted."""
 
 
 class RandomQuery:
@@ -409,7 +193,7 @@ class RandomQuery:
             return f"({text}) AS {alias}", [(f"{alias}.c{i}", kind) for i, kind in enumerate(kinds)]
         table, schema = self.rng.choice(tuple(self.target.tables.items()))
         columns = [
-            (f"{alias}.{name}", MORE_KINDS.get(name, "int") if table == "p" else _kind(kind))
+            (f"{alias}.{name}", MORE_KINDS.get(name, "int") if table == "p" else kind_of(kind))
             for name, kind in schema.items()
         ]
         if table == "q" and self.rng.random() < 0.2 and self.target.has("windows"):
@@ -647,10 +431,3 @@ class RandomQuery:
             sign, quantifier = self.rng.choice(("=", "<>", "<", ">=", "<=", ">")), self.rng.choice(("ANY", "ALL"))
             return f"{subject} {sign} {quantifier} ({query})"
         return f"{subject} {negated}IN ({query})"
-
-
-def _kind(kind: Any) -> str:
-    """What queries call a type."""
-    if kind in (pl.Datetime, pl.List):
-        return "moment" if kind == pl.Datetime else "list"
-    return KINDS.get(kind, "decimal")

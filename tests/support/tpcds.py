@@ -27,7 +27,8 @@ from typing import Any
 
 import polars as pl
 import sqlglot
-from sql_queries import accumulated, bag, database
+from sql_duckdb import bag, database
+from sql_tables import accumulated
 from sqlglot import exp
 
 import ddcore
