@@ -119,19 +119,32 @@ def _quotient(values: Values, node: exp.SafeDivide) -> Value:
     return Value(shared(sides, lambda a, b: a.expr / pl.when(b.expr != 0).then(b.expr)), FLOAT, node)
 
 
-def _unless_too_large(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
-    """``try_add`` and its like: null for what int64 cannot hold."""
+def _unless_too_large(combine: Callable[[pl.Expr, pl.Expr], pl.Expr], fits: Callable[..., pl.Expr]) -> Rule:
+    """``try_add`` and its like: null for what int64 cannot hold, as ``fits`` says of the two sides."""
 
     def rule(values: Values, node: exp.Func) -> Value:
         left, right = values.arguments(node, "number", "number")
         if left.type == right.type == INT:
-            whole = Value(combine(left.expr, right.expr), None, node)
-            return Value(shared([whole], lambda x: pl.when(x.expr.is_between(-_MOST, _MOST)).then(x.expr)), INT, node)
+            whole = shared([left, right], lambda a, b: pl.when(fits(a.expr, b.expr)).then(combine(a.expr, b.expr)))
+            return Value(whole, INT, node)
         if FLOAT not in (left.type, right.type):
             values.source.refuse(node, f"{called(node)}() of decimals", "cast them to double or bigint")
         return Value(combine(*(as_type(values.source, side, FLOAT) for side in (left, right))), FLOAT, node)
 
     return rule
+
+
+def _sum_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return pl.when(b >= 0).then(a <= _MOST - b).otherwise(a >= -_MOST - b)
+
+
+def _difference_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return pl.when(b >= 0).then(a >= b - _MOST).otherwise(a <= _MOST + b)
+
+
+def _product_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    most = pl.lit(_MOST, dtype=pl.Int64).truncdiv(pl.when(b != 0).then(b.abs()))
+    return a.is_not_null() & (b == 0) | (a.abs() <= most)
 
 
 _MOST = 2**63 - 1
@@ -311,9 +324,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SafeDivide: _quotient,
     exp.Factorial: _factorial,
     exp.WidthBucket: numbers.RULES[exp.WidthBucket],
-    exp.SafeAdd: _unless_too_large(operator.add),
-    exp.SafeSubtract: _unless_too_large(operator.sub),
-    exp.SafeMultiply: _unless_too_large(operator.mul),
+    exp.SafeAdd: _unless_too_large(operator.add, _sum_fits),
+    exp.SafeSubtract: _unless_too_large(operator.sub, _difference_fits),
+    exp.SafeMultiply: _unless_too_large(operator.mul, _product_fits),
     exp.Chr: function(_letter, TEXT, "int64", repeats=True),
     exp.Encode: letters.in_charset,
     exp.Decode: letters.in_charset,
