@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from sql_functions import (
     ENGINES,
+    MISSING,
     NULL,
     PAGE,
     ROWS,
@@ -150,6 +151,16 @@ def test_functions_equal_the_reference_as_rows_come_and_go(engine: str, every: i
 
 def test_the_page_of_functions_is_that_of_the_comparisons() -> None:
     assert PAGE.read_text("utf-8") == page(), "PYTHONPATH=tests/support python -m sql_functions"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_the_page_calls_missing_is_refused(engine: str) -> None:
+    names = {name for each in MISSING for name in each.split()}
+    assert not names & (NAMED[engine].keys() | called(engine))
+    for name in ("random", "levenshtein", "jsonb_set", "hashtext", "unistr"):
+        with pytest.raises(ProgramError, match=r"program.sql:1:2\d: ") as caught:
+            ours(f"{name}(a, b)", engine)
+        assert caught.value.hint
 
 
 NOT_COMPARED = {
