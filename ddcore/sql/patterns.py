@@ -32,7 +32,7 @@ def _pattern(values: Values, node: exp.Expr, pattern: exp.Expr, *, part: bool = 
     """The pattern as the engine reads it. ``part``: what it matches is taken out of the text."""
     text = values.of(pattern).literal
     if not isinstance(text, str):
-        values.source.refuse(node, "a regular expression that is no literal")
+        values.source.refuse(node, "a regular expression that is no literal", "LIKE takes patterns of columns")
     unescaped = text.replace(r"\\", "")
     if found := _FOREIGN.search(unescaped):
         values.source.refuse(node, f"{found[0]} in a regular expression")
