@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from bench import without_spark
 from ddcore.engine.profile import Profile
 from ddcore.io.storage import scratch
 from ddcore.jobs.engines.protocol import Report, SharedFold
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 from ddcore.jobs.engines.workers import Member
 
 Header = dict[str, Any]
@@ -126,6 +128,7 @@ def fold(folder: str, number: int) -> tuple[list[Report], list[list[int]]]:
         found.append(together(pickle.loads(task.args[0])))
         return found[0][0]
 
+    os.environ[WORKER_ROWS] = "0"  # all of them, however few rows there are
     without_spark.fold(folder, number, in_tasks)
     return found[0]
 

@@ -33,7 +33,7 @@ def run(rounds: int) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         make_project(folder, EDGES // 10, EDGES)
-        sides = {str(executors): partial(_folded, folder, executors) for executors in (1, 2)}
+        sides = {str(executors): partial(folded, folder, executors) for executors in (1, 2)}
         medians = in_turn(sides, rounds)
     one, two = medians["1"], medians["2"]
     if (one["rows"], one["sum"]) != (two["rows"], two["sum"]):
@@ -43,7 +43,8 @@ def run(rounds: int) -> Iterator[Result]:
     yield Result(f"{name}, once they run", two["fold_s"], "1 executor of one core", one["fold_s"], rounds)
 
 
-def _folded(folder: Path, executors: int) -> Figures:
+def folded(folder: Path, executors: int) -> Figures:
+    """The seconds of a run by so many executors, and of its fold once all workers are there; rows of its output."""
     shutil.rmtree(folder / "warehouse", ignore_errors=True)
     shutil.copytree(folder / "ingested", folder / "warehouse")
     master = f"local-cluster[{executors},1,{JVM_MIB}]"

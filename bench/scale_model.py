@@ -2,7 +2,8 @@
 
 Measured without Spark: processor time, bytes and supersteps of one worker over two sizes and of four workers. From
 these follow the fixed part of a worker, the work for an edge, and what a byte costs that is sent. Two workers, which
-are not among them, are computed too and compared with what they take.
+are not among them, are computed too and compared with what they take: without Spark their processor time, and on two
+executors of one core the seconds by the clock, which say something only where both cores are free.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.cluster import folded as by_executors
 from bench.measure import Failed, Figures, Result, in_turn, prompt_costs
 from bench.parallelism import make_project
 from bench.project import REPOSITORY
@@ -82,18 +84,21 @@ def run(rounds: int) -> Iterator[Result]:
             folder = folders[edges]
             shutil.rmtree(folder / "warehouse", ignore_errors=True)
             shutil.copytree(folder / "ingested", folder / "warehouse")
-            return figures_of(folder, number)
+            return figures_of(folder, number, environment={"DDCORE_WORKER_ROWS": "0"})
 
         start = [sys.executable, "-c", "from ddcore.jobs.engines import workers"]
         sides = {"few": partial(folded, EDGES // FEWER, 1)}
         sides |= {str(number): partial(folded, EDGES, number) for number in (1, 2, 4)}
         sides["start"] = partial(prompt_costs, start, REPOSITORY)
+        sides["executors"] = partial(by_executors, folders[EDGES], 2)
         medians = in_turn(sides, rounds)
     model = model_of(medians["start"]["cpu_s"], medians["few"], medians["1"], medians["4"])
     print(model, file=sys.stderr)
     computed, measured = model.work(EDGES, 2), medians["2"]["cpu_s"] / 2
     name = f"search, {EDGES:,} edges, each of 2 workers, computed from 1 and 4"
     yield Result(name, computed, "measured", measured, rounds, unit="s of processor time")
+    name, seconds = f"search, {EDGES:,} edges, 2 executors once they run, computed", model.seconds(EDGES, 2)
+    yield Result(name, seconds - model.start, "measured", medians["executors"]["fold_s"], rounds)
     if abs(computed / measured - 1) > MOST_WRONG:
         raise Failed(f"{computed:.2f} s were computed for two workers, and {measured:.2f} s measured")
     for edges in SIZES:

@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -50,10 +50,10 @@ def run(rounds: int) -> Iterator[Result]:
     )  # fmt: skip
 
 
-def figures_of(*arguments: object) -> Figures:
+def figures_of(*arguments: object, environment: Mapping[str, str] | None = None) -> Figures:
     """What ``bench.superstep_engine`` prints."""
     command = [sys.executable, "-m", "bench.superstep_engine", *map(str, arguments)]
-    figures: Figures = json.loads(prompt_to_prompt(command, cwd=REPOSITORY)[1].splitlines()[-1])
+    figures: Figures = json.loads(prompt_to_prompt(command, REPOSITORY, environment)[1].splitlines()[-1])
     return figures
 
 
@@ -69,7 +69,7 @@ def folded(folder: Path, workers: int) -> Figures:
     """One fold of the chain by so many workers. Raises Failed where a path has another length."""
     shutil.rmtree(folder / "warehouse", ignore_errors=True)
     shutil.copytree(folder / "ingested", folder / "warehouse")
-    figures = figures_of(folder, workers)
+    figures = figures_of(folder, workers, environment={"DDCORE_WORKER_ROWS": "0"})
     lengths = pl.read_delta(str(folder / "warehouse" / "outputs" / "lengths")).sort("length")
     order = np.random.default_rng(NODES).permutation(NODES)
     if lengths["node"].to_list() != order.tolist() or lengths["length"].to_list() != [*range(NODES)]:

@@ -3,9 +3,9 @@
 ``python -m bench.superstep_engine PROJECT WORKERS`` prints one JSON object: seconds of processor time of all workers
 together in their folds, the greatest of a worker, those of all before their folds (of Python and the engine), and of
 the process that divides the work; the most seconds by the clock that a worker was in its fold; the most private memory
-that a worker had, the bytes that they sent and their supersteps. One worker exchanges with nobody. ``python -m
-bench.superstep_engine WORKERS`` prints the seconds of a thousand exchanges in which nobody sends an update.
-``--seconds`` is the time after which the workers are killed.
+that a worker had, how many of them the rows were worth, the bytes that they sent and their supersteps. One worker
+exchanges with nobody. ``python -m bench.superstep_engine WORKERS`` prints the seconds of a thousand exchanges in which
+nobody sends an update. ``--seconds`` is the time after which the workers are killed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def fold(folder: str, number: int, seconds: float) -> None:
     }
     figures["dividing_s"] = dividing
     figures["private_mib"] = max(costs.private for costs in workers) / 2**20
-    if number > 1:
+    figures["workers"] = len(workers)
+    if len(workers) > 1:
         reports = [costs.returned for costs in workers]
         figures["bytes"] = sum(report.sent for report in reports)
         figures["supersteps"] = max(report.supersteps for report in reports)
@@ -90,9 +91,10 @@ def _costs(work: Callable[[Any, int, Gather], Any], what: Any, rank: int, gather
         for module in iter_modules(room.__path__, f"{room.__name__}."):
             import_module(module.name)
     start, begun = _cpu(), time.perf_counter()
-    with _most_memory() as memory:
+    with _watched() as watched:
         returned = work(what, rank, gather)
-        return _Costs(returned, start, _cpu() - start, time.perf_counter() - begun, memory())
+        cpu_s, seconds = _cpu() - start - watched.cpu_s, time.perf_counter() - begun
+        return _Costs(returned, start, cpu_s, seconds, watched.look())
 
 
 def _one(task: Any, rank: int, gather: Gather) -> Any:
@@ -105,28 +107,39 @@ def _part(shared: bytes, rank: int, gather: Gather) -> Any:
     return barrier_task.fold_part(pickle.loads(shared), rank, "127.0.0.1", gather)
 
 
-@contextmanager
-def _most_memory() -> Iterator[Callable[[], int]]:
-    """What tells the most bytes of private memory that this process has had inside. Linux only, else 0."""
-    most, ended = [0], threading.Event()
+class _Watched:
+    """The most bytes of private memory that this process has had (Linux only, else 0), and the processor time of the
+    thread that looks: the longer others keep a worker waiting, the more often it does.
+    """
 
-    def look() -> int:
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.most, self.cpu_s = 0, 0.0
+
+    def look(self) -> int:
+        """Look at the memory; return the most."""
         try:
             resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
-            most[0] = max(most[0], (resident - shared) * mmap.PAGESIZE)
+            self.most = max(self.most, (resident - shared) * mmap.PAGESIZE)
         except OSError:
             pass
-        return most[0]
+        return self.most
 
-    def watch() -> None:
-        while not ended.wait(_SAMPLED):
-            look()
+    def watch(self) -> None:
+        """Look again and again."""
+        while not self.ended.wait(_SAMPLED):
+            self.look()
+            self.cpu_s = time.thread_time()
 
-    threading.Thread(target=watch, daemon=True).start()
+
+@contextmanager
+def _watched() -> Iterator[_Watched]:
+    watched = _Watched()
+    threading.Thread(target=watched.watch, daemon=True).start()
     try:
-        yield look
+        yield watched
     finally:
-        ended.set()
+        watched.ended.set()
 
 
 def _cpu() -> float:

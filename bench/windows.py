@@ -16,9 +16,12 @@ from bench.project import engine
 from bench.windows_engine import FUNCTIONS
 
 LARGE, SMALLER = (1_000_000, 10_000), (100_000, 10_000)
-_NEAR = "lag", "lead", "first_value", "last_value", "nth_value"
-_AT: dict[str, list[str]] = {"total_to_the_end": ["start"], "running_distinct": ["middle"]}
-_HALF = "running_total", "ntile", "percent_rank", "cume_dist"
+_NEAR = "lag", "lead", "first_value", "last_value", "nth_value", "ntile", "first_to_the_end"
+_AT: dict[str, list[str]] = {
+    "total_to_the_end": ["start"], "total_from_before": ["start"], "running_distinct": ["middle"],
+    "running_third": ["middle"], "lag_without_nulls": ["middle"], "lead_without_nulls": ["middle"],
+}  # fmt: skip
+_HALF = "running_total", "percent_rank", "cume_dist"
 SIZES: dict[tuple[str, ...], tuple[int, int]] = {
     (function, *([] if function in _NEAR or function.startswith("moving") else _AT.get(function, ["end"]))): LARGE
     for function in FUNCTIONS

@@ -94,11 +94,25 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "running_minimum": (lambda: _running(dd.min("x")), X.cum_min()),
     "running_last": (lambda: _running(dd.last_value(NOT_ZERO, ignore_nulls=True)), NOT_ZERO.forward_fill()),
     "running_first": (lambda: _running(dd.first_value("x")), X.first()),
+    "running_third": (lambda: _running(dd.nth_value("x", 3)), pl.when(NUMBER > 2).then(X.get(2))),
+    "total_before": (lambda: dd.sum("x").rows_between(None, -1), X.cum_sum().shift(1).fill_null(0)),
+    "total_from_before": (
+        lambda: dd.sum("x").rows_between(-3, None), pl.coalesce(X.cum_sum(reverse=True).shift(3), X.sum()),
+    ),
+    "lag_without_nulls": (lambda: dd.lag(NOT_ZERO, ignore_nulls=True), NOT_ZERO.forward_fill().shift(1)),
+    "lead_without_nulls": (lambda: dd.lead(NOT_ZERO, ignore_nulls=True), NOT_ZERO.backward_fill().shift(-1)),
+    "first_to_the_end": (
+        lambda: dd.first_value("x").rows_between(-2, None), pl.when(NUMBER > 2).then(X.shift(2)).otherwise(X.first()),
+    ),
+    "several": (
+        lambda: {"it": _running(dd.sum("x")), "part": dd.ntile(4), "of_range": dd.sum("x").range_between(-12, 0)},
+        X.cum_sum(),
+    ),
     "ntile": ((lambda: dd.ntile(4)), ((pl.col("n").rank("ordinal") - 1) * 4 // pl.len() + 1)),
     "percent_rank": (dd.percent_rank, (NUMBER - 1) / (pl.len() - 1)),
     "cume_dist": (dd.cume_dist, NUMBER / pl.len()),
 }  # fmt: skip
-"""Each, and what Polars gives for rows in order."""
+"""Each, or several of which ``it`` is compared, and what Polars gives for rows in order."""
 
 
 def _log(numbers: Any, values: Any, version: int) -> pl.DataFrame:
@@ -129,7 +143,8 @@ def main(function: str, rows: int, at: str | None) -> None:
 
     def program(t: Any) -> Any:
         if function != "moving_interval":
-            return {"out": t.group_by("k").over("n", it=make())}
+            functions = made if isinstance(made := make(), dict) else {"it": made}
+            return {"out": t.group_by("k").over("n", **functions)}
         instants = t.with_columns(at=(dd.col("n") * 1_000_000).cast(pl.Datetime("us")))
         return {"out": instants.group_by("k").over("at", it=make()).select("k", "n", "x", "it")}
 

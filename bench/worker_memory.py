@@ -61,6 +61,6 @@ def folded(folder: Path, settings: str, workers: int, memory: str) -> Figures:
     shutil.copytree(folder / "ingested", folder / "warehouse")
     (folder / "dd.toml").write_text(f'{settings}\n[run]\nmemory = "{memory}"\n')
     start = time.perf_counter()
-    figures = figures_of(folder, workers, "--seconds", SECONDS)
+    figures = figures_of(folder, workers, "--seconds", SECONDS, environment={"DDCORE_WORKER_ROWS": "0"})
     seconds = time.perf_counter() - start
     return {"s": seconds, "log": log_of(folder), **figures}

@@ -109,7 +109,7 @@ def ingest(
 
     A source has the input's columns, a version column (or one for each time dimension) and a diff column (1 for an
     inserted row, -1 for a deleted one). Without SOURCE it is the one that dd.toml declares for INPUT, and without INPUT
-    each declared one in turn, after what the project of [inputs] from has ingested since. The same content again, under
+    each declared one in turn, after what [inputs] from has ingested since. The same content again, under
     any name, changes nothing, and the command says so. The last line of stdout is a JSON object with the result (on a
     terminal: with --json).
     """

@@ -188,7 +188,7 @@ _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     },
     "parallelism": {
         "parallelism": (int | None, option(
-            "P", "How many workers. Default: as many as pay, by what earlier runs took.", whole_number(1)
+            "P", "How many workers, at most. Default: as many as pay, by what earlier runs took.", whole_number(1)
         )),
     },
     "json": {"as_json": (JsonOption, False)},

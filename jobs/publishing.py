@@ -70,7 +70,7 @@ def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Po
             from ddcore.io.publishing.commits import position
             from ddcore.io.publishing.publication import place_of
 
-            place = place_of(project, ledger, name, settings.table)
+            place = place_of(ledger, name, settings.table)
             yield name, place, position(place)
 
 

@@ -27,6 +27,9 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 
+# As many workers as a test wants, however few rows it has: in this process and in all that it starts.
+os.environ.setdefault("DDCORE_WORKER_ROWS", "0")
+
 # Pytest writes the assertions of 230 files anew, half of its start: the next process finds what this one has written.
 sys.dont_write_bytecode = False
 FAILED = pytest.StashKey[bool]()

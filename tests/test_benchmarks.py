@@ -411,6 +411,39 @@ def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypa
 
 
 @pytest.mark.long
+def test_a_chain_is_the_same_by_two_workers(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    superstep = bench("superstep")
+    monkeypatch.setattr(superstep, "NODES", 60)
+    idle, chain = superstep.run(1)
+    assert idle.ours > 0 and chain.ours > 0 and chain.theirs > 0 and chain.ours_cpu_s > 0
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_publications_by_tasks_and_by_the_command_are_compared(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks write, however few rows: else nothing would be compared."""
+    cluster_published = bench("cluster_published")
+    sides = {"command": "command", "1": "local[1]", "2": "local[2]"}
+    for name, value in {"ROWS": 3_000, "SMALLER": (1,), "SIDES": sides}.items():
+        monkeypatch.setattr(cluster_published, name, value)
+    rows = list(cluster_published.run(1))
+    assert len(rows) == 6 and all(row.ours > 0 and row.theirs > 0 and row.ours_cpu_s > 0 for row in rows)
+
+
+def test_processor_time_is_that_of_a_whole_family(bench: Any) -> None:
+    engine = bench("published_engine")
+    before = engine.cpu(os.getpid())
+    work = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    command = f"{sys.executable} -c '{work}'; {sys.executable} -c '{work}\nprint(1, flush=True)\ninput()'; true"
+    with subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdin is not None
+        process.stdout.readline()
+        assert engine.cpu(os.getpid()) - before >= 0.55, "of one that has ended, and of one that waits"
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+
+
+@pytest.mark.long
 def test_workers_with_little_memory_have_the_log_of_one(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     worker_memory = bench("worker_memory")
     for name, value in {"EDGES": 30_000, "WORKERS": 3, "MEMORY": "300MiB"}.items():

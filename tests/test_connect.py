@@ -19,6 +19,7 @@ from range_tasks import tuned
 from stores import store_environment
 from test_published_tables import Row, fed, held, make, step, version_of
 from test_shared_publication_kills import RUN
+from trams import KEPT
 from workshop import assert_same, contents
 
 from ddcore.base.errors import UsageError
@@ -130,9 +131,8 @@ class Server:
     def environment(self) -> dict[str, str]:
         """Environment of commands: without settings of the shell, with the server's address as PySpark has it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DDCORE_", "SPARK_"))}
-        return kept | {"SPARK_REMOTE": f"sc://127.0.0.1:{self.port}"} | (
-            {"DDCORE_CACHE": os.environ["DDCORE_CACHE"]} if "DDCORE_CACHE" in os.environ else {}
-        )  # fmt: skip
+        ours = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return kept | {"SPARK_REMOTE": f"sc://127.0.0.1:{self.port}"} | ours
 
     def command(self, project: Path, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from trams import KEPT
 from workshop import COMMANDS, Workshop
 
 from ddcore.cli.main import run_command
@@ -142,7 +143,7 @@ def recorded(shop: Workshop, name: str, folder: Path, recorder: Recorder, patch:
     """Run a command in this process under the recorder; return its exit code."""
     arguments = shop.placed(folder, shop.scenario(name).arguments)
     with patch.context() as inside:
-        for variable in [each for each in os.environ if each.startswith("DDCORE_") and each != "DDCORE_CACHE"]:
+        for variable in [each for each in os.environ if each.startswith("DDCORE_") and each not in KEPT]:
             inside.delenv(variable)
         recorder.install(inside)
         code = run_command([*arguments, "-q", "--project", str(folder)])

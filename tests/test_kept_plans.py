@@ -321,6 +321,7 @@ def test_settings_that_change_no_plan_change_nothing(home: Path, monkeypatch: py
         "DDCORE_DEBUG": "1",
         "DDCORE_MEMORY": "2GiB",
         "DDCORE_PARALLELISM": "2",
+        "DDCORE_WORKER_ROWS": "0",
         "EDITOR": "ed",
     }.items():
         monkeypatch.setenv(name, value)

@@ -179,6 +179,8 @@ ONWARDS: list[Any] = [
     dd.array_agg("x"), dd.array_agg("w", where="x > 1").rows_between(None, 0), dd.string_agg("w", "-"),
     dd.last_value("x"), dd.last_value("x", ignore_nulls=True), dd.last_value("w").rows_between(None, 0),
     dd.last_value("m", ignore_nulls=True).rows_between(None, 0), dd.last_value("f").groups_between(None, 0),
+    dd.percent_rank(), dd.cume_dist(), dd.nth_value("x", 2), dd.nth_value("w", 4, ignore_nulls=True),
+    dd.nth_value("m", 3).rows_between(None, 0), dd.nth_value("x", 2, ignore_nulls=True).groups_between(None, 0),
 ]  # fmt: skip
 
 
@@ -193,6 +195,23 @@ BACKWARDS: list[Any] = [
     dd.string_agg("w", "-").rows_between(0, None), dd.first_value("x", ignore_nulls=True).rows_between(0, None),
 ]  # fmt: skip
 """Frames without end: those of values and peers, and of rows."""
+FAR: list[Any] = [
+    dd.ntile(3), dd.ntile(7), dd.lag("x", ignore_nulls=True), dd.lead("w", default=col("w"), ignore_nulls=True),
+    dd.lag("m", default=1, ignore_nulls=True), dd.sum("x").rows_between(None, -1), dd.count().rows_between(None, -2),
+    dd.sum("f").groups_between(None, 1), dd.mean("m").rows_between(None, 3), dd.max("w").groups_between(None, -1),
+    dd.sum("m").rows_between(2, None), dd.sum("x").range_between(-2, None), dd.count().range_between(None, 3),
+    dd.array_agg("w").rows_between(-1, None), dd.string_agg("w", "-").groups_between(1, None),
+    dd.first_value("x").rows_between(-2, None), dd.nth_value("x", 2).rows_between(-1, None),
+    dd.nth_value("w", 3).range_between(0, None), dd.last_value("x").rows_between(None, 2),
+    dd.first_value("w", ignore_nulls=True).rows_between(1, None), dd.last_value("m").groups_between(None, -1),
+    dd.count_distinct("x").rows_between(None, -1), dd.count_distinct("w").groups_between(-1, None),
+    dd.variance("x").rows_between(None, -1), dd.all(col("x") > 1).groups_between(1, None),
+    dd.array_agg("x", where="w = 'x'").range_between(0, None), dd.array_agg("f").groups_between(0, None),
+    dd.first_value("f").range_between(-3, None), dd.last_value("x", ignore_nulls=True).rows_between(-1, None),
+    dd.sum("x", where="w = 'x'").rows_between(None, 1), dd.nth_value("x", 3).rows_between(None, -1),
+    dd.percent_rank(), dd.cume_dist(),
+]  # fmt: skip
+"""What is found at rows nearby, or at the cuts of the partition."""
 MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
 FLOATS: list[list[Any]] = [
     [0.1, -3.7, 1e16, None], [5e-324, -1e308, 1e308, 1.5], [0.1, 1e-200, float("nan"), float("inf"), float("-inf")],
@@ -216,7 +235,7 @@ def history(updates: list[tuple[Any, ...]], *keys: str) -> pl.DataFrame:
 @pytest.mark.parametrize("seed", range(32))
 def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:
     """What would cost the partition beside others: in one fold and in one for each version, with copies of rows."""
-    tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3)
+    tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3, cut_ratio=0)
     rng = random.Random(f"apart {seed}")
     floats = rng.choice(FLOATS)
     there: list[tuple[Any, ...]] = []
@@ -230,9 +249,9 @@ def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:
             there.append(row or ("a", rng.randrange(12), *value_columns(rng, floats)))
             updates.append((*there[-1], version, 1))
     t = history(updates, "k")
-    pools = [ONWARDS, AWAY, BACKWARDS, NEAR]
+    pools = [ONWARDS, AWAY, BACKWARDS, NEAR, FAR]
     chosen = [function for pool in rng.sample(pools, rng.randint(1, 3)) for function in rng.sample(pool, 1)]
-    chosen += rng.sample(BACKWARDS, rng.randint(1, 2))
+    chosen += rng.sample(rng.choice([BACKWARDS, FAR]), rng.randint(1, 2))
     functions = {f"r{number}": function for number, function in enumerate(chosen)}
     down, nulls = rng.random() < 0.5, rng.random() < 0.5
 
@@ -255,14 +274,22 @@ def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:
         ((dd.rank(), dd.count().groups_between(-1, 1), dd.sum("x").range_between(0, None)), 3),
         ((dd.sum("x").rows_between(0, None),), 1),
         ((dd.sum("x").rows_between(0, None), dd.rank()), 2),
-        ((dd.sum("x").rows_between(0, None), dd.lag("x")), 1),  # both tell equal rows apart
-        ((dd.last_value("x").range_between(0, None), dd.rank()), 1),  # of equal rows the order counts
-        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 1),  # which costs the partition in any case
+        ((dd.sum("x").rows_between(0, None), dd.lag("x")), 3),  # both tell copies apart, so one numbers these
+        ((dd.last_value("x").range_between(0, None), dd.rank()), 2),
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.ntile(4)), 3),
+        ((dd.ntile(4), dd.ntile(3)), 3),  # with one for copies
+        ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.count().rows_between(None, None)), 1),
+        ((dd.lag("x", ignore_nulls=True), dd.lead("x", ignore_nulls=True)), 3),  # a value of the row before, or behind
+        ((dd.sum("x").rows_between(None, -1),), 3),
+        ((dd.sum("x").range_between(None, -1),), 1),  # may be any distance away
+        ((dd.first_value("x").rows_between(-2, None), dd.nth_value("x", 3).range_between(0, None)), 1),
+        ((dd.array_agg("x").rows_between(0, None), dd.array_agg("x").range_between(0, None), dd.max("x")), 2),
         ((dd.mean("x"), dd.sum(col("x") / 8), dd.lag("x")), 1),
         ((dd.mean("x").range_between(0, None), dd.mean("x")), 2),
         ((dd.count_distinct("x"), dd.count_distinct("x").rows_between(None, 0), dd.rank()), 2),  # one marks values
         ((dd.count_distinct("x"), dd.count_distinct("k"), dd.count_distinct("x").range_between(0, None)), 5),
-        ((dd.count_distinct("x"), dd.ntile(4)), 1),
+        ((dd.count_distinct("x"), dd.ntile(4)), 3),
+        ((dd.count_distinct("x"), dd.count().rows_between(None, None)), 1),
     ],
 )
 def test_which_functions_are_computed_together(functions: tuple[Any, ...], operators: int) -> None:
@@ -339,6 +366,19 @@ def test_large_groups_are_searched_around_the_changes(seed: int, onwards: bool, 
         (dd.first_value("x").groups_between(-2, 1, exclude="ties"), "(a,101,4):+1"),
         (dd.row_number(), "(a,100,0):-1,(a,100,5):+1"),  # one row goes, and one comes
         (dd.mean("x"), "(a,100,0):-1,(a,100,5):+1,(a,102,2):-1,(a,102,-3):+1"),  # the sum stays
+        (dd.percent_rank(), "(a,100,0):-1,(a,100,5):+1"),  # as does the number of rows
+        (dd.cume_dist(), "(a,100,0):-1,(a,111,5):+1"),
+        (dd.nth_value("x", 3), "(a,101,4):+1"),
+        (dd.nth_value("x", 3, ignore_nulls=True).rows_between(None, 0), "(a,101,4):+1"),
+        (dd.nth_value("x", 3).rows_between(0, None), "(a,101,4):+1"),
+        (dd.first_value("x").range_between(-5, None), "(a,101,4):+1"),
+        (dd.lag("x", ignore_nulls=True), "(a,101,4):+1"),
+        (dd.lead(pl.when(pl.col("n") < 20).then(col("x")), ignore_nulls=True), "(a,201,null):+1"),  # none behind
+        (dd.sum("x").rows_between(None, -1), "(a,301,5):+1"),
+        (dd.sum("x").groups_between(-2, None), "(a,-1,5):+1"),
+        (dd.max("x").rows_between(None, 2), "(a,101,4):+1"),
+        (dd.array_agg("x").rows_between(0, None), "(a,-1,5):+1"),
+        (dd.string_agg(col("x").cast(pl.String), " ").groups_between(2, None), "(a,8,8):-1"),
     ],
 )
 def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: pytest.MonkeyPatch) -> None:

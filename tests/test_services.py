@@ -66,6 +66,7 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
             script = script.replace(old, new)
         ours = ("DDCORE_", "PYSPARK", "SPARK_")
         variables = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        variables["DDCORE_WORKER_ROWS"] = "0"  # two workers for a few rows
         with (
             (tmp_path / "stderr").open("w") as errors,
             subprocess.Popen(

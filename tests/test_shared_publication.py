@@ -180,6 +180,16 @@ def test_ranges_are_even_and_hold_all_rows(seed: int) -> None:
             assert len(part) + rows <= 4 * size + 40 + most, (seed, number)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 3, 8])
+def test_the_rows_of_a_new_table_are_divided_among_all_tasks(slots: int) -> None:
+    order, sample = Order(("n",), ()), pl.DataFrame({"n": [*range(0, 1000, 2), *range(1, 1000, 2)]})
+    size = -(-1000 // slots)
+    division = division_of(order, [], sample, 1.0, size)
+    parts = [len(part) for _, part in order.numbered(sample, division.cuts)]
+    assert len(parts) == len(division.groups) == slots
+    assert max(parts) <= size + 1
+
+
 @pytest.mark.spark
 def test_spark_writes_what_this_process_writes(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that tasks of Spark publish, and their change feed, are those of the inline project."""

@@ -206,6 +206,15 @@ def test_the_record_and_dd_status_say_why_so_many_workers(
     assert workers == {"number": number, "why": why, "sent": run.sent}
 
 
+def test_of_the_workers_that_are_given_few_rows_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DDCORE_WORKER_ROWS")
+    sparkless.install(monkeypatch)
+    project = project_of(tmp_path / "p", reach(), tuning=Tuning(worker_rows=3))
+    compare(reach(), "one", expected_of(reach()), outcome(project, [None], engine="spark", parallelism=3))
+    run = last_run(project)
+    assert (run.parallelism, run.why, run.sent) == (1, "not 3: 5 rows of the window, and 3 are worth a worker", 0)
+
+
 def test_what_a_run_took_chooses_the_number_of_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from ddcore.base.errors import UsageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.ledger.workloads import Workload, kept, workloads_from_json, workloads_to_json
-from ddcore.jobs.engines.worker_count import WorkerCount
+from ddcore.jobs.engines.worker_count import GIVEN, WORKER_ROWS, WorkerCount
 
 TUNING = Tuning(parallel_rows=1_000_000, worker_start_seconds=4.0)
 
@@ -51,6 +52,42 @@ def test_the_number_and_its_reason(rows: int, loads: list[Workload], room: int, 
     assert count.may_be_several or number == 1
     if not count.may_be_several:
         assert count.chosen() == (number, why.split("; Spark has room", maxsplit=1)[0])
+
+
+FEW = "not {}: {} rows of the window, and 100 are worth a worker"
+
+
+@pytest.mark.parametrize(
+    ("rows", "loads", "most", "chosen"),
+    [
+        (1_600, [], 16, (16, GIVEN)),
+        (1_599, [], 16, (15, FEW.format(16, "1,599"))),
+        (99, [], 2, (1, FEW.format(2, 99))),
+        (0, [], 2, (1, FEW.format(2, 0))),
+        (0, [], 1, (1, GIVEN)),
+        (200, [load(3, 1, 100, 8.0)], 16, (16, GIVEN)),  # 16 s of work, one for each
+        (200, [load(3, 1, 100, 7.0)], 16, (14, FEW.format(16, 200))),
+        (200, [load(3, 1, 100, 8.0), load(4, 4, 200, 0.2)], 16, (2, FEW.format(16, 200))),
+        (200, [load(3, 1, 1, 8.0)], 3, (2, FEW.format(3, 200))),  # of a run that was not like this one
+    ],
+)
+def test_as_many_as_are_given_where_there_is_enough_for_all(
+    rows: int, loads: list[Workload], most: int, chosen: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(WORKER_ROWS)
+    tuning = replace(TUNING, worker_rows=100, worker_seconds=1.0)
+    assert WorkerCount(rows, 0, loads, tuning).given(most) == chosen
+
+
+def test_the_rows_for_a_worker_are_a_setting_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = WorkerCount(100, 0, [], TUNING)
+    for rows, number in (("0", 8), ("10", 8), ("13", 7), ("50", 2), ("101", 1), ("", 1)):
+        monkeypatch.setenv(WORKER_ROWS, rows)
+        assert count.given(8)[0] == number
+    for rows in ("-1", "many", "1.5", "9" * 5000):
+        monkeypatch.setenv(WORKER_ROWS, rows)
+        with pytest.raises(UsageError, match="not a number of rows"):
+            count.given(8)
 
 
 def test_each_worker_that_spills_may_have_more() -> None:

@@ -297,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: drawn, and printed")
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}", flush=True)
+    os.environ.setdefault("DDCORE_WORKER_ROWS", "0")  # several workers for a few rows
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ddcore-soak-") as folder, forks(Path(folder)) as processes:
         tally = Soak(Path(folder), options.seed, processes).run(options.cycles)

@@ -85,6 +85,10 @@ class Tuning:
         512, "rows", "of a key or group, from which on its rows near a change are found by a search in their order"
     )
     near_rows: int = _setting(64, "rows", "of a group on either side of its changes that are read first")
+    cut_ratio: int = _setting(
+        4, "times", "rows of a part of `ntile` as are read beside its end, from which on that is searched",
+        least=0,
+    )  # fmt: skip
     near_intervals: int = _setting(8, "intervals", "before a value that are read first, where they never overlap")
     later_rows: int = _setting(
         256, "rows", "behind the changes of a group that are read to find where its results stay"
@@ -139,6 +143,12 @@ class Tuning:
     )
     parallel_rows: int = _setting(
         20_000_000, "rows", "of a window like none before, from which on Spark folds it in several workers"
+    )
+    worker_rows: int = _setting(
+        1_500_000, "rows", "of the window that are worth one of several workers, where their number is set", least=0
+    )
+    worker_seconds: float = _setting(
+        1.0, "seconds", "of work that are worth one, where an earlier run was like this one", least=0.001
     )
     worker_start_seconds: float = _setting(
         4.0, "seconds", "until further workers are there, beside the first, as long as none was measured", least=0

@@ -81,26 +81,16 @@ def _with_lists(tree: Tree, types: Types) -> Tree:
 
 def _element(tree: Tree, part: Tree, types: Types) -> Tree:
     """The expression for each element: no arithmetic that could overflow, because the error could not name a row."""
-    term = analyse(syntax.rewrite(part, _element_to_column), types)
+    term = analyse(
+        syntax.rewrite(part, lambda node: syntax.Column("") if isinstance(node, syntax.Element) else node), types
+    )
     try:
         Bounds.of(term).bound({"": (LEAST, GREATEST)})
     except Overflow:
         raise _out_of_sight(tree) from None
-    if temporal.guards(term, _own_tree):
+    if temporal.guards(term, lambda inner: inner.tree):
         raise _out_of_sight(tree)
-    return syntax.rewrite(term.tree, _column_to_element)
-
-
-def _element_to_column(node: Tree) -> Tree:
-    return syntax.Column("") if isinstance(node, syntax.Element) else node
-
-
-def _column_to_element(node: Tree) -> Tree:
-    return syntax.Element() if isinstance(node, syntax.Column) and not node.name else node
-
-
-def _own_tree(term: Term) -> Tree:
-    return term.tree
+    return syntax.rewrite(term.tree, lambda node: syntax.Element() if node == syntax.Column("") else node)
 
 
 def _fill_divisors(tree: Tree, types: Types) -> Tree:
@@ -123,7 +113,8 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
         # the column of the elements inside of a list has the empty name
         name = least[id(node)] = min((candidate for candidate in names if candidate is not None), default=None)
         if id(node) in floats and name is not None and not isinstance(parts[1], syntax.Column):
-            zero = syntax.call("Multiply", syntax.Cast(_is_null(name), pl.Float64()), _number(0.0))
+            is_null = syntax.call("Boolean.IsNull", syntax.Column(name))
+            zero = syntax.call("Multiply", syntax.Cast(is_null, pl.Float64()), syntax.Literal("Float64", 0.0))
             parts[1] = syntax.call("Plus", syntax.Cast(parts[1], pl.Float64()), zero)
         return syntax.with_children(node, parts)
 
@@ -132,14 +123,6 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
 
 def _is_float_literal(node: Tree) -> bool:
     return any(isinstance(inner, syntax.Literal) and inner.dtype == "Float" for inner in syntax.walk(node))
-
-
-def _is_null(name: str) -> Tree:
-    return syntax.call("Boolean.IsNull", syntax.Column(name))
-
-
-def _number(value: float) -> Tree:
-    return syntax.Literal("Float64", value)
 
 
 def _with_int64_literals(node: Tree) -> Tree:

@@ -19,7 +19,9 @@ from ddcore.kernels.group_rows import (
     are_small,
     by_version,
     distinct_rows,
+    note_negative,
     order_rows,
+    room,
     sign_of,
 )
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
@@ -228,10 +230,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                 specials[1 - side] += np.int64(now < 0) - np.int64(before < 0)
         if negatives > 0 and not allow:
             error[0], error[2] = NEGATIVE, e
-            for i in range(m):
-                if highs[i] < 0:
-                    error[3], error[4] = counts[i], highs[i]
-                    break
+            note_negative(False, m, counts, highs, error)
             break
         is_there = total_high != 0 or total_low != 0
         present[e] = presence(is_there, positives, linear, not linear, kind < 0, allow)
@@ -268,15 +267,6 @@ def _sweep(  # type: ignore[no-untyped-def]
     clear(limbs, from_limb, to_limb)
 
 
-@inline
-def _note_negative(small, m, counts, highs, error):  # type: ignore[no-untyped-def]
-    """The first count below zero, for the message."""
-    for i in range(m):
-        if (counts[i] < 0) if small else (highs[i] < 0):
-            error[3], error[4] = counts[i], np.int64(-1) if small else highs[i]
-            return
-
-
 @kernel(
     several(OUT2, OUT1, OUT1),
     INT, IN1, IN1, IN1, IN1, IN1, IN2, IN2, IN1, IN1, IN2, BOOL,
@@ -301,17 +291,10 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
         picks = kinds[a] == MIN or kinds[a] == MAX or kinds[a] == COUNT_DISTINCT
         linear, extreme = linear or not picks, extreme or picks
     swept = inputs == 1 and (len(kinds) == 0 or (len(kinds) == 1 and columns[0] == 0))
-    capacity = 0
-    order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    highs, clamped = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    order, heads, member, counts, highs = room(offsets)
+    clamped = np.empty_like(counts)
     for k in range(keys):
         rows = offsets[k + 1] - offsets[k]
-        if rows > capacity:
-            capacity = max(64, 2 * rows)
-            order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            highs, clamped = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
         e0, e1 = e_offsets[k], e_offsets[k + 1]
         if e0 == e1:
             continue
@@ -338,7 +321,7 @@ def aggregate(inputs, loops, kinds, columns, units, offsets, words, times, diffs
                 high, low, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
                 error[0], error[1], error[2] = NEGATIVE, k, e
-                _note_negative(small, m, counts, highs, error)
+                note_negative(small, m, counts, highs, error)
                 return results, present, error
             positives = 0
             for i in range(m):
@@ -391,19 +374,12 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
     """
     keys = len(offsets) - 1
     out = np.empty((3, 64), dtype=np.int64)
-    used, capacity = 0, 0
+    used = 0
     error = np.zeros(5, dtype=np.int64)
     all_small = are_small(diffs)
-    order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    highs = np.empty(0, dtype=np.int64)
+    order, heads, member, counts, highs = room(offsets)
     for k in range(keys):
         rows = offsets[k + 1] - offsets[k]
-        if rows > capacity:
-            capacity = max(64, 2 * rows)
-            order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            highs = np.empty(capacity, dtype=np.int64)
         if e_offsets[k] == e_offsets[k + 1]:
             continue
         n = order_rows(k, offsets, words, times, loops, inputs, order)
@@ -417,7 +393,7 @@ def accumulate(inputs, loops, offsets, words, times, diffs, e_offsets, e_times, 
                 _, _, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative and not allow:
                 error[0], error[1], error[2] = NEGATIVE, k, e
-                _note_negative(small, m, counts, highs, error)
+                note_negative(small, m, counts, highs, error)
                 return out[0, :used].copy(), out[1, :used].copy(), out[2, :used].copy(), error
             for i in range(m):
                 if not small and not fits(highs[i], np.uint64(counts[i])):

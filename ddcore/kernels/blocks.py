@@ -17,13 +17,14 @@ BYTES, WRITTEN = Array("uint8", 1), Array("uint8", 1, writes=True)
 
 
 @inline
-def _turned(word, bits):  # type: ignore[no-untyped-def]
+def turned(word, bits):  # type: ignore[no-untyped-def]
+    """A word with its bits turned upwards: those that leave it come back below."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))
 
 
 @inline
 def _round(lane, word):  # type: ignore[no-untyped-def]
-    return _turned(lane + np.uint64(word) * _P2, 31) * _P1
+    return turned(lane + np.uint64(word) * _P2, 31) * _P1
 
 
 @inline
@@ -40,11 +41,11 @@ def _digest(words, start, stop):  # type: ignore[no-untyped-def]
             a, b = _round(a, words[i]), _round(b, words[i + 1])
             c, d = _round(c, words[i + 2]), _round(d, words[i + 3])
             i += 4
-        digest = _turned(a, 1) + _turned(b, 7) + _turned(c, 12) + _turned(d, 18)
+        digest = turned(a, 1) + turned(b, 7) + turned(c, 12) + turned(d, 18)
         digest = _merged(_merged(_merged(_merged(digest, a), b), c), d)
     digest += np.uint64(8) * np.uint64(stop - start)
     while i < stop:
-        digest = _turned(digest ^ _round(_ZERO, words[i]), 27) * _P1 + _P4
+        digest = turned(digest ^ _round(_ZERO, words[i]), 27) * _P1 + _P4
         i += 1
     digest ^= digest >> np.uint64(33)
     digest *= _P2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.sorting import sort_rows
+from ddcore.kernels.sorting import alike, sort_rows
 from ddcore.kernels.time_columns import grow, holds, inside
 from ddcore.kernels.wide import add_pair, fits, minus_pair
 
@@ -44,22 +44,6 @@ def _spread(events, n, is_target, values, w_from, w_to, d_words, d_evals, d_coun
             events[width, n], is_target[n], values[n] = d_evals[d] + 1, True, 0
             n += 1
     return n
-
-
-@inline
-def _same_row(events, width, a, b):  # type: ignore[no-untyped-def]
-    for w in range(width):
-        if events[w, a] != events[w, b]:
-            return False
-    return True
-
-
-@inline
-def _equal(words, i, others, j):  # type: ignore[no-untyped-def]
-    for w in range(words.shape[0]):
-        if words[w, i] != others[w, j]:
-            return False
-    return True
 
 
 @inline
@@ -173,7 +157,7 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
                 and inside(o_times, row, loops, 1)
                 and holds(o_times, row, e_times, e0)
             ):
-                if not _equal(d_words, d0, o_words, row):
+                if not alike(d_words, d0, o_words, row, width):
                     out, used = _put(out, used, o_words, width, row, e0, -o_diffs[row])
                     out, used = _put(out, used, d_words, width, d0, e0, d_counts[d0])
                 elif d_counts[d0] != o_diffs[row]:
@@ -204,7 +188,7 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
         i = 0
         while i < n:
             j = i + 1
-            while j < n and _same_row(events, width, order[i], order[j]):
+            while j < n and alike(events, order[i], events, order[j], width):
                 j += 1
             if inputs == 1:
                 out, used, at = _walk_chain(out, used, events, is_target, values, order, i, j, width)

@@ -14,6 +14,18 @@ _SMALL_DIFF = np.int64(2**40)  # with at most FEW_ROWS of them, no sum of diffs 
 
 
 @inline
+def room(offsets):  # type: ignore[no-untyped-def]
+    """Arrays for the key with the most rows: their order, the first of each distinct row, the number of each, and the
+    two words of counts.
+    """
+    most = np.int64(0)
+    for k in range(len(offsets) - 1):
+        most = max(most, offsets[k + 1] - offsets[k])
+    order, heads, member = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    return order, heads, member, np.empty(most, np.int64), np.empty(most, np.int64)
+
+
+@inline
 def order_rows(k, offsets, words, times, loops, inputs, order):  # type: ignore[no-untyped-def]
     """Row numbers of key k at or before ``loops``, sorted by value; returns their number."""
     n = 0
@@ -65,6 +77,15 @@ def add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
     for i in range(m):
         negative |= highs[i] < 0
     return high, low, negative
+
+
+@inline
+def note_negative(small, m, counts, highs, error):  # type: ignore[no-untyped-def]
+    """The first count below zero, for the message."""
+    for i in range(m):
+        if (counts[i] < 0) if small else (highs[i] < 0):
+            error[3], error[4] = counts[i], np.int64(-1) if small else highs[i]
+            return
 
 
 @inline

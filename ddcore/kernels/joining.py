@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
-from ddcore.kernels.sorting import multiply
+from ddcore.kernels.look_up import of_key
+from ddcore.kernels.sorting import alike, multiply
 from ddcore.kernels.wide import product
 
 _NULL = np.int64(-(2**63))
@@ -27,14 +28,6 @@ def _null_key(codes, words, key_words, row):  # type: ignore[no-untyped-def]
     return False
 
 
-@inline
-def _equal_keys(a_words, i, b_words, j, key_words):  # type: ignore[no-untyped-def]
-    for w in range(key_words):
-        if a_words[w, i] != b_words[w, j]:
-            return False
-    return True
-
-
 @kernel(OUT1, IN1, IN2, IN1, INT, IN1, IN1, IN2)
 def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: ignore[no-untyped-def]
     """Where the pairs of each key of the first batch begin, and one past the end; a null key has none."""
@@ -46,7 +39,7 @@ def pair_starts(codes, words, starts, key_words, lo, hi, other_words):  # type: 
                 rows = hi[k] - lo[k]
             else:
                 for j in range(lo[k], hi[k]):
-                    rows += _equal_keys(words, starts[k], other_words, j, key_words)
+                    rows += alike(words, starts[k], other_words, j, key_words)
         ends[k + 1] = ends[k] + rows * (starts[k + 1] - starts[k])
     return ends
 
@@ -70,7 +63,7 @@ def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, oth
         if ends[k + 1] == at:
             continue
         for j in range(lo[k], hi[k]):
-            if not _equal_keys(words, starts[k], other_words, j, key_words):
+            if not alike(words, starts[k], other_words, j, key_words):
                 continue
             for i in range(starts[k], starts[k + 1]):
                 left[at], right[at] = i, j
@@ -144,10 +137,7 @@ def sweep(starts, stops, words, times, diffs, key_words, lo, hi, other_words, ot
     for k in range(len(lo)):
         at = ends[k] if writes else np.int64(0)
         start, stop, first, last = starts[k], stops[k], lo[k], hi[k]
-        while first < last and not _equal_keys(words, start, other_words, first, key_words):
-            first += 1
-        while first < last and not _equal_keys(words, start, other_words, last - 1, key_words):
-            last -= 1
+        first, last = of_key(first, last, other_words, words, start, key_words)
         mine, theirs = np.argsort(times[0, start:stop]), np.argsort(other_times[0, first:last])
         runs, heads = _runs(words, start, stop)
         other_runs, other_heads = _runs(other_words, first, last)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, VOID, apart, inline, kernel, several
-from ddcore.kernels.sorting import add, same, sort_rows
+from ddcore.kernels.sorting import add, alike, same, sort_rows, sum_sorted
+from ddcore.kernels.time_columns import representative
 
 _PAIR = several(OUT1, OUT1)
 
@@ -23,11 +24,13 @@ def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _key_matches(words, row, keys, k):  # type: ignore[no-untyped-def]
-    for w in range(keys.shape[0]):
-        if words[w, row] != keys[w, k]:
-            return False
-    return True
+def of_key(first, last, words, keys, k, width):  # type: ignore[no-untyped-def]
+    """The rows of key k among those of one code, which are neighbours: the others are of keys with the same code."""
+    while first < last and not alike(words, first, keys, k, width):
+        first += 1
+    while first < last and not alike(words, last - 1, keys, k, width):
+        last -= 1
+    return first, last
 
 
 @kernel(_PAIR, IN1, IN1, INT, INT, IN1)
@@ -76,10 +79,7 @@ def of_keys(keys, lo, hi, words):  # type: ignore[no-untyped-def]
     """The rows of each key (K, m) in [lo[k], hi[k]), which are neighbours: the others there have the same code only."""
     first, last = lo.copy(), hi.copy()
     for k in range(len(lo)):
-        while first[k] < last[k] and not _key_matches(words, first[k], keys, k):
-            first[k] += 1
-        while first[k] < last[k] and not _key_matches(words, last[k] - 1, keys, k):
-            last[k] -= 1
+        first[k], last[k] = of_key(first[k], last[k], words, keys, k, keys.shape[0])
     return first, last
 
 
@@ -129,9 +129,9 @@ def _find(spans, counts, row, table, starts, places, codes, keys):  # type: igno
         if shift > 0:
             first = _bound(table[0], first, last, codes[k], False)
             last = _bound(table[0], first, last, codes[k], True)
-        while first < last and not _key_matches(table[1:], first, keys, k):  # the same code, another key
+        while first < last and not alike(table[1:], first, keys, k, keys.shape[0]):  # the same code, another key
             first += 1
-        while first < last and not _key_matches(table[1:], last - 1, keys, k):
+        while first < last and not alike(table[1:], last - 1, keys, k, keys.shape[0]):
             last -= 1
         if first < last:
             spans[2 * row, k], spans[2 * row + 1, k] = first, last
@@ -223,7 +223,7 @@ def count_matches(counts, keys, lo, hi, words):  # type: ignore[no-untyped-def]
         return
     for k in range(len(lo)):
         for row in range(lo[k], hi[k]):
-            if _key_matches(words, row, keys, k):
+            if alike(words, row, keys, k, keys.shape[0]):
                 counts[k] += 1
 
 
@@ -234,7 +234,7 @@ def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times
     for k in range(len(lo)):
         place = at[k]
         for row in range(lo[k], hi[k]):
-            if not _key_matches(words, row, keys, k):
+            if not alike(words, row, keys, k, keys.shape[0]):
                 continue
             for w in range(out_words.shape[0]):
                 out_words[w, place] = words[skip + w, row]
@@ -248,15 +248,6 @@ def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times
 
 
 @inline
-def _advanced(times, c, row, frontier):  # type: ignore[no-untyped-def]
-    """Coordinate c of the representative of a row's time: the least of its joins with the frontier's elements."""
-    least = max(times[c, row], frontier[c, 0])
-    for element in range(1, frontier.shape[1]):
-        least = min(least, max(times[c, row], frontier[c, element]))
-    return least
-
-
-@inline
 def _add_neighbours(columns, sums, n, words, times, diffs, first, last, frontier):  # type: ignore[no-untyped-def]
     """Write rows at the representatives of their times, from number n on, and add up neighbours that are equal there;
     returns where they end. Batches have a row's times one after another: most of a long history goes here.
@@ -266,7 +257,7 @@ def _add_neighbours(columns, sums, n, words, times, diffs, first, last, frontier
         for w in range(width):
             columns[w, n] = words[w, row]
         for c in range(times.shape[0]):
-            columns[width + c, n] = _advanced(times, c, row, frontier)
+            columns[width + c, n] = representative(times[c, row], frontier, c)
         if n > start and same(columns, n, n - 1):
             together, bad = add(sums[n - 1], diffs[row])
             if not bad:
@@ -295,20 +286,7 @@ def compact(offsets, words, times, diffs, frontier):  # type: ignore[no-untyped-
         i = stop
         stop = _add_neighbours(columns, sums, i, words, times, diffs, offsets[k], offsets[k + 1], frontier)
         sort_rows(order, i, stop, columns)
-        while i < stop:
-            row, total = order[i], sums[order[i]]
-            i += 1
-            while i < stop and same(columns, order[i], row):
-                together, bad = add(total, sums[order[i]])
-                if bad:
-                    heads[m], totals[m] = row, total
-                    m += 1
-                    together = sums[order[i]]
-                total = together
-                i += 1
-            if total != 0:
-                heads[m], totals[m] = row, total
-                m += 1
+        m, _ = sum_sorted(order, i, stop, columns, sums, heads, totals, m)
         starts[k + 1] = m
     out_words, out_times = np.empty((width, m), dtype=np.int64), np.empty((depth, m), dtype=np.int64)
     for w in range(width):

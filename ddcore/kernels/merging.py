@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT2, inline, kernel, several
-from ddcore.kernels.sorting import add, same, sort_rows
+from ddcore.kernels.sorting import add, same, sort_rows, sum_sorted
+from ddcore.kernels.time_columns import representative
 
 
 @inline
@@ -74,11 +75,7 @@ def _advance(rows, first, frontier):  # type: ignore[no-untyped-def]
     """Times, from column ``first`` on, become their representatives beyond the frontier (coordinates, elements)."""
     for c in range(frontier.shape[0]):
         for i in range(rows.shape[1]):
-            value = rows[first + c, i]
-            least = max(value, frontier[c, 0])
-            for element in range(1, frontier.shape[1]):
-                least = min(least, max(value, frontier[c, element]))
-            rows[first + c, i] = least
+            rows[first + c, i] = representative(rows[first + c, i], frontier, c)
 
 
 @inline
@@ -86,24 +83,9 @@ def _summed(rows, order):  # type: ignore[no-untyped-def]
     """The rows in an order in which they are sorted, equal ones added up, without sums of zero; and whether int64 could
     not hold a sum. Such rows stay apart.
     """
-    n, last, m, i, overflow = len(order), rows.shape[0] - 1, 0, 0, False
+    n, last = len(order), rows.shape[0] - 1
     kept, sums = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    columns = rows[:last]
-    while i < n:
-        row, total = order[i], rows[last, order[i]]
-        i += 1
-        while i < n and same(columns, order[i], row):
-            together, bad = add(total, rows[last, order[i]])
-            if bad:
-                overflow = True
-                kept[m], sums[m] = row, total
-                m += 1
-                together = rows[last, order[i]]
-            total = together
-            i += 1
-        if total != 0:
-            kept[m], sums[m] = row, total
-            m += 1
+    m, overflow = sum_sorted(order, 0, n, rows[:last], rows[last], kept, sums, 0)
     out = np.empty((rows.shape[0], m), dtype=np.int64)
     for c in range(last):
         for i in range(m):

@@ -37,14 +37,6 @@ def repack(into, rows, table):  # type: ignore[no-untyped-def]
                 into[i] |= np.uint64(value - base) << up
 
 
-@kernel(VOID, UOUT1, IN1, INT, INT)
-def add_diffs(rows, diffs, bits, least):  # type: ignore[no-untyped-def]
-    """Append ``diff - least`` as the lowest bits of each row, in place."""
-    shift = np.uint64(bits)
-    for i in range(len(rows)):
-        rows[i] = (rows[i] << shift) | np.uint64(diffs[i] - least)
-
-
 @inline
 def _bucket(row, down, least, fewer):  # type: ignore[no-untyped-def]
     return np.int64(((row >> down) - least) >> fewer)

@@ -24,7 +24,7 @@ from ddcore.kernels.aggregating import (
 )
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, clear, cut
-from ddcore.kernels.group_rows import add_up_exactly, distinct_rows, order_rows
+from ddcore.kernels.group_rows import add_up_exactly, distinct_rows, note_negative, order_rows, room
 from ddcore.kernels.means import DIGITS
 from ddcore.kernels.time_columns import grow
 from ddcore.kernels.wide import fits, triple_fits
@@ -100,21 +100,13 @@ def summarise(inputs, loops, kinds, columns, most, offsets, words, times, diffs,
     """
     keys, width = len(offsets) - 1, len(kinds)
     out = np.empty((2 + width, 64), dtype=np.int64)
-    used, capacity = 0, 0
+    used = 0
     error = np.zeros(5, dtype=np.int64)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
     parts, numbers = np.empty((width, _PARTS), dtype=np.int64), np.empty(width, dtype=np.int64)
     valued, distinct = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
-    order, heads = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    member, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    highs = np.empty(0, dtype=np.int64)
+    order, heads, member, counts, highs = room(offsets)
     for k in range(keys):
-        rows = offsets[k + 1] - offsets[k]
-        if rows > capacity:
-            capacity = max(64, 2 * rows)
-            order, heads = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            member, counts = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-            highs = np.empty(capacity, dtype=np.int64)
         if e_offsets[k] == e_offsets[k + 1]:
             continue
         n = order_rows(k, offsets, words, times, loops, inputs, order)
@@ -124,10 +116,7 @@ def summarise(inputs, loops, kinds, columns, most, offsets, words, times, diffs,
             high, low, negative = add_up_exactly(order, n, member, m, times, diffs, e_times, e, counts, highs)
             if negative or not fits(high, low):
                 error[0], error[1], error[2] = NEGATIVE if negative else OVERFLOW, k, e
-                for i in range(m):
-                    if highs[i] < 0:
-                        error[3], error[4] = counts[i], highs[i]
-                        break
+                note_negative(False, m, counts, highs, error)
                 return out[0, :used].copy(), out[1, :used].copy(), out[2:, :used].copy(), error
             total, possible = np.int64(low), True
             if total == 0:

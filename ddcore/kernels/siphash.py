@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.compiling.native import Array
+from ddcore.kernels.blocks import turned
 from ddcore.kernels.compiling import IN1, INT, OUT2, VOID, inline, kernel
 
 _BYTES, _WORDS = Array("uint8", 1), Array("uint64", 1)
@@ -20,22 +21,17 @@ _LOW = np.uint64(0xFFFF_FFFF)
 
 
 @inline
-def _turned(word, by):  # type: ignore[no-untyped-def]
-    return (word << np.uint64(by)) | (word >> np.uint64(64 - by))
-
-
-@inline
 def _round(a, b, c, d):  # type: ignore[no-untyped-def]
     a += b
     c += d
-    b = _turned(b, 13) ^ a
-    d = _turned(d, 16) ^ c
-    a = _turned(a, 32)
+    b = turned(b, 13) ^ a
+    d = turned(d, 16) ^ c
+    a = turned(a, 32)
     a += d
     c += b
-    d = _turned(d, 21) ^ a
-    b = _turned(b, 17) ^ c
-    c = _turned(c, 32)
+    d = turned(d, 21) ^ a
+    b = turned(b, 17) ^ c
+    c = turned(c, 32)
     return a, b, c, d
 
 
@@ -45,6 +41,19 @@ def absorb(state, words):  # type: ignore[no-untyped-def]
     for i in range(len(words)):
         a, b, c, d = _round(state[0, i], state[1, i], state[2, i], state[3, i] ^ words[i])
         state[0, i], state[1, i], state[2, i], state[3, i] = a ^ words[i], b, c, d
+
+
+@inline
+def _absorb_bytes(a, b, c, d, data, at, end):  # type: ignore[no-untyped-def]
+    """Add bytes to a message, the last word filled up with zeros."""
+    while at < end:
+        word = np.uint64(0)
+        for place in range(min(np.int64(8), end - at)):
+            word |= np.uint64(data[at + place]) << np.uint64(8 * place)
+        a, b, c, d = _round(a, b, c, d ^ word)
+        a ^= word
+        at += 8
+    return a, b, c, d
 
 
 @kernel(VOID, _STATE, IN1, _BYTES)
@@ -58,17 +67,9 @@ def absorb_texts(state, offsets, data):  # type: ignore[no-untyped-def]
         word = np.uint64(end - at)
         a, b, c, d = _round(a, b, c, d ^ word)
         a ^= word
-        count = np.uint64(1)
-        while at < end:
-            word = np.uint64(0)
-            for place in range(min(8, end - at)):
-                word |= np.uint64(data[at + place]) << np.uint64(8 * place)
-            a, b, c, d = _round(a, b, c, d ^ word)
-            a ^= word
-            at += 8
-            count += np.uint64(1)
+        a, b, c, d = _absorb_bytes(a, b, c, d, data, at, end)
         state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
-        state[4, i] += count
+        state[4, i] += np.uint64(1) + ((np.uint64(end - at) + np.uint64(7)) >> np.uint64(3))
 
 
 @kernel(VOID, _STATE, _VIEWS, _BYTES)
@@ -90,14 +91,7 @@ def absorb_views(state, views, data):  # type: ignore[no-untyped-def]
                 a ^= word
         elif size > 12:
             at = np.int64(views[i, 1] >> half)
-            end = at + np.int64(size)
-            while at < end:
-                word = np.uint64(0)
-                for place in range(min(np.int64(8), end - at)):
-                    word |= np.uint64(data[at + place]) << np.uint64(8 * place)
-                a, b, c, d = _round(a, b, c, d ^ word)
-                a ^= word
-                at += 8
+            a, b, c, d = _absorb_bytes(a, b, c, d, data, at, at + np.int64(size))
         state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
         state[4, i] += np.uint64(1) + ((size + np.uint64(7)) >> np.uint64(3))
 

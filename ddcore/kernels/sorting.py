@@ -152,6 +152,15 @@ def less(columns, i, j):  # type: ignore[no-untyped-def]
 
 
 @inline
+def alike(columns, i, others, j, width):  # type: ignore[no-untyped-def]
+    """Whether row i and row j of others are equal in the first ``width`` columns."""
+    for c in range(width):
+        if columns[c, i] != others[c, j]:
+            return False
+    return True
+
+
+@inline
 def same(columns, i, j):  # type: ignore[no-untyped-def]
     """Whether rows i and j are equal in every column."""
     for c in range(columns.shape[0]):
@@ -231,6 +240,30 @@ def multiply(a, b):  # type: ignore[no-untyped-def]
         return a * b, a != 1 and b != 1 and a != 0 and b != 0
     # Checked before multiplying: the compiler may assume that a signed product never wraps around.
     return a * b, b != 0 and abs(a) > _MOST // abs(b)
+
+
+@inline
+def sum_sorted(order, first, stop, columns, diffs, rows, sums, m):  # type: ignore[no-untyped-def]
+    """Write the rows of ``order[first:stop]``, sorted by the columns, each once with the sum of its diffs, from number
+    m on; zeros are left out. Returns where they end, and whether int64 could not hold a sum: such rows stay apart.
+    """
+    i, overflow = first, False
+    while i < stop:
+        row, total = order[i], diffs[order[i]]
+        i += 1
+        while i < stop and same(columns, order[i], row):
+            together, bad = add(total, diffs[order[i]])
+            if bad:
+                overflow = True
+                rows[m], sums[m] = row, total
+                m += 1
+                together = diffs[order[i]]
+            total = together
+            i += 1
+        if total != 0:
+            rows[m], sums[m] = row, total
+            m += 1
+    return m, overflow
 
 
 @kernel(several(OUT1, OUT1), IN1, IN2, IN1)

@@ -1,4 +1,4 @@
-"""Helpers for times in columns, shared by the kernels of the reduce step."""
+"""Helpers for times in columns, shared by kernels."""
 
 from __future__ import annotations
 
@@ -31,3 +31,12 @@ def holds(times, row, evals, e):  # type: ignore[no-untyped-def]
         if times[c, row] > evals[c, e]:
             return False
     return True
+
+
+@inline
+def representative(value, frontier, c):  # type: ignore[no-untyped-def]
+    """Coordinate c of the representative of a time: the least of its joins with the frontier's elements."""
+    least = max(value, frontier[c, 0])
+    for element in range(1, frontier.shape[1]):
+        least = min(least, max(value, frontier[c, element]))
+    return least

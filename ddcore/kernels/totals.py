@@ -13,9 +13,9 @@ from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_
 from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, apart, inline, kernel, several
 from ddcore.kernels.floats import INFINITY, LIMBS, NAN, is_special, limbs_of, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
-from ddcore.kernels.sorting import add, multiply, sort_rows
+from ddcore.kernels.sorting import add, multiply, same, sort_rows
 from ddcore.kernels.time_columns import grow, holds, inside
-from ddcore.kernels.wide import add_pair, add_triple, product, triple_fits
+from ddcore.kernels.wide import add_pair, add_triple, minus_pair, product, triple_fits
 
 ROWS, VALUES, NULLS, TRUES, FLOATS, INFINITE, BELOW_ALL, UNDEFINED, NOTHING = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """Quantities: the number of rows; of a column the sum, the numbers of nulls and of trues; of one of floats the sum of
@@ -42,14 +42,6 @@ def _hash(columns, row):  # type: ignore[no-untyped-def]
     return number
 
 
-@inline
-def _agree(columns, i, j):  # type: ignore[no-untyped-def]
-    for c in range(columns.shape[0]):
-        if columns[c, i] != columns[c, j]:
-            return False
-    return True
-
-
 @kernel(several(OUT1, OUT1), IN2)
 def group_rows(columns):  # type: ignore[no-untyped-def]
     """The group of each row, rows with equal columns having one number, and the first row of each group."""
@@ -59,9 +51,9 @@ def group_rows(columns):  # type: ignore[no-untyped-def]
     table, mask = np.full(size, -1, dtype=np.int32), np.uint64(size - 1)
     numbers, heads, m, group = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0, np.int64(0)
     for row in range(n):
-        if row == 0 or not _agree(columns, heads[group], row):  # most rows of some inputs come by group
+        if row == 0 or not same(columns, heads[group], row):  # most rows of some inputs come by group
             slot = _hash(columns, row) & mask
-            while table[slot] >= 0 and not _agree(columns, heads[table[slot]], row):
+            while table[slot] >= 0 and not same(columns, heads[table[slot]], row):
                 slot = (slot + np.uint64(1)) & mask
             if table[slot] < 0:
                 table[slot] = m
@@ -282,11 +274,6 @@ def _pair(highs, lows, depth, q):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _minus(high, low, other_high, other_low):  # type: ignore[no-untyped-def]
-    return high - other_high - np.int64(low < other_low), low - other_low
-
-
-@inline
 def _is_positive(high, low):  # type: ignore[no-untyped-def]
     return high > 0 or (high == 0 and low != 0)
 
@@ -317,7 +304,7 @@ def _exact(q, highs, lows, depth):  # type: ignore[no-untyped-def]
 def _of_values(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_limb, digits):  # type: ignore[no-untyped-def]
     """The word of an aggregate that is null where all values are."""
     high, low = _pair(highs, lows, depth, 0)
-    high, low = _minus(high, low, *_pair(highs, lows, depth, nulls))
+    high, low = minus_pair(high, low, *_pair(highs, lows, depth, nulls))
     if high == 0 and low == 0:
         return _NULL
     if kind == MEAN:
@@ -327,7 +314,7 @@ def _of_values(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_l
         return mean_of_floats(limbs, low_limb, high_limb, _special(highs, lows, depth, q), high, low, digits)
     true_high, true_low = _pair(highs, lows, depth, q)
     if kind == ALL:  # is there no value that is false?
-        high, low = _minus(high, low, true_high, true_low)
+        high, low = minus_pair(high, low, true_high, true_low)
         return np.int64(high == 0 and low == 0)
     return np.int64(true_high != 0 or true_low != 0)
 

@@ -58,16 +58,16 @@ class Changes:
 class Portion:
     """Some of the keys to evaluate, and the times that cause it: key k's are ``offsets[k]:offsets[k + 1]``.
 
-    ``before``: the output so far, if it is known. ``around``: of each key the least and the greatest word that its new
-    updates have in the first column, (2, keys), if that is known. ``near``: which of their results may change, if
-    not all. ``again``: reads more of the history of keys, as often as it is told, where that did not suffice.
+    ``before``: the output so far, if it is known. ``changed``: of each of the times, if they are those of new updates,
+    the word in the first column and the diff, (2, n). ``near``: which of their results may change, if not all.
+    ``again``: reads more of the history of keys, as often as it is told, where that did not suffice.
     """
 
     keys: Keys
     offsets: np.ndarray
     times: np.ndarray
     before: Rows | None = None
-    around: np.ndarray | None = None
+    changed: np.ndarray | None = None
     near: Any = None
     again: Callable[[np.ndarray], tuple[Rows, Rows]] | None = None
 
@@ -76,12 +76,36 @@ class Portion:
         if b - a == len(self.keys):
             return self
         start, end = self.offsets[a], self.offsets[b]
-        around = None if self.around is None else self.around[:, a:b]
-        return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end], around=around)
+        changed = None if self.changed is None else self.changed[:, start:end]
+        return Portion(self.keys.part(a, b), self.offsets[a : b + 1] - start, self.times[:, start:end], changed=changed)
 
     def of(self, numbers: np.ndarray) -> Portion:
-        """Some of its keys, by number."""
+        """Some of its keys, by number; one may be there several times."""
         offsets, rows = chosen(self.offsets, numbers)
         keys = Keys(self.keys.codes[numbers], np.take(self.keys.words, numbers, axis=1))
         before = None if self.before is None else self.before.of(numbers)
-        return Portion(keys, offsets, np.take(self.times, rows, axis=1), before)
+        changed = None if self.changed is None else np.take(self.changed, rows, axis=1)
+        return Portion(keys, offsets, np.take(self.times, rows, axis=1), before, changed)
+
+    @property
+    def around(self) -> np.ndarray:
+        """The least and the greatest word that the new updates of each key have in the first column, (2, keys)."""
+        assert self.changed is not None
+        return np.stack([least.reduceat(self.changed[0], self.offsets[:-1]) for least in (np.minimum, np.maximum)])
+
+    @property
+    def keeps_size(self) -> np.ndarray:
+        """Which keys have as many rows as before at each of the times: bool[keys]."""
+        assert self.changed is not None
+        keys, result = np.repeat(np.arange(len(self.keys)), np.diff(self.offsets)), np.ones(len(self.keys), np.bool_)
+        order = np.lexsort((self.times[0], keys))
+        keys, times = keys[order], self.times[0, order]
+        heads = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (times[1:] != times[:-1])))
+        result[keys[heads[np.add.reduceat(self.changed[1, order], heads) != 0]]] = False
+        return result
+
+    @property
+    def since(self) -> np.ndarray:
+        """The first time of each key, of one coordinate."""
+        since: np.ndarray = np.minimum.reduceat(self.times[0], self.offsets[:-1])
+        return since

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
@@ -122,7 +123,7 @@ def found_near(
     some = searchable(batches, everything, around, word=len(keys.words), least=budget.tuning.searched_rows)
     width = budget.tuning.near_rows + max(reach.rows, reach.groups)
     while True:
-        within = _within(batches, everything, some, word=len(keys.words), around=around, width=width)
+        within = rows_within(batches, everything, some, word=len(keys.words), around=around, width=width)
         history = gathered_between(batches, keys, values, within, budget)
         near = _affected(history, within, reach, around, since)
         if near is not None:
@@ -130,13 +131,16 @@ def found_near(
         width *= 8
 
 
-def _within(
+def rows_within(
     batches: Sequence[SortedBatch], everything: Sequence[Spans], some: np.ndarray, *, word: int, around: np.ndarray,
-    width: int,
+    width: Any,
 ) -> Near:  # fmt: skip
-    """The values between which each batch has at most ``width`` rows on either side of the changes."""
+    """The values between which each batch has at most ``width`` rows on either side of the changes: one number, or
+    int64[keys].
+    """
     near = Near(some, np.full(len(some), NULL), np.full(len(some), MOST))
     which = np.flatnonzero(some)
+    width = np.broadcast_to(width, len(some))[which]
     for batch, spans in zip(batches, everything, strict=True):
         lo, hi = (span[which] for span in spans)
         first, last = batch.between(lo, hi, word, around[0, which] - 1, around[1, which])

@@ -76,16 +76,18 @@ class Begun:
 
 
 def begun(
-    sources: Sources, keys: Keys, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray, budget: Budget
-) -> Begun:
+    sources: Sources, keys: Keys, *, reach: int, down: bool, around: np.ndarray, since: np.ndarray, budget: Budget,
+    stays: np.ndarray | None = None,
+) -> Begun:  # fmt: skip
     """An anchor of each key that has one.
 
     ``around``: the least and the greatest value of the order that changes, (2, keys); ``since``: the first time at
     which it does. ``reach``: how many rows before its own a result needs beside all of them. ``down``: the order
-    descends.
+    descends. ``stays``: which keys may be evaluated from somewhere on, where not all.
     """
     everything = [spans_of(batch, keys, budget) for batch in sources.rows]
     some = searchable(sources.rows, everything, around, word=len(keys.words), least=budget.tuning.searched_rows)
+    some &= True if stays is None else stays
     anchor, low = np.full(len(keys), NULL), np.full(len(keys), NULL)
     nearest = np.where(down, around[1], around[0])
     left, width = np.flatnonzero(some), budget.tuning.near_rows + reach
@@ -133,13 +135,13 @@ def found_onwards(
         last[k] = high[k] = lost[k]
         del ends[k]
     needed, near = (_between(some, *bounds, down=down) for bounds in ((start.anchor, last), (start.low, high)))
-    history = _added_up(gathered_between(sources.rows, keys, sources.columns, needed, budget), since, budget)
-    before = _added_up(gathered_between(sources.results, keys, sources.result_columns, near, budget), since, budget)
+    history = added_up(gathered_between(sources.rows, keys, sources.columns, needed, budget), since, budget)
+    before = added_up(gathered_between(sources.results, keys, sources.result_columns, near, budget), since, budget)
     near.anchors, near.ends = start.anchors, ends
     return history, before, near
 
 
-def _added_up(rows: Rows, since: np.ndarray, budget: Budget) -> Rows:
+def added_up(rows: Rows, since: np.ndarray, budget: Budget) -> Rows:
     """The updates of each key as all times from its first one on see them: most of a long history cancels."""
     numbers = np.repeat(np.arange(len(since)), np.diff(rows.offsets))
     times = np.maximum(rows.times[0], since[numbers])

@@ -25,13 +25,14 @@ from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, begun, found_onwards
 from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Reduction, ReductionStep
-from ddcore.operators.running import States, flags_of, running, states_of
-from ddcore.operators.window import LISTS, Window
+from ddcore.operators.running import States, flags_of, is_cut, running, states_of
+from ddcore.operators.segments import Counted, Segments, found_segments
+from ddcore.operators.window import LISTS, SHARES, Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS
 from ddcore.operators.window_lists import lists
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_statistics import Known, is_statistic, statistics
-from ddcore.operators.window_values import extreme, neighbour, number, value
+from ddcore.operators.window_values import extreme, neighbour, nth_value, number, share, value
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
@@ -48,11 +49,15 @@ _FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluate
 
 @dataclass(frozen=True)
 class Order:
-    """An order by columns: each ascending or descending, with nulls last or first."""
+    """An order by columns: each ascending or descending, with nulls last or first.
 
-    by: tuple[str, ...]
-    downs: tuple[bool, ...]
-    firsts: tuple[bool, ...]
+    The other columns decide among equal rows, ascending with nulls last; if it is ``turned``, the other way round.
+    """
+
+    by: tuple[str, ...] = ()
+    downs: tuple[bool, ...] = ()
+    firsts: tuple[bool, ...] = ()
+    turned: bool = False
 
     @classmethod
     def of(cls, schema: Schema, keys: Sequence[str], by: Any, descending: Any, nulls_first: Any) -> Order:
@@ -67,14 +72,14 @@ class Order:
                     f"{caller()}: over: {name} is {schema[name]}: lists and structs have no order",
                     "order by a column, or by one computed from a field with with_columns()",
                 )
-        flags = [cls._flags(value, len(names), what) for value, what in
-                 ((descending, "descending"), (nulls_first, "nulls_first"))]  # fmt: skip
-        return cls(tuple(names), *flags)
+        downs, firsts = (cls._flags(value, len(names), what) for value, what in
+                         ((descending, "descending"), (nulls_first, "nulls_first")))  # fmt: skip
+        return cls(tuple(names), downs, firsts)
 
-    def reversed(self, rest: Sequence[str] = ()) -> Order:
-        """The same from its end. ``rest``: columns that decide among equal rows, ascending with nulls last, too."""
-        downs, firsts = (*self.downs, *(False for _ in rest)), (*self.firsts, *(False for _ in rest))
-        return Order((*self.by, *rest), tuple(not each for each in downs), tuple(not each for each in firsts))
+    def reversed(self) -> Order:
+        """The same from its end."""
+        downs, firsts = (tuple(not flag for flag in flags) for flags in (self.downs, self.firsts))
+        return Order(self.by, downs, firsts, turned=not self.turned)
 
     @staticmethod
     def _flags(value: Any, number: int, what: str) -> tuple[bool, ...]:
@@ -121,7 +126,7 @@ class Over(Reduction):
             schema[window.name] = _result_type(window, source)
         states = states_of(windows, source, schema, source[order.by[0]]) if order.by else {}
         schema |= {column: Type("int64") for several in states.values() for column in several}
-        flags = [map(str, order.downs), map(str, order.firsts)]
+        flags = [map(str, order.downs), map(str, order.firsts), *(["turned"] if order.turned else [])]
         text = digest(columns, keys, order.by, *flags, [window.text for window in windows], str(negative))
         return cls(schema, text, tuple(keys), negative, order, tuple(columns), windows, states)
 
@@ -149,9 +154,13 @@ class _OverStep(ReductionStep):
         self.over, self.types, self.values = over, self.port.schema, self.port.values
         order = over.order
         rest = [name for name in over.columns if name not in (*over.group, *order.by)]
-        self.sorts = [*zip(order.by, order.downs, order.firsts, strict=True), *((name, False, False) for name in rest)]
+        self.sorts = [
+            *zip(order.by, order.downs, order.firsts, strict=True),
+            *((name, order.turned, order.turned) for name in rest),
+        ]
         known = self.types, over.schema
         self.reach = reach_beside(over.windows, *known, self.types[order.by[0]]) if order.by else None
+        self.is_cut = is_cut(over.windows, over.states)
         self.goes_on = any(goes_on(window, *known) for window in over.windows)
         self.results = [
             *(window.name for window in over.windows),
@@ -162,16 +171,18 @@ class _OverStep(ReductionStep):
 
     def contested(self, state: State, rounds: Rounds, part: Portion, new: ColumnBatch) -> Portion:
         """All keys, with the values of the order at which they change."""
-        if self.reach is not None and not rounds and self.inputs == 1 and len(new):
-            words = new.words[self.port.key_words]
-            part.around = np.stack([least.reduceat(words, part.offsets[:-1]) for least in (np.minimum, np.maximum)])
+        if (self.reach is not None or self.is_cut) and not rounds and self.inputs == 1 and len(new):
+            part.changed = np.stack([new.words[self.port.key_words], new.diffs])
         return part
 
     def histories(self, state: State, rounds: Rounds, part: Portion) -> tuple[Rows, Rows]:
         """Of large groups only what is near the changes, where the functions look only so far."""
-        if part.around is None or self.reach is None:
+        if part.changed is None:
             return super().histories(state, rounds, part)
-        since, budget = np.minimum.reduceat(part.times[0], part.offsets[:-1]), state.budget
+        if self.is_cut:
+            return self._cut(state, part)
+        assert self.reach is not None
+        since, budget = part.since, state.budget
         if self.goes_on:
             return self._onwards(state, part, self.reach.rows, part.around, since)(np.zeros(len(since), np.int64))
         history, part.near = found_near(
@@ -186,15 +197,31 @@ class _OverStep(ReductionStep):
         batches = state.trace(self.output).batches
         return history, gathered_between(batches, part.keys, len(self.output.values), part.near, budget)
 
+    def _sources(self, state: State, columns: Sequence[str]) -> Sources:
+        inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
+        flags = [self.output.values.index(name) for name in columns]
+        return Sources(inputs, outputs, len(self.values), len(self.output.values), flags)
+
+    def _cut(self, state: State, part: Portion) -> tuple[Rows, Rows]:
+        """What is near the changes and the cuts of large groups; its segments become the keys of the part."""
+        (window,), down = self.over.windows, self.over.order.downs[0]
+        sources = self._sources(state, self.results)
+        history, before, near = found_segments(sources, part, window.number, down=down, budget=state.budget)
+        some = part.of(near.keys)
+        part.keys, part.offsets, part.times, part.changed = some.keys, some.offsets, some.times, some.changed
+        part.near = near
+        return history, before
+
     def _onwards(
         self, state: State, part: Portion, reach: int, around: np.ndarray, since: np.ndarray
     ) -> Callable[[np.ndarray], tuple[Rows, Rows]]:
         """A function that reads what is behind the changes, as often as the numbers it is given say."""
-        inputs, outputs = (state.trace(port).batches for port in (self.port, self.output))
-        flags = [self.output.values.index(name) for name in flags_of(self.over.states, self.over.windows, self.types)]
-        sources = Sources(inputs, outputs, len(self.values), len(self.output.values), flags)
+        sources = self._sources(state, flags_of(self.over.states, self.over.windows, self.types))
         down, budget = self.over.order.downs[0], state.budget
-        start = begun(sources, part.keys, reach=reach, down=down, around=around, since=since, budget=budget)
+        stays = part.keeps_size if any(window.kind in SHARES for window in self.over.windows) else None
+        start = begun(
+            sources, part.keys, reach=reach, down=down, around=around, since=since, budget=budget, stays=stays
+        )
 
         def read(tries: np.ndarray) -> tuple[Rows, Rows]:
             history, before, part.near = found_onwards(
@@ -219,7 +246,8 @@ class _OverStep(ReductionStep):
     def targets(self, part: Portion, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """Without the rows whose results do not change, of which the rows around may be missing."""
         anchors = part.near.anchors if isinstance(part.near, Onwards) else {}
-        targets = self.evaluate(evaluations, history, loops, anchors)
+        counted = part.near.at(evaluations, part) if isinstance(part.near, Segments) else None
+        targets = self.evaluate(evaluations, history, loops, anchors, counted)
         if part.near is None:
             return targets
         keys = evaluations.key_of()[targets.evals]
@@ -234,9 +262,10 @@ class _OverStep(ReductionStep):
         history: Rows,
         loops: np.ndarray,
         anchors: Mapping[int, np.ndarray] = NOTHING_BEFORE,
+        counted: Counted | None = None,
     ) -> Targets:
         """Sorts the rows of all groups at once, and computes each result for all of them. ``anchors``: by the number of
-        a key the results of its first rows, of which the rows before are missing.
+        a key the results of its first rows, of which the rows before are missing; ``counted``: the number of these.
         """
         evals, rows, counts = self.accumulate(evaluations, history, loops)
         present = np.flatnonzero(counts > 0)
@@ -253,6 +282,11 @@ class _OverStep(ReductionStep):
         by = [(nulls[order], column[order]) for nulls, column in sorts[: len(self.over.order.by)]]
         partitions = Partitions(evals, by, self.over.order.firsts, self.over.order.downs)
         first = self._first(evals, words[self.kept], evaluations, anchors)
+        if self.is_cut:
+            start, end = partitions.whole
+            counted = counted or Counted.not_at_all(int(evaluations.offsets[-1]))
+            columns = counted.tiles(self.over.windows[0].number, evals, partitions.places - start, end - start)
+            return Targets(evals, np.stack([*words[self.kept], *columns]), np.ones(len(evals), np.int64))
         found = [self._words(window, partitions, words, at=evaluations, loops=loops, first=first)
                  for window in self.over.windows] if len(evals) else []  # fmt: skip
         by_name = {name: column for columns in found for name, column in columns.items()}
@@ -293,7 +327,17 @@ class _OverStep(ReductionStep):
         if window.name not in self.over.states:
             return {window.name: self._result(window, rows, words, at=at, loops=loops, first=first)}
         argument, names = str(window.argument), (window.name, *self.over.states[window.name])
-        values, places, known = words[self.values.index(argument)], np.zeros(0, np.int64), list[np.ndarray]()
+        places, known = np.zeros(0, np.int64), list[np.ndarray]()
+        if window.kind in SHARES or window.kind == "nth_value":
+            inside = np.zeros(len(rows.places), np.bool_)
+            if first is not None:
+                places, known = first.places, [first.results[name] for name in names]
+                inside = first.stands_for(window, rows)
+            if window.kind in SHARES:
+                return dict(zip(names, share(window, rows, places, known), strict=True))
+            values, ends = words[self.values.index(argument)], self._spans(window, rows)[1][0]
+            return dict(zip(names, nth_value(window, rows, values, ends, (places, inside, known)), strict=True))
+        values = words[self.values.index(argument)]
         if first is not None:
             values, places = first.emptied(window, values, rows), first.places
             known = [first.results[name] for name in names]

@@ -197,8 +197,9 @@ class ReductionStep(Step):
         """The differences of some keys' results."""
         if not isinstance(part, Portion):
             part = self._seeds(state, rounds, *part)
-        loops, keys, budget = np.array(rounds, dtype=np.int64), part.keys, state.budget
+        loops, budget = np.array(rounds, dtype=np.int64), state.budget
         history, before = self.histories(state, rounds, part)
+        keys = part.keys
         changes = self.changes(part, history, before, state, loops)
         updates = self._updates(keys, rounds, changes)
         try:

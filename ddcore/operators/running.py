@@ -1,9 +1,10 @@
 """Results of all rows from the first one on that do not tell what they go on from: means, and sums of floats.
 
-An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of a mean of integers the number of
-values and their sum, of floats their number and a few floats whose exact sum the sum is. With the state of one row,
-the results behind it are computed without the rows before it. Sums of floats that differ so much in size that these
-floats are not enough are marked; from there on the partition is evaluated.
+An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of ``nth_value`` how many of the
+``n`` rows there are, of a share of the rows their number, of a mean of integers the number of values and their sum, of
+floats their number and a few floats whose exact sum the sum is. With the state of one row, the results behind it are
+computed without the rows before it. Sums of floats that differ so much in size that these floats are not enough are
+marked; from there on the partition is evaluated.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from itertools import count
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type
-from ddcore.operators.window import Window
+from ddcore.operators.window import SHARES, Window
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_statistics import is_statistic, state_width
 
 _ROWS: Mapping[str, tuple[int, ...]] = {"MEAN": (0, 1, 2), "FLOAT_SUM": (0, 2, 3), "FLOAT_MEAN": (0, 1, 2, 3)}
 """Which of the four words of a state are stored; the second one of a sum of floats is the sum."""
+_COUNTED = "nth_value", *SHARES  # whose state is a number of rows
 _WORDS = 4
 _UNKNOWN = 8
 
@@ -29,9 +31,11 @@ States = Mapping[str, tuple[str, ...]]
 
 def states_of(windows: Sequence[Window], types: Schema, results: Schema, order: Type) -> States:
     """The columns that windows over an order, of which ``order`` is the type of the first column, need beside them."""
+    names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
+    if [window.kind for window in windows] == ["ntile"] and not order.is_pooled:
+        return {windows[0].name: (next(names),)}
     if reach_beside(windows, types, results, order) is None:
         return {}
-    names = (name for number in count() if (name := f"_state_{number}") not in types and name not in results)
     return {
         window.name: tuple(next(names) for _ in range(width))
         for window in windows
@@ -39,14 +43,21 @@ def states_of(windows: Sequence[Window], types: Schema, results: Schema, order: 
     }
 
 
+def is_cut(windows: Sequence[Window], states: States) -> bool:
+    """Whether windows are an ``ntile`` with the number of rows beside it."""
+    return windows[0].kind == "ntile" and windows[0].name in states
+
+
 def _width(window: Window, types: Schema) -> int:
+    if window.kind in _COUNTED:
+        return 1
     return state_width(window) if is_statistic(window) else len(_ROWS.get(kernel_kind(window, types), ()))
 
 
 def flags_of(states: States, windows: Sequence[Window], types: Schema) -> list[str]:
     """The columns that say whether a state is known."""
-    kinds = {window.name: kernel_kind(window, types) for window in windows}
-    return [columns[0] for name, columns in states.items() if kinds[name] != "MEAN"]
+    always = {window.name for window in windows if window.kind in _COUNTED or kernel_kind(window, types) == "MEAN"}
+    return [columns[0] for name, columns in states.items() if name not in always]
 
 
 def is_unknown(flags: np.ndarray) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING
 
 from ddcore import kernels
@@ -29,6 +28,7 @@ from ddcore.operators.aggregation import Aggregation, Distinct, Named, ResultSte
 from ddcore.operators.base import Keeping, Linear, Operator
 from ddcore.operators.evaluations import Evaluations, Targets
 from ddcore.operators.partial import TreeAggregation
+from ddcore.text.wording import fresh
 from ddcore.traces.batch import Batch
 from ddcore.traces.trace import Rows
 
@@ -198,7 +198,7 @@ def totals_of(whole: Aggregation, source: Schema, *, nonnegative: bool) -> Total
     quantities: dict[Quantity, None] = {("ROWS", None): None}
     for _, kind, argument in added:
         quantities |= dict.fromkeys(_quantities(kind, argument, source))
-    component = next(name for number in count() if (name := f"_component_{number}") not in source)
+    component = next(fresh("_component_", source))
     names = [f"{component}_{number}" for number in range(len(picks))]
     schema = {key: source[key] for key in whole.group} | {component: Type("int64")}
     schema |= {name: whole.result[result] for name, (result, *_) in zip(names, picks, strict=True)}

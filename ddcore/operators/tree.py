@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from ddcore.base.digests import digest
 from ddcore.base.lazy import numpy as np
@@ -26,14 +25,10 @@ from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data.encoding import key_codes
 from ddcore.operators.base import Keyed, Linear, Operator
+from ddcore.text.wording import fresh
 from ddcore.traces.batch import Batch
 
 _BITS, _LEVEL_BITS = 16, 8  # of the number of a bucket; of one level
-
-
-def bucket_name(schema: Schema) -> str:
-    """A name for the column of buckets that no column has."""
-    return next(name for number in count() if (name := f"_bucket_{number}") not in schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +47,7 @@ class Spread(Operator):
     @classmethod
     def of(cls, source: Schema, keys: Sequence[str], hashed: Sequence[str], text: str) -> Spread:
         """For groups of rows with the schema ``source`` by ``keys``."""
-        return cls({**source, bucket_name(source): Type("int64")}, text, source, tuple(keys), tuple(hashed))
+        return cls({**source, next(fresh("_bucket_", source)): Type("int64")}, text, source, tuple(keys), tuple(hashed))
 
     @property
     def bucket(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import DiffOverflow
@@ -17,6 +16,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MOST_DIGITS, Schema, Type
 from ddcore.data import encoding
 from ddcore.operators.base import Linear, Needs
+from ddcore.text.wording import fresh
 from ddcore.traces.batch import Batch
 
 _LIMBS, _BITS = 4, 32
@@ -62,7 +62,7 @@ class Limbs(Linear):
     @classmethod
     def of(cls, source: Schema, columns: Sequence[str]) -> Limbs:
         """Of some columns of a source."""
-        names = (name for number in count() if (name := f"_limb_{number}") not in source)
+        names = fresh("_limb_", source)
         cut = {column: tuple(next(names) for _ in range(_LIMBS + 1)) for column in columns}
         schema = source | {name: _INT64 for more in cut.values() for name in more}
         return cls(schema, digest(list(columns), *map(list, cut.values())), source, cut)

@@ -22,13 +22,17 @@ def lists(window: Window, values: pl.Series, counts: np.ndarray, spans: Spans, k
         more = lengths.fill_null(0).cast(pl.Int64).to_numpy()
         starts[places], sizes[places] = len(values) + np.cumsum(more) - more, more
         there = results.drop_nulls()
-        values = pl.concat([values, there.explode() if window.kind == "array_agg" else there])
+        if window.kind == "array_agg":
+            there = (there.list.reverse() if window.backwards else there).explode()
+        values = pl.concat([values, there])
     elements, _ = rows_between(starts, starts + sizes)
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     ends = np.stack([before[spans[0]], before[spans[1]]])
     is_new = np.concatenate([np.ones(1, np.bool_), (ends[:, :, 1:] != ends[:, :, :-1]).any(axis=(0, 1))])
     lows, highs = (side.T.ravel() for side in ends[:, :, is_new])
     at, which = rows_between(lows, highs)
+    if window.backwards:
+        at = lows[which] + highs[which] - 1 - at
     frames = pl.DataFrame({"frame": which // len(spans[0]), "value": _taken(values, elements[at])})
     value = pl.col("value").str.join(window.options[2]) if window.kind == "string_agg" else pl.col("value")
     frames = frames.group_by("frame", maintain_order=True).agg(value)

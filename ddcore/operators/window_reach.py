@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.aggregates import AGGREGATES
+from ddcore.operators.frame import Frame
 from ddcore.operators.nearby import Reach
-from ddcore.operators.window import LISTS, Window
+from ddcore.operators.window import LISTS, SHARES, Window
 from ddcore.operators.window_statistics import is_statistic
 
 _BY_RESULT = ("COUNT", "MIN", "MAX")  # whose result at a row is all that those behind it need to know
@@ -22,13 +23,15 @@ def kernel_kind(window: Window, types: Schema) -> str:
 
 
 def goes_on(window: Window, types: Schema, results: Schema) -> bool:
-    """Whether a result is known from that of the row before, or the state beside it, and the rows from there on."""
-    if window.kind in ("row_number", "rank", "dense_rank"):
+    """Whether a result is known from that of the row before, or the state beside it, and the rows from there on; a
+    share of the rows where their number stays.
+    """
+    if window.kind in ("row_number", "rank", "dense_rank", *SHARES):
         return True
     frame = window.frame
     if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
         return False
-    if window.kind in ("first_value", "last_value", *LISTS) or is_statistic(window):
+    if window.kind in ("first_value", "last_value", "nth_value", *LISTS) or is_statistic(window):
         return True
     kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
@@ -47,7 +50,7 @@ def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:
     """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
     rows = groups = distance = 0
     for window in windows:
-        frame, has_frame = window.frame, window.argument is not None or window.kind in AGGREGATES
+        frame, has_frame = _seen(window), window.argument is not None or window.kind in AGGREGATES
         if window.kind in ("lag", "lead"):
             if window.ignore_nulls:
                 return None
@@ -66,30 +69,50 @@ def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:
     return Reach(rows, groups, distance) if is_near else None
 
 
+def _seen(window: Window) -> Frame:
+    """A frame with two ends in which all rows are that decide a value at the one end of a frame that has no other."""
+    frame = window.frame
+    is_last = window.kind == "last_value" and frame.start is None
+    is_first = window.kind in ("first_value", "nth_value") and frame.end is None
+    if not (is_first or is_last) or frame.exclude != "nothing" or window.ignore_nulls:
+        return frame
+    at = frame.end if is_last else frame.start
+    if at is None:
+        return frame
+    nothing, unit = type(at)(0), frame.unit
+    low, high = min(at, nothing), max(at, nothing)
+    if window.number > 1:  # rows behind the first one of the frame
+        if unit != "rows" and at:
+            return frame
+        return Frame("rows", low, high + window.number - 1)
+    is_found = unit != "range" or (at >= nothing if is_last else at <= nothing)
+    return Frame(unit, low, high) if is_found else frame
+
+
 def together(
     windows: Sequence[Window], types: Schema, results: Schema, order: Type
-) -> tuple[list[list[Window]], list[Window]]:
-    """The functions in groups, one for each operator, and those that an operator computes in the reversed order.
+) -> tuple[list[list[Window]], list[Window]] | None:
+    """The functions in groups, one for each operator, and those that an operator computes in the reversed order; None
+    where one of them depends on the whole partition in any case.
 
     What adds up from the first row on and what looks some values or peers away would together cost the partition, and
-    so would a frame without end beside either: each costs only its rows where it is alone. Results are then matched by
-    their rows, so of these groups only one may tell rows apart that are equal. All are together where one of them
-    depends on the whole partition in any case. ``results``: the types of the results; ``order``: of its first column.
+    so would a frame without end beside either: each costs only its rows where it is alone. ``results``: the types of
+    the results; ``order``: of its first column.
     """
-    onwards, near, away, backwards = list[Window](), list[Window](), list[Window](), list[Window]()
+    onwards, near, away, cut, backwards = (list[Window]() for _ in range(5))
     for window in windows:
         reach, mirrored = reach_of([window], order), window.mirrored
+        if order.is_pooled:
+            return None
         if goes_on(window, types, results):
             onwards.append(window)
+        elif window.kind == "ntile":
+            cut.append(window)
         elif reach is not None:
             (away if reach.groups or reach.distance else near).append(window)
         elif mirrored is not None and goes_on(mirrored, types, results):
             backwards.append(window)
         else:
-            return [[*windows]], []
-    groups = [[*onwards, *near], away] if onwards else [[*near, *away]]
-    of_places = [any(window.is_of_places for window in group) for group in (*groups, backwards)]
-    is_mixed = len({window.is_of_places for window in backwards}) > 1  # of two orders
-    if order.is_pooled or is_mixed or sum(of_places) > 1:
-        return [[*windows]], []
-    return [group for group in groups if group], backwards
+            return None
+    groups = [away, [*onwards, *near]] if onwards else [[*near, *away]]
+    return [group for group in (*groups, *([window] for window in cut)) if group], backwards

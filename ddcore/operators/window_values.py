@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ddcore.base.lazy import numpy as np
@@ -24,14 +25,61 @@ def number(window: Window, rows: Partitions) -> np.ndarray:
         case "dense_rank":
             result = rows.group - rows.group[start] + 1
         case "ntile":
-            short, longer = size // window.number, size % window.number  # the first parts have one row more
-            before = longer * (short + 1)
-            late = longer + (place - before) // np.maximum(short, 1)
-            result = np.where(place < before, place // (short + 1), late) + 1
-        case "percent_rank":
-            result = encoding.words_of_floats((rows.peers[0] - start) / np.maximum(size - 1, 1))
+            result = tile(window.number, place, size)
         case _:
-            result = encoding.words_of_floats((rows.peers[1] - start) / size)
+            result = share(window, rows, np.zeros(0, np.int64), [])[0]
+    return result
+
+
+def share(
+    window: Window, rows: Partitions, places: np.ndarray, known: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The share of the rows that come before each, or up to its peers, and the number of rows. ``known``: both of rows
+    ``places``, of which the rows before and many behind are missing.
+    """
+    (start, end), is_rank = rows.whole, window.kind == "percent_rank"
+    size, counts = end - start, rows.peers[0] - start if is_rank else rows.peers[1] - start
+    if len(places):
+        partition, before = rows.partition[places], np.zeros((2, int(rows.partition[-1]) + 1), np.int64)
+        shares, sizes = encoding.floats_of(known[0]), known[1]
+        so_far = np.rint(shares * (sizes - 1 if is_rank else sizes)).astype(np.int64)
+        before[:, partition] = so_far - counts[places], sizes
+        counts = counts + before[0, rows.partition]
+        size = np.where(before[1, rows.partition] > 0, before[1, rows.partition], size)
+    return encoding.words_of_floats(counts / (np.maximum(size - 1, 1) if is_rank else size)), size
+
+
+def nth_value(
+    window: Window, rows: Partitions, values: np.ndarray, ends: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray, Sequence[np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """A value of the rows from the first one on up to ``ends``, and how many rows up to it are there.
+
+    ``known``: the rows that stand for all before them, bool[n] which ones are in their frames, and both results there.
+    """
+    places, inside, columns = known
+    counts = values != encoding.NULL if window.ignore_nulls else np.ones(len(values), np.bool_)
+    counts = counts & ~inside
+    listed, before = np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    there = np.zeros((2, int(rows.partition[-1]) + 1), np.int64)
+    if len(places):
+        there[:, rows.partition[places]] = np.stack([*columns])
+    so_far, number = there[:, rows.partition]
+    more, missing = before[ends] - before[rows.whole[0]], window.number - number
+    result = np.where(missing > 0, encoding.NULL, so_far)
+    found = np.flatnonzero((missing > 0) & (missing <= more))
+    result[found] = values[listed[before[rows.whole[0][found]] + missing[found] - 1]]
+    return result, np.minimum(number + more, window.number)
+
+
+def tile(parts: int, place: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The part, from 1, of rows number ``place``, from 0, of partitions of ``size`` rows: the first ones have one row
+    more.
+    """
+    short, longer = size // parts, size % parts
+    before = longer * (short + 1)
+    late = longer + (place - before) // np.maximum(short, 1)
+    result: np.ndarray = np.where(place < before, place // (short + 1), late) + 1
     return result
 
 

@@ -136,7 +136,7 @@ class _Rebuilding:
             operator = replace(operator, schema=self.graph.nodes[inputs[0]].schema)
         elif isinstance(operator, Select):
             operator = operator.narrowed(self.graph.nodes[inputs[0]].schema)
-        index = self.graph.rebuilt(operator, inputs, node)
+        index = self.graph.append(operator, inputs, node)
         if isinstance(operator, Variable):
             self.graph.scopes[operator.loop].variables.append(index)
         return index
@@ -148,7 +148,7 @@ class _Rebuilding:
         if len(kept) == len(schema):
             return number
         select = Select.of(schema, {name: pl.col(name) for name in kept})
-        return self.graph.rebuilt(select, (number,), replace(user, scope=self.graph.nodes[number].scope))
+        return self.graph.append(select, (number,), replace(user, scope=self.graph.nodes[number].scope))
 
     def _close(self, scope: Scope) -> None:
         if not scope.text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import islice
 
 import polars as pl
 
@@ -19,6 +19,7 @@ from ddcore.operators.over import Order, Over
 from ddcore.operators.select import Select
 from ddcore.operators.window import Window
 from ddcore.program.linear import C
+from ddcore.text.wording import fresh
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Appearance:
 def appearances(windows: Sequence[Window], schema: Schema) -> list[Appearance]:
     """The marks for all windows that count distinct values from the first row on or to the last one."""
     taken = {*schema, *(window.name for window in windows)}
-    marks = (name for number in count() if (name := f"_mark_{number}") not in taken)
+    marks = fresh("_mark_", taken)
     wanted = {(str(window.argument), way): None for window in windows if (way := _direction(window)) is not None}
     return [Appearance(argument, way, next(marks)) for argument, way in wanted]
 
@@ -61,7 +62,7 @@ def _direction(window: Window) -> bool | None:
 def marked(rows: C, keys: Sequence[str], order: Order, marks: Sequence[Appearance], *, allow_negative: bool) -> C:
     """Rows with the marks. Raises ProgramError."""
     for appearance in marks:
-        value, nothing, new = (name for name in _names(rows.schema))
+        value, nothing, new = islice(fresh("_of_mark_", rows.schema), 3)
         argument, mark = pl.col(appearance.argument), 1 if appearance.backwards else -1
         number = pl.when(argument.is_null()).then(pl.lit(0, pl.Int64)).otherwise(pl.lit(mark, pl.Int64))
         exprs = arguments.kept(rows.schema) | {value: argument, nothing: pl.lit(0, pl.Int64), new: number}
@@ -74,9 +75,3 @@ def marked(rows: C, keys: Sequence[str], order: Order, marks: Sequence[Appearanc
         )
         rows = prepared._add(over)._add(Select.only(over.schema, columns, {}))
     return rows
-
-
-def _names(schema: Schema) -> list[str]:
-    """Three that are free."""
-    names = (name for number in count() if (name := f"_of_mark_{number}") not in schema)
-    return [next(names) for _ in range(3)]

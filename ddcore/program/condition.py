@@ -41,7 +41,6 @@ _CAN_HOLD: dict[str, Callable[[float, float, int], bool]] = {
     "Gt": lambda _, most, value: most > value,
     "GtEq": lambda _, most, value: most >= value,
 }
-_IN_SQL = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _AND = ("And", "LogicalAnd")
 _BEYOND = 2**63  # int64 ends before it
 _DEEPEST = 40  # brackets: what is deeper, and more than _MOST conditions, is computed in stages
@@ -88,7 +87,7 @@ class Condition:
     @property
     def comparisons(self) -> list[tuple[str, str, int]]:
         """Comparisons of int64 columns that all rows that meet it meet: a column, an operator of SQL, and a value."""
-        return [(name, _IN_SQL[op], value) for name, op, value in self._comparisons]
+        return [(name, syntax.OPERATORS[op], value) for name, op, value in self._comparisons]
 
     def may_meet(self, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> bool:
         """Whether rows between these bounds of int64 columns can meet it; bounds that are not known bound nothing."""

@@ -7,7 +7,6 @@ Statistics are sums of digits (:mod:`ddcore.operators.moments`), ``min_by`` and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Any, Literal
 
 import polars as pl
@@ -23,6 +22,7 @@ from ddcore.operators.aggregation import check_names, checked_at, condition_of
 from ddcore.operators.gathering import GATHERED
 from ddcore.operators.moments import Moment, digits, statistics
 from ddcore.operators.ordered import Part, ordered
+from ddcore.text.wording import fresh
 
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 
@@ -56,7 +56,7 @@ def gathered(
     if by_sums:
         parts.append(writer.by_sums(by_sums))
     if not parts:  # which groups there are
-        number = next(name for place in count() if (name := f"rows {place}") not in {*aggregates, *keys})
+        number = next(fresh("rows ", {*aggregates, *keys}))
         parts.append(base.group_by(*keys).agg(**{number: plain_aggregates.count()}))
     result = parts[0]
     for part in parts[1:]:
@@ -115,7 +115,7 @@ class _Writer:
 
     def beside(self, left: Collection, right: Collection, how: Literal["inner", "left"]) -> Collection:
         """Two results with a row for each group, as one: null equals null in their keys."""
-        key = next(name for number in count() if (name := f"key {number}") not in {*left.schema, *right.schema})
+        key = next(fresh("key ", {*left.schema, *right.schema}))
         other = f"{key} too"
         struct = pl.struct(*self.keys) if self.keys else pl.lit(0, dtype=pl.Int64)
         rest = [name for name in right.schema if name not in self.keys]

@@ -112,7 +112,9 @@ class Graph:
         return self._intern(operator, inputs, scope)
 
     def append(self, operator: Operator, inputs: tuple[int, ...], owner: Node) -> int:
-        """The node for a part of another node's operator, in the scope of that and with its place in the program."""
+        """The node for a part of another node's operator, in the scope of that and with its place in the program; the
+        other may be of another graph with the same scopes.
+        """
         return self._intern(operator, inputs, owner.scope, owner.place)
 
     def inspect(self, name: str, node: int) -> None:
@@ -211,10 +213,6 @@ class Graph:
         """What identifies a loop whose variables and results are known."""
         limit = [str(scope.max_rounds)] if scope.returns else []  # otherwise reaching it is an error: no result changes
         return digest([[self.nodes[node].digest for node in side] for side in (scope.variables, scope.results)], limit)
-
-    def rebuilt(self, operator: Operator, inputs: tuple[int, ...], node: Node) -> int:
-        """The node for an operator in the place and the scope of a node of another graph with the same scopes."""
-        return self._intern(operator, inputs, node.scope, node.place)
 
     def encloses(self, outer: int, inner: int) -> bool:
         """Whether scope ``inner`` is ``outer`` or lies inside it."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import count
 from typing import Any
 
 import polars as pl
@@ -23,7 +22,7 @@ from ddcore.operators import arguments
 from ddcore.operators.join_between import Ends
 from ddcore.operators.window_functions import lag, lead
 from ddcore.program.joins import join_between
-from ddcore.text.wording import brief
+from ddcore.text.wording import brief, fresh
 
 Collection = Any  # the one of ddcore.program.collection, which imports this module
 
@@ -126,9 +125,10 @@ def sessions(rows: Collection, column: Any, gap: Any, by: Any, *, start: Any, en
         arguments.require(rows.schema, key, where)
         if key == moments.column:
             raise ProgramError(f"{caller()}: {where}: {key} is a key", "name other columns in by")
-    own = _Names({*rows.schema, moments.start, moments.end})
-    parts = {own.new("key"): expr for key in keys for expr in _never_null(key, rows.schema[key])}
-    at, first, last = own.new("at"), own.new("first"), own.new("last")
+    taken = {*rows.schema, moments.start, moments.end}
+    names = fresh("key ", taken)
+    parts = {next(names): expr for key in keys for expr in _never_null(key, rows.schema[key])}
+    at, first, last = (next(fresh(stem, taken)) for stem in ("at ", "first ", "last "))
     there = rows.where(pl.col(moments.column).is_not_null()).with_columns(**parts, **{at: moments.number})
     found = _bounds(there.select(*parts, at).distinct(), [*parts], at, first, last, gap=length)
     windows = {moments.start: moments.moment(pl.col(first)), moments.end: moments.moment(pl.col(last) + length)}
@@ -139,8 +139,7 @@ def sessions(rows: Collection, column: Any, gap: Any, by: Any, *, start: Any, en
 
 def _bounds(times: Collection, keys: Sequence[str], at: str, first: str, last: str, *, gap: int) -> Collection:
     """The first and the last moment of each session, of the distinct moments of each key."""
-    own = _Names({*keys, at, first, last})
-    before, after = own.new("before"), own.new("after")
+    before, after = (next(fresh(stem, {*keys, at, first, last})) for stem in ("before ", "after "))
     beside = times.group_by(*keys).over(at, **{before: lag(at), after: lead(at)})
     begins = (pl.col(at) - pl.col(before) > gap).fill_null(True)
     ends = (pl.col(after) - pl.col(at) > gap).fill_null(True)
@@ -157,16 +156,3 @@ def _never_null(key: str, kind: Type) -> list[pl.Expr]:
     if kind.name in _FILLINGS:
         return [column.fill_null(pl.lit(_FILLINGS[kind.name], dtype=kind.polars)), column.is_null()]
     return [pl.struct(column)]
-
-
-class _Names:
-    """Names of columns that are not taken."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
-
-    def new(self, name: str) -> str:
-        """The name with the least number that makes it new."""
-        result = next(fresh for number in count() if (fresh := f"{name} {number}") not in self.taken)
-        self.taken.add(result)
-        return result

@@ -97,10 +97,6 @@ def _binned(values: Values, node: exp.DateBin) -> Value:
     return dates.RULES[exp.DateBin](values, node)
 
 
-def _reversed(values: Values, node: exp.Anonymous) -> Value:
-    return list_functions.reversed_list(list_and_element(values, node.expressions[0])[0], node)
-
-
 def _place(values: Values, node: exp.Anonymous) -> Value:
     some, wanted = node.expressions
     return list_functions.place(values, node, some, wanted, none=None)
@@ -179,10 +175,6 @@ def _map(values: Values, node: exp.ToMap) -> Value:
     pairs = inner.expressions if isinstance(inner, exp.Struct) else []
     keys = [pair.this if not isinstance(pair.this, exp.Identifier) else exp.Literal.string(pair.name) for pair in pairs]
     return maps.of_parts(values, node, keys, [pair.expression for pair in pairs])
-
-
-def _cardinality(values: Values, node: exp.Anonymous) -> Value:
-    return maps.size(values, node.expressions[0])
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------
@@ -388,7 +380,7 @@ NAMED: dict[str, Named] = {
     "bit_count": (1, function(whole_numbers.count_of_ones, INT, "int64")),
     "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
     "list_cat": (-1, _concatenated),
-    "list_reverse": (1, _reversed),
+    "list_reverse": (1, other_name("array_reverse")),
     "list_position": (2, _place),
     "list_indexof": (2, _place),
     "list_sum": (1, _sum),
@@ -400,7 +392,7 @@ NAMED: dict[str, Named] = {
     "list_extract": (2, _element),
     "list_element": (2, _element),
     "list_has_all": (2, list_functions.of_sets(_has_all)),
-    "cardinality": (1, _cardinality),
+    "cardinality": (1, lambda values, node: maps.size(values, node.expressions[0])),
     "map_values": maps.NAMED["map_values"],
     "age": (2, intervals.NAMED["age"][1]),
     "to_years": (1, _of_units(12, 0, 0)),

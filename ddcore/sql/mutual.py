@@ -269,13 +269,8 @@ def names_of(query: exp.Expr, names: Sequence[str]) -> list[exp.Table]:
     return [
         table
         for table in query.find_all(exp.Table)
-        if is_one(table.this) and not table.args.get("db") and not _is_bound(table)
+        if is_one(table.this) and not table.args.get("db") and _binding(table) is None
     ]
-
-
-def _is_bound(table: exp.Table) -> bool:
-    """Whether a name is that of a WITH around it."""
-    return _binding(table) is not None
 
 
 def _binding(table: exp.Table) -> exp.CTE | None:

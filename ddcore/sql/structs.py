@@ -76,10 +76,6 @@ def _dot(values: Values, node: exp.Dot) -> Value:
     return field(values, node, node.this.unnest(), node.expression)
 
 
-def _extracted(values: Values, node: exp.StructExtract) -> Value:
-    return field(values, node, node.this, node.expression)
-
-
 def made(values: Values, node: exp.Expr, names: Sequence[str], parts: Sequence[exp.Expr]) -> Value:
     """A struct of these values."""
     if not parts or len({name.casefold() for name in names}) < len(names):
@@ -114,5 +110,8 @@ def _by_pairs(values: Values, node: exp.Anonymous) -> Value:
 RULES: dict[type[exp.Expr], Rule] = {exp.Dot: _dot}
 WRITTEN: dict[type[exp.Expr], Rule] = {exp.Struct: _written}
 """Structs that are written out: PostgreSQL has them as rows only."""
-OF_DUCKDB: dict[type[exp.Expr], Rule] = {**WRITTEN, exp.StructExtract: _extracted}
+OF_DUCKDB: dict[type[exp.Expr], Rule] = {
+    **WRITTEN,
+    exp.StructExtract: lambda values, node: field(values, node, node.this, node.expression),
+}
 BY_PAIRS: dict[str, Named] = {"named_struct": (-1, _by_pairs)}

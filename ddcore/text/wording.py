@@ -1,11 +1,14 @@
-"""Parts that error messages share: a probable name, a list, a file's place, another error in one line, advice."""
+"""Parts that error messages share: a probable name, a list, a file's place, another error in one line, advice; and
+names that are free.
+"""
 
 from __future__ import annotations
 
 import difflib
 import errno
 import traceback
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
+from itertools import count
 from pathlib import Path, PurePath
 
 
@@ -13,6 +16,11 @@ def meant(name: object, names: Iterable[str]) -> str:
     """``did you mean 'x'?``, or the empty text where nothing is close."""
     close = difflib.get_close_matches(str(name), list(names), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+def fresh(stem: str, taken: Container[str]) -> Iterator[str]:
+    """Names that are not taken: the stem with a number behind it, from 0 on."""
+    return (name for number in count() if (name := f"{stem}{number}") not in taken)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -179,7 +179,7 @@ def _with_sums(into: np.ndarray, field: Field, place: tuple[int, tuple[np.ndarra
     if target.ctypes.data != rows.ctypes.data:
         target[:] = rows
     if field.bits:
-        kernels.packed.add_diffs(target, sums, field.bits, field.least)
+        kernels.sorting.pack(target, sums, field.least, field.bits)
 
 
 def consolidated(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget = ALONE) -> Summed:

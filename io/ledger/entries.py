@@ -160,11 +160,11 @@ class Entries:
     def at(self, entries: Collection[int]) -> list[Entry]:
         """The rows of these numbers."""
         if missing := sorted({*entries} - self._rows.keys()):
-            places = {entry: (self._file_of(entry), entry) for entry in missing if len(missing) <= _FIRST_READ}
-            self._rows.update({entry: self.known[at] for entry, at in places.items() if at[0] and at in self.known})
+            positions = {entry: (self._file_of(entry), entry) for entry in missing if len(missing) <= _FIRST_READ}
+            self._rows.update({entry: self.known[at] for entry, at in positions.items() if at[0] and at in self.known})
             if lacking := [entry for entry in missing if entry not in self._rows]:
                 self._load(lacking)
-            self.noted.update({at: self._rows[entry] for entry, at in places.items()})
+            self.noted.update({at: self._rows[entry] for entry, at in positions.items()})
         return [self._rows[entry] for entry in entries]
 
     def _file_of(self, entry: int) -> str:

@@ -221,8 +221,8 @@ def _kept(
             {name: [row.get(name) for row in rows] for name in kinds},
             schema={name: kind.polars for name, kind in kinds.items()},
         )
-        places = chosen.kept(chosen.scan(frame.with_row_index("=").lazy()).collect())["="]
-        yield from (part[place] for place in places)
+        numbers = chosen.kept(chosen.scan(frame.with_row_index("=").lazy()).collect())["="]
+        yield from (part[number] for number in numbers)
         size = min(4 * size, _MOST)
 
 
@@ -255,9 +255,9 @@ def history_table(
     right = [0, 3, 4] if versions else [2, 3, 4]
     labels = [_label(record, names) for record in records]
     if any(labels) if labelled is None else labelled:
-        place = headers.index("in")
-        table = [[*row[:place], label, *row[place:]] for row, label in zip(table, ["label", *labels], strict=True)]
-        right = [column + (column >= place) for column in right]
+        at = headers.index("in")
+        table = [[*row[:at], label, *row[at:]] for row, label in zip(table, ["label", *labels], strict=True)]
+        right = [column + (column >= at) for column in right]
     return table, right
 
 

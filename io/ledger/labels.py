@@ -195,10 +195,10 @@ def merged(notes: Iterable[str], inputs: Collection[str] | None = None) -> Names
         if inputs is None or input in inputs:
             own = by_input.setdefault(input, [])
             own += [{} for _ in labels[len(own) :]]
-            for place, of in enumerate(labels):
+            for dimension, of in enumerate(labels):
                 if replaces is not None:
-                    _replace(own[place], of, replaces, place)
-                _add(own[place], number, of)
+                    _replace(own[dimension], of, replaces, dimension)
+                _add(own[dimension], number, of)
     return _joined(by_input.values())
 
 
@@ -210,13 +210,15 @@ class _Given:
     instant: str | None = None
 
 
-def _replace(given: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces: Sequence[int], place: int) -> None:
+def _replace(
+    given: dict[int, _Given], of: Mapping[str, Sequence[str]], replaces: Sequence[int], dimension: int
+) -> None:
     """Take away the labels that a restatement replaces by its own, or gives to other coordinates; and the instants."""
-    if any(start for other, start in enumerate(replaces) if other != place):
+    if any(start for other, start in enumerate(replaces) if other != dimension):
         return
     texts = {of[key][0] for key in of}
     for coordinate, one in given.items():
-        if coordinate >= replaces[place]:
+        if coordinate >= replaces[dimension]:
             text, *instant = of.get(str(coordinate), ("",))
             kept = (label for label in one.labels if label not in texts and not (text and _same_kind(label, text)))
             one.labels = {label: one.labels[label] for label in kept}
@@ -241,10 +243,10 @@ def _joined(inputs: Iterable[list[dict[int, _Given]]]) -> Names:
     """The names of all inputs together."""
     sides = list(inputs)
     names: Names = [{} for _ in range(max(map(len, sides), default=0))]
-    for place, own in enumerate(names):
+    for dimension, own in enumerate(names):
         given: dict[int, list[_Given]] = {}
         for side in sides:
-            for coordinate, one in side[place].items() if place < len(side) else ():
+            for coordinate, one in side[dimension].items() if dimension < len(side) else ():
                 given.setdefault(coordinate, []).append(one)
         for coordinate, several in given.items():
             labels = several[0].labels if len(several) == 1 else _newest(several)

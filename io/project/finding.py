@@ -39,25 +39,25 @@ def find_project(
     return read_project(file, env, flags or {})
 
 
-def _named_file(place: Path, setting: str) -> Path:
-    file = place if place.name == FILE_NAME else place / FILE_NAME
+def _named_file(location: Path, setting: str) -> Path:
+    file = location if location.name == FILE_NAME else location / FILE_NAME
     if not file.is_file():
         if kind := kind_of(file):
             raise _no_file(file, kind)
-        what = f"there is no {FILE_NAME} in {place}" if place.is_dir() else f"{place} is not a project folder"
-        raise UsageError(f"{setting}: {what}", _other_place(place, setting))
+        what = f"there is no {FILE_NAME} in {location}" if location.is_dir() else f"{location} is not a project folder"
+        raise UsageError(f"{setting}: {what}", _other_location(location, setting))
     return file.resolve()
 
 
-def _other_place(place: Path, setting: str) -> str:
+def _other_location(location: Path, setting: str) -> str:
     """What to do where a named place is no project: a place below a project is mostly meant to be the project."""
-    written = [parent for parent in place.parents if parent != Path()]
-    around = place.absolute().parents if os.path.lexists(place) else ()
+    written = [parent for parent in location.parents if parent != Path()]
+    around = location.absolute().parents if os.path.lexists(location) else ()
     if above := next((parent for parent in (*written, *around) if (parent / FILE_NAME).is_file()), None):
         return f"did you mean {_spelled(above, setting)}?"
-    if os.path.lexists(place) and not place.is_dir():
+    if os.path.lexists(location) and not location.is_dir():
         return f"name the folder of a project, in which there is a {FILE_NAME}"
-    return f"make one with: ddcore init {shlex.quote(str(place))}"
+    return f"make one with: ddcore init {shlex.quote(str(location))}"
 
 
 def _spelled(folder: Path, setting: str) -> str:
@@ -72,11 +72,11 @@ def _no_file(file: Path, kind: str) -> UsageError:
 
 
 def _nearest_file(folder: Path, origin: str) -> Path:
-    for place in (folder, *folder.parents):
-        if (place / FILE_NAME).is_file():
-            return (place / FILE_NAME).resolve()
-        if kind := kind_of(place / FILE_NAME):
-            raise _no_file(place / FILE_NAME, kind)
+    for location in (folder, *folder.parents):
+        if (location / FILE_NAME).is_file():
+            return (location / FILE_NAME).resolve()
+        if kind := kind_of(location / FILE_NAME):
+            raise _no_file(location / FILE_NAME, kind)
     raise UsageError(
         f"no {FILE_NAME} in {folder} or any folder above it",
         'name its folder: dd.open("demo"); or make one, in a shell: ddcore init demo'

@@ -49,7 +49,7 @@ _LIBRARIES = ("polars", "numpy", "pyarrow", "sqlglot")
 _WITHOUT_EFFECT = {
     "DDCORE_CACHE", "DDCORE_DEBUG", "DDCORE_ENGINE", "DDCORE_FAILPOINT", "DDCORE_FAILPOINT_LOG", "DDCORE_LOCK_SECONDS",
     "DDCORE_MASTER", "DDCORE_MEMORY", "DDCORE_PARALLELISM", "DDCORE_PROJECT", "DDCORE_SORT", "DDCORE_VERIFY_EVERY",
-    "DDCORE_WAREHOUSE",
+    "DDCORE_WAREHOUSE", "DDCORE_WORKER_ROWS",
 }  # fmt: skip
 _TRUSTED = {"builtins", "collections", "copyreg", "datetime", "ddcore", "decimal", "functools", "numpy", "polars"}
 

@@ -94,14 +94,14 @@ class _Reader:
 
     def _neighbour(self, module: str) -> bool:
         """Note a module of the program's folder and the packages around it; False where it is none."""
-        parts, places = module.split("."), {}
+        parts, files = module.split("."), {}
         for end in range(1, len(parts) + 1):
             name = ".".join(parts[:end])
-            place = self._locate(name)
-            if place is None:
+            file = self._locate(name)
+            if file is None:
                 return False
-            places[name] = place
-        self.neighbours |= places
+            files[name] = file
+        self.neighbours |= files
         return True
 
     def _exported(self, module: str, name: ast.alias) -> bool:

@@ -110,9 +110,9 @@ def _closure(main: Path) -> Sources | None:
         neighbours = is_harmless(content, package, lambda module: _located(root, module))
         if neighbours is None:
             return None
-        for module, place in neighbours.items():
-            if str(place) not in files:
-                waiting[place] = module
+        for module, location in neighbours.items():
+            if str(location) not in files:
+                waiting[location] = module
     return Sources(files, folders, modules)
 
 
@@ -121,18 +121,18 @@ def _located(root: Path, module: str) -> Path | None:
 
     Raises ValueError for one that is not a plain file of Python below the folder.
     """
-    place = root
+    location = root
     for part in module.split("."):
-        if (place / part / "__init__.py").is_file():
-            place = place / part
+        if (location / part / "__init__.py").is_file():
+            location = location / part
             continue
-        if any((place / f"{part}{suffix}").exists() for suffix in (*EXTENSION_SUFFIXES, ".pyc")):
+        if any((location / f"{part}{suffix}").exists() for suffix in (*EXTENSION_SUFFIXES, ".pyc")):
             raise ValueError(f"{module} is compiled")
-        file = place / f"{part}.py"
+        file = location / f"{part}.py"
         if not file.is_file():
             return None
         return _plain(root, file) if module.endswith(part) else None
-    return _plain(root, place / "__init__.py")
+    return _plain(root, location / "__init__.py")
 
 
 def _plain(root: Path, file: Path) -> Path:

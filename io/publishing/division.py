@@ -6,6 +6,7 @@ divided: its rows then belong to several ranges, all of which are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,9 @@ def division_of(order: Order, files: Sequence[RangeFile], sample: pl.DataFrame, 
         filled += rows
         if file is not None:
             groups[-1].append(file)
-        if rows <= _SPLIT * size:
+        if rows <= size * (1 if file is None else _SPLIT):
             continue
-        for cut in _cuts(points, int(rows // size)):
+        for cut in _cuts(points, math.ceil(rows / size)):
             cuts.append(cut)
             groups.append([] if file is None else [file])
             split |= {file.path} if file is not None else set()

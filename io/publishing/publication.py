@@ -49,7 +49,7 @@ _SAMPLE = 100_000  # rows by which ranges for tasks are cut
 _SHARES = 2  # of the log for each task that runs at a time
 
 
-def place_of(project: Project, ledger: Ledger, output: str, settings: TableSettings) -> Place:
+def place_of(ledger: Ledger, output: str, settings: TableSettings) -> Place:
     """The folder of an output's table."""
     return settings.place or ledger.warehouse.published(output)
 
@@ -81,7 +81,7 @@ class Publication:
         known: dict[Place, Snapshot] | None = None, tasks: Callable[[], AbstractContextManager[Tasks]] | None = None,
     ) -> None:  # fmt: skip
         self.project, self.ledger, self.output, self.settings = project, ledger, output, settings
-        self.folder = place_of(project, ledger, output, settings)
+        self.folder = place_of(ledger, output, settings)
         self.known = {} if known is None else known
         self._tasks = tasks
         self.there: Position | None = None

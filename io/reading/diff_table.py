@@ -18,7 +18,7 @@ def diff_table(names: Sequence[str], numbers: Iterable[int], changes: Iterable[C
     ``numbers``: the places of the columns of numbers.
     """
     right = set(numbers)
-    sides = ["right" if place in right else "wrap" for place in range(len(names))]
+    sides = ["right" if column in right else "wrap" for column in range(len(names))]
     headers = [tag("th", name, scope="col", class_=side) for name, side in zip(names, sides, strict=True)]
     head = tag("thead", tag("tr", tag("th", tag("span", "change", class_="dim")), *headers))
     return scrolling(tag("table", head, tag("tbody", *(_row(change, sides) for change in changes))), "changed rows")
@@ -30,13 +30,13 @@ def _row(change: Change, sides: Sequence[str]) -> Html:
     times = "" if change.times == 1 else count(change.times)
     word = {"plus": "inserted", "minus": "deleted", "change": "changed"}[kind]
     first = tag("td", tag("span", sign, class_="sign", role="img", aria_label=word), times, class_="narrow")
-    cells = [_cell(before, after, place) for place in range(len(sides))]
+    cells = [_cell(before, after, column) for column in range(len(sides))]
     columns = (tag("td", text, class_=side) for text, side in zip(cells, sides, strict=True))
     return tag("tr", first, *columns, class_=kind)
 
 
-def _cell(before: tuple[Any, ...] | None, after: tuple[Any, ...] | None, place: int) -> Html:
+def _cell(before: tuple[Any, ...] | None, after: tuple[Any, ...] | None, column: int) -> Html:
     if before is None or after is None:
-        return joined([cell((after or before or ())[place])])
-    old, new = cell(before[place]), cell(after[place])
+        return joined([cell((after or before or ())[column])])
+    old, new = cell(before[column]), cell(after[column])
     return joined([new]) if old == new else joined([tag("del", old), " ", tag("ins", new)])

@@ -50,9 +50,9 @@ def open(
         raise UsageError(f"dd.open: branch is {brief(branch)}", 'name a branch: dd.open(branch="try")')
     if isinstance(project, str) and not project.strip():
         raise UsageError("dd.open: the name of the project is empty", 'name its folder: dd.open("demo")')
-    place = None if project is None else Path(project)
+    folder = None if project is None else Path(project)
     flags = {"warehouse": None if warehouse is None else str(warehouse), "branch": branch}
-    return OpenedProject(project_at(place, flags, IN_PYTHON))
+    return OpenedProject(project_at(folder, flags, IN_PYTHON))
 
 
 class OpenedProject:
@@ -237,23 +237,23 @@ class History(Sequence[dict[str, Any]]):
         return len(self._entries.first(None))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        place = 0
-        while record := self._entries.first(place + 1)[place:]:
+        index = 0
+        while record := self._entries.first(index + 1)[index:]:
             yield spelled(record[0], self._names)
-            place += 1
+            index += 1
 
     @overload
-    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> History: ...
+    def __getitem__(self, index: slice) -> History: ...
 
-    def __getitem__(self, place: int | slice) -> dict[str, Any] | History:
-        if isinstance(place, slice):
-            ends = [end for end in (place.start, place.stop, place.step) if end is not None]
-            many = place.stop if place.stop is not None and min(ends) >= 0 else None
-            return History(_Entries(iter(self._entries.first(many)[place])), self._names)
-        return spelled(self._entries.first(place + 1 if place >= 0 else None)[place], self._names)
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | History:
+        if isinstance(index, slice):
+            ends = [end for end in (index.start, index.stop, index.step) if end is not None]
+            many = index.stop if index.stop is not None and min(ends) >= 0 else None
+            return History(_Entries(iter(self._entries.first(many)[index])), self._names)
+        return spelled(self._entries.first(index + 1 if index >= 0 else None)[index], self._names)
 
     def __repr__(self) -> str:
         records = self._entries.first(_ENTRIES + 1)

@@ -13,7 +13,7 @@ from ddcore.text.wording import advice, one_line
 
 
 def project_at(
-    place: Path | None, flags: Mapping[str, str | int | None] | None = None, origin: str = "--project"
+    folder: Path | None, flags: Mapping[str, str | int | None] | None = None, origin: str = "--project"
 ) -> Project:
     """The project in a folder, or the one that the environment and the working folder name; UsageError for none.
 
@@ -23,11 +23,11 @@ def project_at(
     from ddcore.io.delta.open_tables import location
 
     flags = flags or {}
-    _check_path(origin, place)
+    _check_path(origin, folder)
     in_python = origin == IN_PYTHON
     _check_path(f"{origin}: warehouse" if in_python else "--warehouse", flags.get("warehouse"))
     try:
-        settings = find_project(place, flags=flags, origin=origin)
+        settings = find_project(folder, flags=flags, origin=origin)
     except RecursionError:
         raise UsageError("dd.toml: nested too deeply", "tables nest at most three levels: [spark] conf.NAME") from None
     except OSError as error:

@@ -30,12 +30,12 @@ class Change:
     times: int = 1
 
 
-def changes_of(pieces: Iterable[pl.DataFrame], places: Sequence[int]) -> Iterator[Change]:
-    """The changes of frames whose last column is ``diff``; ``places`` are those of the key columns.
+def changes_of(pieces: Iterable[pl.DataFrame], numbers: Sequence[int]) -> Iterator[Change]:
+    """The changes of frames whose last column is ``diff``; ``numbers`` are those of the key columns.
 
     The frames follow each other sorted by key, and then by all other columns.
     """
-    return paired(((row[:-1], row[-1]) for piece in pieces for row in piece.iter_rows()), places)
+    return paired(((row[:-1], row[-1]) for piece in pieces for row in piece.iter_rows()), numbers)
 
 
 def first_changes(rows: SortedRows, keys: Sequence[str], limit: int) -> Iterator[Change]:
@@ -43,16 +43,16 @@ def first_changes(rows: SortedRows, keys: Sequence[str], limit: int) -> Iterator
 
     Of many rows, only the first are found: those of whole keys, of which the first changes are made.
     """
-    places = [rows.columns.index(name) for name in keys]
+    numbers = [rows.columns.index(name) for name in keys]
     size = 2 * limit + 1  # a change ends one row or two
     while limit and rows.finds(size):
         head = rows.head(size)
         frames = [head] if len(head) < size or not keys else [*_by_key([head], keys)][:-1]
-        changes = [*islice(changes_of(frames, places), limit)]
+        changes = [*islice(changes_of(frames, numbers), limit)]
         if len(head) < size or len(changes) == limit:
             return iter(changes)
         size *= 8
-    return islice(changes_of(rows, places), limit or None)
+    return islice(changes_of(rows, numbers), limit or None)
 
 
 def number_of_changes(pieces: Iterable[pl.DataFrame], keys: Sequence[str], rows: int) -> int:
@@ -94,7 +94,7 @@ def paired(rows: Iterable[tuple[Row, int]], key: Sequence[int]) -> Iterator[Chan
     if not key:
         yield from (Change(None, row, diff) if diff > 0 else Change(row, None, -diff) for row, diff in rows)
         return
-    for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][place]) for place in key)):
+    for _, group in groupby(rows, key=lambda item: tuple(_same(item[0][at]) for at in key)):
         yield from _pairs(list(group))
 
 

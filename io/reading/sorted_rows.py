@@ -328,15 +328,15 @@ def _merged(runs: Sequence[_File], order: Sequence[str], size: int) -> Iterator[
 
     A block of each run, ``size`` rows, is in memory. All rows up to the least last row of a block are known then.
     """
-    places = [0] * len(runs)
+    offsets = [0] * len(runs)
     marked = [*range(len(runs))]  # the runs of which the next block is needed
     left = runs[0].rows(0, 0).with_columns(_run=pl.lit(None, pl.Int64))
     while True:
         blocks = []
         for run in marked:
-            block = runs[run].rows(places[run], size)
-            places[run] += len(block)
-            last = len(block) - 1 if places[run] < runs[run].length else -1  # no mark: the run ends here
+            block = runs[run].rows(offsets[run], size)
+            offsets[run] += len(block)
+            last = len(block) - 1 if offsets[run] < runs[run].length else -1  # no mark: the run ends here
             at = pl.int_range(pl.len())
             blocks.append(block.with_columns(_run=pl.when(at == last).then(pl.lit(run, pl.Int64))))
         rows = pl.concat([left, *blocks]).sort([*order, "_run"])
@@ -351,10 +351,10 @@ def _merged(runs: Sequence[_File], order: Sequence[str], size: int) -> Iterator[
         yield _added_up(rows[:end].drop("_run"), order)
 
 
-def _end_of_equal(rows: pl.DataFrame, place: int, most: int, order: Sequence[str]) -> int:
+def _end_of_equal(rows: pl.DataFrame, first: int, most: int, order: Sequence[str]) -> int:
     """Where the rows that equal the one at a place end; at most ``most`` equal rows follow it."""
-    alike = rows[place : place + most + 1].group_by(order, maintain_order=True).len()
-    return place + int(alike["len"][0])
+    alike = rows[first : first + most + 1].group_by(order, maintain_order=True).len()
+    return first + int(alike["len"][0])
 
 
 def _first(pieces: Iterable[pl.DataFrame], limit: int, nothing: pl.DataFrame) -> pl.DataFrame:

@@ -89,7 +89,7 @@ class _Writer:
         self._columns = {name: pages.INT32 if name in narrow else kind for name, kind in layout.columns.items()}
         self._file, self._path, self._layout, self._out = file, path, layout, Output(file)
         self._groups: list[tuple[int, dict[tuple[str, ...], Chunk]]] = []
-        self._places: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.columns}
+        self._locations: dict[str, list[dict[str, Any]]] = {name: [] for name in layout.columns}
         self._firsts: list[np.ndarray] = []
         self._ends: list[int] = []
         self._out.write(MAGIC)
@@ -104,12 +104,12 @@ class _Writer:
             self.add(batch.part(half, len(batch)))
 
     def _add(self, batch: ColumnBatch) -> None:
-        layout, chunks, places = self._layout, dict[tuple[str, ...], Chunk](), dict[str, dict[str, Any]]()
+        layout, chunks, locations = self._layout, dict[tuple[str, ...], Chunk](), dict[str, dict[str, Any]]()
         codes = np.ascontiguousarray(batch.codes)
         align = BLOCK if len(codes) >= TOP * PAGE // 2 else 8
         chunk = pages.shared(self._out, codes, align=align)
         twin: Chunk | None = chunk.again  # of one column whose values are the codes
-        chunks[CODE,], places[CODE] = chunk, {"at": chunk.values}
+        chunks[CODE,], locations[CODE] = chunk, {"at": chunk.values}
         words = dict(zip(layout.stored, batch.words, strict=True)) | dict(zip(layout.times, batch.times, strict=True))
         if layout.direct:
             words[layout.key[0]] = codes
@@ -119,20 +119,20 @@ class _Writer:
                 continue
             column = np.ascontiguousarray(batch.diffs if name == "diff" else words[name])
             if twin and pages.physical(kind) == "i8" and codes[0] != NULL and np.array_equal(column, codes):
-                chunks[name,], places[name], twin = (
+                chunks[name,], locations[name], twin = (
                     twin,
-                    places[CODE],
+                    locations[CODE],
                     None,
                 )  # a key that is its own code: the same bytes
             else:
-                chunks[name,], places[name] = self._column(column, kind)
+                chunks[name,], locations[name] = self._column(column, kind)
         if nested:
-            places |= {name: self._pieces(words[name], kind) for name, kind in nested.items()}
+            locations |= {name: self._pieces(words[name], kind) for name, kind in nested.items()}
             columns = {name: decode(words[name], kind, name).to_arrow() for name, kind in nested.items()}
             chunks |= pages.copied(self._out, new_files.arrow_table(columns, nested))
         self._groups.append((len(codes), chunks))
-        for name, place in places.items():
-            self._places[name].append(place)
+        for name, location in locations.items():
+            self._locations[name].append(location)
         self._firsts.append(codes[::PAGE].copy())
         self._ends += [int(codes[0]), int(codes[-1])]
 
@@ -144,15 +144,15 @@ class _Writer:
         else:
             present = words[valid]
         if kind.is_pooled:
-            chunk, place = self._texts(present, valid, kind)
+            chunk, location = self._texts(present, valid, kind)
         else:
-            chunk, place = self._numbers(present, valid, kind)
+            chunk, location = self._numbers(present, valid, kind)
         if len(present) == 0:
             return chunk, {"is": NULL}
         if valid is not None:
             before = np.cumsum(np.add.reduceat(valid, np.arange(0, len(valid), WORD), dtype=np.int64))
-            place |= {"valid": chunk.valid, "before": self._put(np.concatenate([[0], before[:-1]]).astype(np.int32))}
-        return chunk, place
+            location |= {"valid": chunk.valid, "before": self._put(np.concatenate([[0], before[:-1]]).astype(np.int32))}
+        return chunk, location
 
     def _numbers(self, present: np.ndarray, valid: np.ndarray | None, kind: Type) -> tuple[Chunk, dict[str, Any]]:
         ids = entries = None
@@ -190,17 +190,17 @@ class _Writer:
             starts.append(self._out.at)
             self._out.write(_serialized(decode(entries[start : start + PIECE], kind)))
         ends = np.array([*starts, self._out.at], np.int64)
-        place = {"ids": (self._put(packed), packed.shape[1]), "pieces": self._put(ends), "of": len(entries)}
+        location = {"ids": (self._put(packed), packed.shape[1]), "pieces": self._put(ends), "of": len(entries)}
         if not valid.all():
-            place["nulls"] = self._put(pages.bits_of(~valid, 8))
-        return place
+            location["nulls"] = self._put(pages.bits_of(~valid, 8))
+        return location
 
     def _put(self, array: np.ndarray) -> int:
         """Append an array beside Parquet's pages; return its place."""
         self._out.align(8)
-        place = self._out.at
+        location = self._out.at
         self._out.write(array)
-        return place
+        return location
 
     def finish(self) -> Written:
         """Write what comes after the row groups."""
@@ -212,7 +212,7 @@ class _Writer:
         units = write_digests(out, self._content(end))
         note = {
             "rows": [rows for rows, _ in self._groups], "end": end, "units": _text(units),
-            "index": index, "top": _text(firsts[::TOP]), "step": TOP * PAGE, "columns": self._places,
+            "index": index, "top": _text(firsts[::TOP]), "step": TOP * PAGE, "columns": self._locations,
             "narrow": [name for name, kind in self._columns.items() if kind == pages.INT32],
         }  # fmt: skip
         footer = pages.footer(self._columns, self._groups, (RUN, json.dumps(note, separators=(",", ":"))))
@@ -280,9 +280,9 @@ def _entries(words: np.ndarray, kind: Type) -> tuple[np.ndarray, np.ndarray]:
     if size > 8 * rows + PAGE:
         entries, firsts, numbers = np.unique(words, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
-        return places[numbers], entries[order]
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks[numbers], entries[order]
     firsts = np.full(size, rows, np.int64)
     firsts[words[::-1]] = np.arange(rows - 1, -1, -1)  # of rows with the same word the last one written is the first
     entries = words[firsts[words] == np.arange(rows)]

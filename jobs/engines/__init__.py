@@ -79,12 +79,14 @@ def _on_spark(fold: Fold, listener: Listener | None) -> tuple[FoldResult, int]:
 def _with(spark: Any, fold: Fold) -> tuple[FoldResult, int]:
     """Fold in one task, or in several if that pays or their number is given."""
     from ddcore.jobs.engines import exchange, one_task
-    from ddcore.jobs.engines.worker_count import WorkerCount
+    from ddcore.jobs.engines.worker_count import GIVEN, WorkerCount
     from ddcore.jobs.spark import slots
 
     count, begun = WorkerCount.of(fold), time.perf_counter()
     if fold.parallelism:
-        parallelism, why = fold.parallelism, "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
+        # Of a rebuild nobody knows how many stored rows it reads.
+        is_known = fold.rebuilding is None
+        parallelism, why = count.given(fold.parallelism) if is_known else (fold.parallelism, GIVEN)
     else:
         parallelism, why = count.chosen(slots.workers_of(spark) if count.may_be_several else None)
     if parallelism == 1:

@@ -6,9 +6,8 @@ the totals of few keys. A key with many of the rows then weighs no more than any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ddcore.jobs.engines.messages import Message
+from ddcore.base.lazy import numpy as np
+from ddcore.jobs.engines.messages import Message, taken
 from ddcore.operators.arrangement import Arrangement
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns, Plain
@@ -33,15 +32,16 @@ class Consolidating:
         if rows <= tuning.sent_rows:
             return message
         if self.removed.get(arrangement.index, 0.0) < tuning.sent_share and rows > _SLICES * _SLICE:
-            starts = [place * (rows - _SLICE) // (_SLICES - 1) for place in range(_SLICES)]
-            self._consolidated(arrangement, [message.updates.part(start, start + _SLICE) for start in starts])
+            starts = np.arange(_SLICES) * (rows - _SLICE) // (_SLICES - 1)
+            some = (starts[:, None] + np.arange(_SLICE)).ravel()
+            self._consolidated(arrangement, taken(message.updates, some))
             if self.removed[arrangement.index] < tuning.sent_share:
                 return message
-        return Message(arrangement, message.rounds, self._consolidated(arrangement, [message.updates]))
+        return Message(arrangement, message.rounds, self._consolidated(arrangement, message.updates))
 
-    def _consolidated(self, arrangement: Arrangement, pieces: Sequence[Columns]) -> Columns:
-        """The updates as one piece; notes how many are gone. Raises DiffOverflow."""
-        run = arrange_all(pieces, arrangement.width, arrangement.hashed, budget=self._budget)
-        self.removed[arrangement.index] = 1 - len(run) / sum(map(len, pieces))
+    def _consolidated(self, arrangement: Arrangement, updates: Columns) -> Columns:
+        """The updates that are left; notes how many are gone. Raises DiffOverflow."""
+        run = arrange_all([updates], arrangement.width, arrangement.hashed, budget=self._budget)
+        self.removed[arrangement.index] = 1 - len(run) / len(updates)
         columns = [*run.columns()]
         return Plain(columns[1:] if arrangement.hashed else columns, run.high)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
+from ddcore.data.arrow import series_of
 from ddcore.jobs.engines.division import Division, Shares
 from ddcore.jobs.engines.peers import Header, Part, PeerLost
 from ddcore.operators.arrangement import Arrangement
@@ -85,7 +85,7 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
         yield int(owners[0]), message
         return
     for owner, some in _rows_of(owners, counts):
-        part = _taken(message.updates, some if rows is None else rows[some])
+        part = taken(message.updates, some if rows is None else rows[some])
         yield owner, Message(message.arrangement, message.rounds, part)
 
 
@@ -132,7 +132,8 @@ def _words_codes(message: Message, columns: Sequence[str]) -> np.ndarray:
     return encoding.key_codes(words, [arrangement.collection[name] for name in columns], len(message))
 
 
-def _taken(updates: Columns, rows: np.ndarray) -> Columns:
+def taken(updates: Columns, rows: np.ndarray) -> Columns:
+    """The updates at these positions, in their order: int64[m]."""
     if not isinstance(updates, Compressed):
         return Plain([column[rows] for column in updates], None if updates.high is None else updates.high[rows])
     columns = []
@@ -231,11 +232,9 @@ def _of_piece(columns: list[CompressedColumn], number: int) -> Columns:
 def _words(arrangement: Arrangement, place: int, pieces: Sequence[_Piece]) -> list[CompressedColumn]:
     """The words of a column of a pooled type: of each piece, whose values have numbers of their own."""
     values = [piece.values[place] for piece in pieces]
-    series = pl.from_arrow(pa.chunked_array(values))
-    assert isinstance(series, pl.Series)
     kind = arrangement.queued_types[place]
     assert kind is not None
-    words = encoding.encode(series, kind)
+    words = encoding.encode(series_of(pa.concat_arrays(values)), kind)
     ends = np.cumsum([len(some) for some in values]).tolist()
     return [
         CompressedColumn.of(words[end - len(some) : end][piece.columns[place].decompress()])

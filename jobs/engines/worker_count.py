@@ -3,14 +3,20 @@
 Several workers take less time by the clock and no less work, and the start of each further one has a price: its
 executor, its Python process, the exchange. So a window that was never measured has one worker, unless it may need the
 memory of several; later ones have as many as pay, by the run that was most like it.
+
+A number that a user gives is the most. Whatever its share, a worker runs the operators, exchanges messages and writes
+files of all arrangements: so many rows, or so much work, must be there for each. Both grow with the program: rows times
+arrangements are the work, and arrangements what a worker does in any case.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
 
+from ddcore.base.errors import UsageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.ledger.workloads import Workload
 from ddcore.io.state.fold_result import FoldResult
@@ -22,6 +28,9 @@ _STORED = 0.25  # what a stored row counts of a new one in it
 _EXCHANGED = 0.06  # the share of the work that is more with several workers, where it was not measured
 _PAYS = 0.9  # of the seconds of fewer workers: with more of them, further ones do not pay
 _MOST = 1 << 16
+GIVEN = "as --parallelism, DDCORE_PARALLELISM or dd.toml says"
+
+WORKER_ROWS = "DDCORE_WORKER_ROWS"
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,17 @@ class WorkerCount:
                 best = number
         return best, self._reason(best, least, room)
 
+    def given(self, most: int) -> tuple[int, str]:
+        """How many of the workers that a user wants have enough to do, and why so many, in words. Raises UsageError."""
+        least = worker_rows(self.tuning)
+        if most == 1 or self.rows >= most * least:
+            return most, GIVEN
+        worked = min((load.worked * self._scale(load) for load in self._like()), default=0.0)
+        enough = max(self.rows // least, int(worked / self.tuning.worker_seconds), 1)
+        if enough >= most:
+            return most, GIVEN
+        return enough, f"not {most}: {counted(self.rows, 'row')} of the window, and {least:,} are worth a worker"
+
     def seconds(self, number: int) -> float:
         """What so many workers take by the clock, with the start of further ones, by a run that was like this one."""
         like = self._like()
@@ -107,6 +127,14 @@ class WorkerCount:
 
     def _scale(self, load: Workload) -> float:
         return max(1, self.rows) / max(1, load.rows)
+
+
+def worker_rows(tuning: Tuning) -> int:
+    """How many rows of a window are worth a worker. Raises UsageError."""
+    text = os.environ.get(WORKER_ROWS) or str(tuning.worker_rows)
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise UsageError(f"{WORKER_ROWS}={text}: not a number of rows", f"for example: {tuning.worker_rows}")
+    return int(text)
 
 
 def workload(fold: Fold, result: FoldResult, workers: int, seconds: float) -> Workload:

@@ -81,14 +81,14 @@ class UpdateReader(Reader):
         """
         if self.again or (len(self.sources) == 1 and not self.holds_ledger):
             return {}
-        places = last_positions(ledger(), ledger().ingest_index(self.name), self.sources, self.project.root)
+        positions = last_positions(ledger(), ledger().ingest_index(self.name), self.sources, self.project.root)
         known = {}
-        for source, place in zip(self.sources, places, strict=True):
-            taken = RowsTaken.of(place.text) if place is not None and not place.replaced_by else None
-            if place is None or taken is None or taken.rules != self._rules_digest:
+        for source, position in zip(self.sources, positions, strict=True):
+            taken = RowsTaken.of(position.text) if position is not None and not position.replaced_by else None
+            if position is None or taken is None or taken.rules != self._rules_digest:
                 continue
             if source.stamp() == taken.stamp:
-                known[source.name] = AlreadyIngested(place.ingest)
+                known[source.name] = AlreadyIngested(position.ingest)
         return known
 
     def update_rules(self, ledger: Ledger) -> Rules:
@@ -161,7 +161,7 @@ class UpdateReader(Reader):
         """The sources to which rows may have been appended, and the number of the last row that was taken in."""
         sources = [source for source, _ in self.layouts]
         taken = zip(sources, last_positions(work.ledger, work.index, sources, self.project.root), strict=True)
-        ends = {source.name: RowsTaken.of(place.text) for source, place in taken if place is not None}
+        ends = {source.name: RowsTaken.of(position.text) for source, position in taken if position is not None}
         return {name: end.last for name, end in ends.items() if end is not None and end.last is not None}
 
     def _identities(self, work: Work, part: Part, former: int | None = None) -> list[SourceIdentity]:
@@ -190,8 +190,8 @@ class UpdateReader(Reader):
         sources = self._identities(work, part)
         earlier = find_earlier(work.ledger, work.index, sources, root, work.columns)
         known = earlier.recognise(sources, number)
-        for place, columns in enumerate(work.former):
-            rest = [one for one in self._identities(work, part, place) if one.name not in known]
+        for former, columns in enumerate(work.former):
+            rest = [one for one in self._identities(work, part, former) if one.name not in known]
             if rest:
                 seen = find_earlier(work.ledger, work.index, rest, root, columns).recognise(rest, number)
                 known |= {name: one for name, one in seen.items() if one.number != number}

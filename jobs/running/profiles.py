@@ -25,7 +25,7 @@ def profile_record(plan: Plan, profile: Profile) -> ProfileRecord:
     """The record of what the operators of a plan did. O(operators)."""
     drawing = diagram(plan)
     costs: dict[Box, Cost] = {}
-    for box, names in _members(plan, drawing).items():
+    for box, names in _members(drawing).items():
         costs[box] = _joined([profile.costs.get(name, Cost()) for name in names])
     return ProfileRecord(
         tuple(_operator(drawing, box, costs.get(box, Cost())) for box in drawing.boxes),
@@ -38,7 +38,7 @@ def profile_record(plan: Plan, profile: Profile) -> ProfileRecord:
     )
 
 
-def _members(plan: Plan, drawing: Diagram) -> dict[Box, list[int | str]]:
+def _members(drawing: Diagram) -> dict[Box, list[int | str]]:
     """The nodes of each box in their order, or the name of its output."""
     members: dict[Box, list[int | str]] = {box: [name] for name, box in drawing.by_output.items()}
     for node, box in sorted(drawing.by_node.items()):

@@ -13,6 +13,8 @@ import pytest
 
 from ddcore.cli.main import run_command
 
+KEPT = {"DDCORE_CACHE", "DDCORE_WORKER_ROWS"}  # where compiled kernels are, and as many workers as a test wants
+
 Said = tuple[int, list[str], list[str]]
 Command = Callable[..., Said]
 
@@ -39,7 +41,7 @@ def records(lines: list[str]) -> list[dict[str, Any]]:
 @pytest.fixture
 def dd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Calls the command line: exit code, lines of stdout, lines of stderr."""
-    for name in [name for name in os.environ if name.startswith("DDCORE_") and name != "DDCORE_CACHE"]:
+    for name in [name for name in os.environ if name.startswith("DDCORE_") and name not in KEPT]:
         monkeypatch.delenv(name)
 
     def call(*arguments: str) -> Said:
