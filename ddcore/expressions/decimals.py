@@ -119,8 +119,8 @@ def _exact(tree: Tree, types: Types) -> Tree:
             )
         parts = [_as_written(part) for part in parts]
         dtypes = types(parts)
-        if operation == "TrueDivide" and all(map(_is_decimal_cast, parts)):
-            return tree  # rounded to the scale of the first one, which says how many digits to keep
+        if operation in ("TrueDivide", "Sql.Rem") and all(map(_is_decimal_cast, parts)):
+            return tree  # rounded to the scale of the first one, which says how many digits to keep; a rest is exact
         if operation in _QUOTIENTS:
             raise ProgramError(
                 f"the expression {texts.display(tree)} would lose digits: it divides decimals or takes a power of one",

@@ -143,6 +143,28 @@ def called(name: str, values: Sequence[pl.Expr]) -> pl.Expr:
     return _bound(names, values, build(Call(name, tuple(Foreign("Field", [field], field) for field in names))))
 
 
+def zipped(left: pl.Expr, right: pl.Expr, kinds: tuple[pl.DataType, pl.DataType]) -> pl.Expr:
+    """Lists of the same length, with elements of these types, as one list of structs of a ``key`` and a ``value``.
+
+    Polars has no function for it: both lists are put one behind the other, and the halves side by side.
+    """
+    nulls = [pl.lit(None, dtype=kind) for kind in kinds]
+    keys = left.list.eval(pl.struct(key=pl.element(), value=nulls[1]))
+    values = right.list.eval(pl.struct(key=nulls[0], value=pl.element()))
+    return pl.concat_list([keys, values]).list.eval(_halves())
+
+
+def _halves() -> pl.Expr:
+    half = pl.len() // 2
+    keys, values = (pl.element().struct.field(name) for name in ("key", "value"))
+    return pl.struct(key=keys.slice(0, half), value=values.slice(half, half))
+
+
+@lru_cache
+def _halves_json() -> _Json:
+    return json.loads(pl.col("").list.eval(_halves()).meta.serialize(format="json"))["Eval"]["evaluation"]
+
+
 def _new_names(values: Sequence[pl.Expr]) -> list[str]:
     return [f"={next(_NUMBERS)}" for _ in values]
 
@@ -261,6 +283,8 @@ def _whole_json(tree: Eval, part: _Json) -> _Json:
     match tree.whole:
         case "":
             return part
+        case "Zip":
+            return _halves_json()
         case "Filter":
             return {"Filter": {"input": tree.options, "by": part}}
         case "Unique" | "Reverse" | "Any" | "All":
@@ -416,6 +440,8 @@ def _literal(body: _Json) -> Literal | None:
 
 def _whole(evaluation: _Json) -> tuple[str, Any, _Json]:  # noqa: PLR0911  (one case, one return)
     """The operation of an ``Eval`` on the whole list, what else Polars writes of it, and its part for each element."""
+    if evaluation == _halves_json():
+        return "Zip", (), "Element"
     match evaluation:
         case {"Filter": {"input": ({"Column": ""} | "Element") as elements, "by": by}}:
             return "Filter", elements, by

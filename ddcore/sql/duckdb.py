@@ -189,7 +189,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     **dict.fromkeys((exp.RegexpFullMatch, exp.SimilarTo), regexes.match(RE2, whole=True)),
     exp.RegexpExtract: regexes.extraction(RE2, 0),
     exp.RegexpReplace: _replaced,
-    exp.SplitPart: texts.split_field(zero=True),
+    exp.SplitPart: texts.field(whole=None, zero_fails=False),
     exp.Split: _split,
     exp.JSONExtractScalar: json_paths.scalar(fails=True),
     exp.JSONExtract: json_paths.RULES[exp.JSONExtract],

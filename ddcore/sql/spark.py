@@ -46,6 +46,13 @@ def _begin(start: pl.Expr, size: pl.Expr) -> pl.Expr:
     return pl.when(start > 0).then(start - 1).when(start < 0).then(size + start).otherwise(0)
 
 
+def _trimmed(values: Values, node: exp.Anonymous) -> Value:
+    """``btrim(text, letters)``."""
+    return values.of(
+        exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None)
+    )
+
+
 def _initcap(text: pl.Expr) -> pl.Expr:
     """Words are what is between spaces."""
     word = pl.element()
@@ -342,7 +349,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Concat: _concat,
     exp.Substring: texts.substring_from(_begin),
     exp.Initcap: lambda values, node: Value(_initcap(values.arguments(node, "string")[0].expr), TEXT, node),
-    exp.SplitPart: texts.split_field(zero=False),
+    exp.SplitPart: texts.field(whole=texts.whole_at_ends, zero_fails=True),
     exp.SubstringIndex: _until,
     exp.RegexpSplit: _split,
     exp.RegexpLike: regexes.match(JAVA),
@@ -402,7 +409,7 @@ NAMED: dict[str, Named] = {
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),
     "timestamp_micros": (1, _from_units(1)),
-    "btrim": (1, function(lambda x: x.str.strip_chars(" "), TEXT, "string")),
+    "btrim": (-1, _trimmed),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
     "cardinality": (1, lambda values, node: _size(values, node, node.expressions[0])),
     **maps.NAMED,

@@ -452,6 +452,20 @@ def like_pattern(pattern: str, escape: str) -> str:
     return f"(?s)^{''.join(parts)}$"
 
 
+def like_patterns(patterns: pl.Expr, escape: str) -> pl.Expr:
+    """The regular expressions of patterns of LIKE that are values of rows; null where an escape ends one."""
+    letter = pl.element()
+    one = pl.when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    token = "(?s)."
+    if escape:
+        token = f"(?s){re.escape(escape)}.|."
+        escaped = letter.str.starts_with(escape)
+        kept = pl.when(letter.str.len_chars() > 1).then(letter.str.slice(1).str.escape_regex())
+        one = pl.when(escaped).then(kept).when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    parts = patterns.str.extract_all(token).list.eval(one.otherwise(letter.str.escape_regex()))
+    return pl.lit("(?s)^") + parts.list.join("", ignore_nulls=False) + pl.lit("$")
+
+
 def column_value(values: Values, node: exp.Expr) -> Value:
     """The value of one column of a SELECT."""
     inner = node.this if isinstance(node, exp.Alias) else node
