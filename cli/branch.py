@@ -56,21 +56,21 @@ def branch(
 
 def _list(out: Output, project: Project, found: list[Branch]) -> None:
     if out.json:
-        for each in found:
+        for branch in found:
             out.record(
-                schema_version=SCHEMA_VERSION, name=each.name, path=each.path, source=each.note.source, at=each.note.at,
-                made_of_run=each.note.run, run=each.run, folded=[json_time(top, project.dims) for top in each.folded],
-                problem=each.problem or None,
+                schema_version=SCHEMA_VERSION, name=branch.name, path=branch.path, source=branch.note.source,
+                at=branch.note.at, made_of_run=branch.note.run, run=branch.run,
+                folded=[json_time(top, project.dims) for top in branch.folded], problem=branch.problem or None,
             )  # fmt: skip
         return
     if not found:
         out.say("no branches: ddcore branch NAME makes one")
         return
     rows = [["branch", "of", "made", "from", "now"]]
-    for each in found:
-        now = each.problem or _state(each.run, each.folded, project.dims)
-        begin = _state(each.note.run, tuple(Time(top) for top in each.note.folded), project.dims)
-        rows.append([each.name, each.note.source, _moment(each.note), begin, now])
+    for branch in found:
+        now = branch.problem or _state(branch.run, branch.folded, project.dims)
+        begin = _state(branch.note.run, tuple(Time(top) for top in branch.note.folded), project.dims)
+        rows.append([branch.name, branch.note.source, _moment(branch.note), begin, now])
     for number, line in enumerate(aligned(rows, width=out.width, header=True)):
         out.data((line, "" if number else "dim"))
 

@@ -157,8 +157,8 @@ def _compare(out: Output, logs: tuple[FoldedLog, FoldedLog], names: tuple[str, s
     else:
         time = log.readable.time(asked.version, "version", or_before=asked.or_before)
         other.readable.check(time, names[1])
-    for each in logs:
-        each.check(time)
+    log.check(time)
+    other.check(time)
     rows = ComparedRows(log, other, time, where=asked.where, by=asked.keys)
     plus, minus = rows.sizes()
     if out.json:

@@ -16,22 +16,24 @@ from ddcore.operators.over import _OverStep
 
 
 @pytest.mark.parametrize("first", [1, 5])
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_large_partitions_that_change_by_their_size(seed: int, first: int) -> None:
     """In one fold and in one for each version: with copies and ties, rows that move, and at times a null."""
     tuning = Tuning(searched_rows=1, near_rows=first, later_rows=first, later_ratio=3, cut_ratio=0)
     rng = random.Random(f"cuts {seed}")
-    numbers: list[Any] = [*range(rng.choice([6, 90]))] + [None] * (seed % 5 == 0)
+    numbers: list[Any] = [*range(rng.choice([6, 90, 900]))] + [None] * (seed % 5 == 0)
     keys: list[Any] = rng.choice([["a"], ["a", "b"], [1, 2]])
     there, updates, most = list[tuple[Any, ...]](), list[tuple[Any, ...]](), rng.choice([0, 0.4])
     for version in range(6):
-        for _ in range(rng.choice([1, 2, 60 if version == 0 else 4])):
-            if version and there and rng.random() < (0.4 if most else 1):
+        is_burst = version > 0 and rng.random() < 0.4  # all at the one end: the cuts move as far as they can
+        for _ in range(rng.choice([1, 2, 4, 12]) if version else rng.choice([2, 60, 120])):
+            if version and there and rng.random() < (0.4 if most and not is_burst else 1 - bool(most)):
                 updates.append((*there.pop(rng.randrange(len(there))), version, -1))
                 if rng.random() < most:
                     continue
-            there.append((rng.choice(keys), rng.choice(numbers), rng.choice(["x", None])))
+            number = rng.choice(numbers[:3] if is_burst else numbers)
+            there.append((rng.choice(keys), number, rng.choice(["x", None])))
             updates.append((*there[-1], version, 1))
     t = pl.DataFrame(updates, ["k", "n", "w", "version", "diff"], orient="row", infer_schema_length=None)
     function, down = (

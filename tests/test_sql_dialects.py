@@ -157,6 +157,17 @@ REFUSED = [
     ("duckdb", "a -> 'x'", "JSON as a value is not supported"),
     ("duckdb", "a ->> 'x'", "this text is no JSON"),
     ("postgres", "a ->> 'x'", "this text is no JSON"),
+    ("postgres", "split_part(a, ',', n)", "there is no field 0"),
+    ("postgres", "a LIKE a || '\\'", "the pattern ends with its escape"),
+    ("postgres", "overlay(a placing b from n)", "is no place of overlay()"),
+    ("postgres", "width_bucket(n, m, m, 2)", "needs buckets with a width"),
+    ("postgres", "lcm(n + 9223372036854775000, m + 9223372036854774000)", "in the row"),
+    ("spark", "round(x, m)", "to a number of digits that is no literal"),
+    ("spark", "aggregate(k, 0L, (acc, x) -> acc * x)", "aggregate() by anything but a sum"),
+    ("spark", "element_at(k, n)", "is the number of no element"),
+    ("spark", "map_from_arrays(k, l)[1]", "are not equally long"),
+    ("spark", "mask(a, b)", "mask() by what is no literal letter"),
+    ("duckdb", "list_distance([x], [1.0::double, 2.0])", "lists are not equally long"),
 ]
 
 

@@ -8,14 +8,19 @@ from typing import Union
 
 
 class Digested(bytes):
-    """A list of parts that many digests have, as what it adds to them."""
+    """A part that many digests have, as what it adds to them."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, *parts: Part) -> Digested:
-        """It counts as ``parts`` do."""
+        """It counts as a list of ``parts`` does."""
         return cls(_framed(b"p", digest(*parts).encode()))
+
+    @classmethod
+    def of_text(cls, text: str) -> Digested:
+        """It counts as ``text`` does."""
+        return cls(_added(text))
 
 
 Part = Union[str, bytes, "Iterable[Part]"]
@@ -30,7 +35,8 @@ def digest(*parts: Part) -> str:
 
     64 hexadecimal digits, the same in every process and release. Cost: linear in the size of the parts.
     """
-    return hashlib.sha256(b"".join(map(_added, parts))).hexdigest()
+    added = [part if type(part) is Digested else _added(part) for part in parts]
+    return hashlib.sha256(b"".join(added)).hexdigest()
 
 
 def _added(part: Part) -> bytes:

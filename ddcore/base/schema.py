@@ -461,7 +461,18 @@ def shape(schema: Schema) -> Part:
     return [_column(name, kind) for name, kind in schema.items()]
 
 
-@lru_cache(maxsize=65_536)
+_COLUMNS: dict[tuple[str, int], tuple[Type, Digested]] = {}
+"""Columns by name and what Python calls the identity of their type, which is theirs as long as they are here."""
+_MOST_COLUMNS = 65_536
+
+
 def _column(name: str, kind: Type) -> Digested:
-    """A column: planning asks for the same ones at each node."""
-    return Digested.of(name, str(kind))
+    """A column: planning asks for the same ones at each node, so often that comparing types would be felt."""
+    known = _COLUMNS.get((name, id(kind)))
+    if known is not None:
+        return known[1]
+    if len(_COLUMNS) >= _MOST_COLUMNS:
+        _COLUMNS.clear()
+    found = Digested.of(name, str(kind))
+    _COLUMNS[name, id(kind)] = kind, found
+    return found

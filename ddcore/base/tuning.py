@@ -174,7 +174,7 @@ class Tuning:
         1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"
     )
     shared_rows: int = _setting(
-        1 << 22, "rows", "that a publication reads or writes, from which on tasks of Spark do it"
+        1 << 24, "rows", "that a publication reads or writes, from which on tasks of Spark do it"
     )
     task_rows: int = _setting(1 << 21, "rows", "of a published table, and changes to it, for one of these tasks")
     group_rows: int = _setting(

@@ -92,13 +92,13 @@ def _uuids(values: pl.Series, kind: Type) -> pl.Series:
 
 def _intervals(values: pl.Series, kind: Type) -> pl.Series:
     """Intervals from structs of months, days and microseconds of any width, and from durations."""
+    valid = values.is_not_null().to_numpy() if values.null_count() else None
     if isinstance(values.dtype, pl.Duration):
-        numbers = values.cast(pl.Duration("us")).to_physical()
-        _refuse(values, values != values.cast(pl.Duration("us")), kind)
+        length = values.cast(pl.Duration("us"))
+        _refuse(values, values != length, kind)
         zeros = pl.Series([0], dtype=pl.Int64).new_from_index(0, len(values))
-        valid = values.is_not_null().to_numpy() if values.null_count() else None
-        parts = {"months": zeros, "days": zeros, "microseconds": numbers.fill_null(0)}
-        values = nested.structs(parts, valid).alias(values.name)
+        parts = {"months": zeros, "days": zeros, "microseconds": length.to_physical().fill_null(0)}
+        return nested.structs(parts, valid).cast(kind.polars).alias(values.name)
     if not isinstance(values.dtype, pl.Struct) or {field.name for field in values.dtype.fields} != {*INTERVAL_PARTS}:
         raise InexactCast(f"is {values.dtype}, not {kind}")
     parts = {name: values.struct.field(name) for name in INTERVAL_PARTS}
@@ -110,15 +110,7 @@ def _intervals(values: pl.Series, kind: Type) -> pl.Series:
             _refuse(part, _mask(_integers(part), _outside(_X, -(2**bits) + 1, 2**bits - 1)), kind)
         if values.filter(values.is_not_null() & part.is_null()).len():
             raise InexactCast(f"has an interval whose {name} are null")
-    if [*parts] == [field.name for field in values.dtype.fields]:
-        return values.cast(kind.polars)
-    return _narrow(values, kind).alias(values.name)
-
-
-def _narrow(values: pl.Series, kind: Type) -> pl.Series:
-    """Intervals whose parts are in another order."""
-    valid = values.is_not_null().to_numpy() if values.null_count() else None
-    return nested.structs({name: values.struct.field(name) for name in INTERVAL_PARTS}, valid).cast(kind.polars)
+    return nested.structs(parts, valid).cast(kind.polars).alias(values.name)
 
 
 _FORMS: Mapping[str, Callable[[pl.Series, Type], pl.Series]] = {"time": _times, "uuid": _uuids, "interval": _intervals}

@@ -32,14 +32,11 @@ _SQL = {  # the product of SQL has a scale of its own
     "Sql.Mul": "Multiply", "Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Eq": "Eq", "Sql.EqMissing": "EqValidity",
     "Sql.Lt": "Lt", "Sql.LtEq": "LtEq", "Sql.Gt": "Gt", "Sql.GtEq": "GtEq",
 }  # fmt: skip
-_TRUTHS = {
-    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq",
-    "EqValidity", "NotEqValidity", "Boolean.IsBetween", "Boolean.IsIn", "Boolean.IsNull", "Boolean.IsNotNull",
-}  # fmt: skip
+_TRUTHS = {*syntax.COMPARISONS, "Boolean.IsIn", "Boolean.IsNull", "Boolean.IsNotNull"}
 _ALIKE = {
-    *_SQL, "Plus", "Minus", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity",
-    "Boolean.IsBetween", "Boolean.IsIn", "SumHorizontal", "MaxHorizontal", "MinHorizontal", "Clip", "FillNull",
-    "Coalesce", "Choice", "ListExpr.Sum", "ListExpr.Contains", "ListExpr.Concat", "Replace", "ReplaceStrict",
+    *_SQL, *syntax.COMPARISONS, "Plus", "Minus", "Boolean.IsIn", "SumHorizontal", "MaxHorizontal", "MinHorizontal",
+    "Clip", "FillNull", "Coalesce", "Choice", "ListExpr.Sum", "ListExpr.Contains", "ListExpr.Concat", "Replace",
+    "ReplaceStrict",
 }  # fmt: skip
 
 
@@ -122,8 +119,8 @@ def _exact(tree: Tree, types: Types) -> Tree:
             )
         parts = [_as_written(part) for part in parts]
         dtypes = types(parts)
-        if operation == "TrueDivide" and all(map(_is_decimal_cast, parts)):
-            return tree  # rounded to the scale of the first one, which says how many digits to keep
+        if operation in ("TrueDivide", "Sql.Rem") and all(map(_is_decimal_cast, parts)):
+            return tree  # rounded to the scale of the first one, which says how many digits to keep; a rest is exact
         if operation in _QUOTIENTS:
             raise ProgramError(
                 f"the expression {texts.display(tree)} would lose digits: it divides decimals or takes a power of one",

@@ -28,10 +28,7 @@ from ddcore.expressions.terms import Interval, Term
 DEEPEST_LITERAL = 40
 """How many brackets of JSON an expression of literals may have to be typed as a whole, by its neighbours."""
 _SQL = {"Sql.Plus": "Plus", "Sql.Minus": "Minus", "Sql.Mul": "Multiply", "Sql.IntDiv": "TruncDivide"}
-_ORDERED = {
-    "Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "MaxHorizontal",
-    "MinHorizontal", "Clip",
-}  # fmt: skip
+_ORDERED = {*syntax.ORDERINGS, "MaxHorizontal", "MinHorizontal", "Clip"}
 _ON_LISTS = {"Plus", "Minus", "Multiply", "FloorDivide", "TruncDivide", "Modulus", "TrueDivide"}
 _DIVISIONS = {"TrueDivide", "FloorDivide", "TruncDivide", "Modulus", "Sql.Div", "Sql.Rem", "Sql.IntDiv"}
 _OF_FLOATS = {"ListExpr.Mean", "ListExpr.Median", "ListExpr.Std", "ListExpr.Var"}
@@ -57,7 +54,8 @@ def analyse(tree: Tree, types: Types) -> Term:
     """
     tree = _int64(syntax.rewrite(tree, _with_int64_literals))
     tree = _with_types_of_literals(tree)
-    tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
+    if any(isinstance(node, syntax.Eval) for node in syntax.walk(tree)):
+        tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
     tree = decimals.exact(tree, types)
     tree = _widen(tree, types)
     return _type(_fill_divisors(tree, types), types)
@@ -146,7 +144,7 @@ def _with_types_of_literals(tree: Tree) -> Tree:
 
     Such a part takes the type of its neighbours as a whole, so it cannot be typed, or computed, in pieces.
     """
-    if polars_json.depth(tree) <= DEEPEST_LITERAL:
+    if not polars_json.is_deeper(tree, DEEPEST_LITERAL):
         return tree
     untyped: dict[int, int] = {}  # and their depths
 

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import polars as pl
@@ -25,6 +25,7 @@ from ddcore.expressions.syntax import Alias, Call, Cast, Choice, Column, Element
 
 DEEPEST = 110
 """How many brackets deep the JSON of an expression may be: Polars reads 127, and options of functions need some."""
+_LEAST_DEEP, _EACH_DEEP = 5, 3  # a node without children, and what one with some adds at most
 _NUMBERS = count()  # of shared parts: those of two expressions that become one must differ
 _TOKENS = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"|[^][{},:"\s]+')
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
@@ -72,7 +73,7 @@ def _read(expr: pl.Expr) -> Tree:
 
 def build(tree: Tree) -> pl.Expr:
     """The expression that a tree stands for. Raises ProgramError for a tree deeper than :data:`DEEPEST`."""
-    if depth(tree) > DEEPEST:
+    if is_deeper(tree, DEEPEST):
         raise too_deep(tree)
     return expression(lowered(tree))
 
@@ -101,11 +102,19 @@ def depth(tree: Tree) -> int:
     return syntax.fold(tree, own_depth)
 
 
+def is_deeper(tree: Tree, most: int) -> bool:
+    """Whether the JSON of a tree is more brackets deep than this. Most trees have too few nodes for that."""
+    few = list(islice(syntax.walk(tree), (most - _LEAST_DEEP) // _EACH_DEEP + 2))
+    if _LEAST_DEEP + _EACH_DEEP * (len(few) - 1) <= most and not any(isinstance(node, Eval) for node in few):
+        return False
+    return depth(tree) > most
+
+
 def own_depth(node: Tree, parts: list[int]) -> int:
     """How deep a node is, from the depths of its children."""
     if isinstance(node, Eval):
         parts = [*parts, depth(node.part) + (3 if node.whole else 0)]
-    return max(parts) + (3 if syntax.is_function(node) else 2) if parts else 5
+    return max(parts) + (_EACH_DEEP if syntax.is_function(node) else 2) if parts else _LEAST_DEEP
 
 
 # -- expressions that are written with Polars' own methods -------------------------------------------------------------
@@ -132,6 +141,28 @@ def called(name: str, values: Sequence[pl.Expr]) -> pl.Expr:
     """A function that Polars' expressions have no method for, by its name."""
     names = _new_names(values)
     return _bound(names, values, build(Call(name, tuple(Foreign("Field", [field], field) for field in names))))
+
+
+def zipped(left: pl.Expr, right: pl.Expr, kinds: tuple[pl.DataType, pl.DataType]) -> pl.Expr:
+    """Lists of the same length, with elements of these types, as one list of structs of a ``key`` and a ``value``.
+
+    Polars has no function for it: both lists are put one behind the other, and the halves side by side.
+    """
+    nulls = [pl.lit(None, dtype=kind) for kind in kinds]
+    keys = left.list.eval(pl.struct(key=pl.element(), value=nulls[1]))
+    values = right.list.eval(pl.struct(key=nulls[0], value=pl.element()))
+    return pl.concat_list([keys, values]).list.eval(_halves())
+
+
+def _halves() -> pl.Expr:
+    half = pl.len() // 2
+    keys, values = (pl.element().struct.field(name) for name in ("key", "value"))
+    return pl.struct(key=keys.slice(0, half), value=values.slice(half, half))
+
+
+@lru_cache
+def _halves_json() -> _Json:
+    return json.loads(pl.col("").list.eval(_halves()).meta.serialize(format="json"))["Eval"]["evaluation"]
 
 
 def _new_names(values: Sequence[pl.Expr]) -> list[str]:
@@ -252,6 +283,8 @@ def _whole_json(tree: Eval, part: _Json) -> _Json:
     match tree.whole:
         case "":
             return part
+        case "Zip":
+            return _halves_json()
         case "Filter":
             return {"Filter": {"input": tree.options, "by": part}}
         case "Unique" | "Reverse" | "Any" | "All":
@@ -407,6 +440,8 @@ def _literal(body: _Json) -> Literal | None:
 
 def _whole(evaluation: _Json) -> tuple[str, Any, _Json]:  # noqa: PLR0911  (one case, one return)
     """The operation of an ``Eval`` on the whole list, what else Polars writes of it, and its part for each element."""
+    if evaluation == _halves_json():
+        return "Zip", (), "Element"
     match evaluation:
         case {"Filter": {"input": ({"Column": ""} | "Element") as elements, "by": by}}:
             return "Filter", elements, by

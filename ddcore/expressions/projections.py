@@ -34,19 +34,20 @@ class Projection:
     """
 
     def __init__(self, exprs: Mapping[str, pl.Expr], schema: Schema) -> None:
-        types = typing_of(schema)
+        types: RowTypes | None = None
         self.schema: Schema = {}
         self.renames: dict[str, str] = {}
         self.constants: list[str] = []
         formulas = []
         for name, expr in exprs.items():
             tree, kind = _check(expr, schema)
-            if isinstance(tree, syntax.Column) and kind in (None, schema[tree.name]):
+            if isinstance(tree, syntax.Column) and (kind is None or kind == schema[tree.name]):
                 self.renames[name] = tree.name
                 self.schema[name] = schema[tree.name]
                 continue
             if not syntax.columns(tree):
                 self.constants.append(name)
+            types = types or typing_of(schema)  # not where all are bare: there may be many columns
             term = exactness.analyse(tree, types)
             self.schema[name] = kind or result_type(term.dtype, tree, types)
             formulas.append(formula(name, tree, term, self.schema[name].polars, schema))

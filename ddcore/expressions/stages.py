@@ -122,7 +122,7 @@ def _is_ordinary(tree: Tree) -> bool:
     sizes: dict[int, int] = {}
     for node in syntax.nodes(tree, syntax.children):
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in syntax.children(node))
-    return sizes[id(tree)] <= len(sizes) + _FEW and polars_json.depth(tree) <= polars_json.DEEPEST
+    return sizes[id(tree)] <= len(sizes) + _FEW and not polars_json.is_deeper(tree, polars_json.DEEPEST)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Container, Iterator
+from operator import is_
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
@@ -21,6 +22,9 @@ OPERATORS = {
     "NotEqValidity": "!==", "And": "and", "Or": "or", "Xor": "xor", "LogicalAnd": "and", "LogicalOr": "or",
 }  # fmt: skip
 """Calls of two arguments that are written between them, and how."""
+ORDERINGS = {"Lt", "LtEq", "Gt", "GtEq", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween"}
+COMPARISONS = {*ORDERINGS, "Eq", "NotEq", "EqValidity", "NotEqValidity", "Sql.Eq", "Sql.EqMissing"}
+"""Calls whose result is a truth about the order of values, or about their equality too."""
 
 _T = TypeVar("_T")
 
@@ -150,7 +154,7 @@ def children(tree: Tree) -> list[Tree]:
 
 def with_children(tree: Tree, new: list[Tree]) -> Tree:
     """The node with other subtrees in the places of :func:`children`."""
-    if all(one is other for one, other in zip(children(tree), new, strict=True)):
+    if all(map(is_, children(tree), new)):
         return tree
     match tree:
         case Call():

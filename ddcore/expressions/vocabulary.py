@@ -71,7 +71,7 @@ FUNCTIONS = {
     "Trigonometry.Tanh",
 }  # fmt: skip
 
-INSIDE_LISTS = {"Filter", "Reverse", "Unique", "Any", "All", "First", "Last", "Item", "NUnique"}
+INSIDE_LISTS = {"Filter", "Reverse", "Unique", "Any", "All", "First", "Last", "Item", "NUnique", "Zip"}
 """Operations of ``list.filter``, ``list.unique``, ``list.any`` and others on all elements of one list."""
 _AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}
 

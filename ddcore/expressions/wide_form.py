@@ -13,11 +13,8 @@ from ddcore.expressions.temporal import Guard
 from ddcore.expressions.terms import Term
 
 _GUARDED = 2**126
-_COMPARISONS = {
-    "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "TrueDivide", "Sql.Div",
-    "Sql.Eq", "Sql.EqMissing", "Sql.Lt", "Sql.LtEq", "Sql.Gt", "Sql.GtEq", "Boolean.IsBetween", "Boolean.IsNull",
-    "Boolean.IsNotNull",
-}  # fmt: skip
+_WITHIN = {*syntax.COMPARISONS, "TrueDivide", "Sql.Div", "Boolean.IsNull", "Boolean.IsNotNull"}
+"""What is no integer, and is computed of integers in Int128."""
 _GROWING = {"Plus", "Minus", "Multiply", "Pow.Generic", "SumHorizontal"}
 
 
@@ -70,7 +67,7 @@ class _Forms:
     def _operands(self, term: Term) -> list[Tree]:
         """The operands of a term that is no integer arithmetic but has some inside."""
         parts, operation = term.parts, syntax.operation(term.tree)
-        if operation in _COMPARISONS and all(part.is_int for part in parts):
+        if operation in _WITHIN and all(part.is_int for part in parts):
             return [self.wide[id(part)] for part in parts]
         if operation == "Boolean.IsIn" and parts[0].is_int:
             return [self.wide[id(parts[0])], self.exact[id(parts[1])]]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from ddcore.base.digests import Part, digest
+from ddcore.base.digests import Digested, Part, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, check_pattern
 from ddcore.base.source_line import caller
@@ -36,7 +36,13 @@ def checked(check: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
 
 def kept(schema: Iterable[str]) -> dict[str, pl.Expr]:
     """Every column as it is."""
-    return {name: pl.col(name) for name in schema}
+    return {name: _column(name) for name in schema}
+
+
+@lru_cache(maxsize=16_384)
+def _column(name: str) -> pl.Expr:
+    """A column by its name: what is read of one expression is known for all that use it."""
+    return pl.col(name)
 
 
 def named_expressions(
@@ -45,11 +51,17 @@ def named_expressions(
     """The expressions that arguments stand for, by the names of their results."""
     exprs: dict[str, pl.Expr] = {}
     for column in flat(columns):
+        if isinstance(column, str) and column in schema:
+            set_once(exprs, column, _column(column), where)
+            continue
         parsed = checked(parsing.parse, column, bare_string="column")
         for name, expr in checked(selection.expand, parsed, schema).items():
             set_once(exprs, name, expr, where)
     for name, value in named.items():
         checked(check_pattern, name)
+        if isinstance(value, pl.Expr) and value.meta.is_column():
+            set_once(exprs, name, value, where)
+            continue
         parsed = checked(parsing.parse, value, bare_string="sql")
         expr = single(schema, parsed, f"{where}({name}=...)", "give the columns without a name")
         set_once(exprs, name, expr, where)
@@ -151,16 +163,20 @@ def texts(exprs: Mapping[str, pl.Expr]) -> list[Part]:
     return [[name, canonical.identity(expr)] for name, expr in exprs.items()]
 
 
-def texts_by_name(exprs: Mapping[str, pl.Expr], columns: Mapping[str, str]) -> dict[str, str]:
-    """The digest of each of some named expressions; ``columns``: those that are bare columns, and of what name."""
-    others = {name: expr for name, expr in exprs.items() if name not in columns}
-    computed = dict(zip(others, map(digest, texts(others)), strict=True))
-    return {name: _bare(name, columns[name]) if name in columns else computed[name] for name in exprs}
+def texts_by_name(exprs: Mapping[str, pl.Expr], columns: Mapping[str, str]) -> dict[str, Digested]:
+    """The digest of each of some named expressions, as what it adds to others; ``columns``: those that are bare
+    columns, and of what name.
+    """
+    return {name: _bare(name, columns[name]) if name in columns else _digested(name, exprs[name]) for name in exprs}
 
 
 @lru_cache(maxsize=65_536)
-def _bare(name: str, column: str) -> str:
-    return digest(*texts({name: pl.col(column)}))
+def _bare(name: str, column: str) -> Digested:
+    return _digested(name, pl.col(column))
+
+
+def _digested(name: str, expr: pl.Expr) -> Digested:
+    return Digested.of_text(digest([name, canonical.identity(expr)]))
 
 
 def shown(schema: Schema) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ddcore import kernels
-from ddcore.base.digests import digest
+from ddcore.base.digests import Digested, digest
 from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
@@ -69,7 +70,7 @@ class Join(Keyed):
         """The columns of each side that these are, and the keys: other columns neither add nor remove pairs."""
         right = {name: result for name, result in self.right_names.items() if result in columns}
         left = columns - {*right.values()}
-        text = digest(self.text, sorted(left), [[name, right[name]] for name in sorted(right)])
+        text = digest(self.text, map(_name, sorted(left)), [_renamed(name, right[name]) for name in sorted(right)])
         return text, [left | {*self.left}, frozenset((*right, *self.right))]
 
     def narrowed(self, left: Schema, right: Schema) -> Join:
@@ -347,6 +348,16 @@ def chunks(ends: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
         if ends[last] > ends[first]:
             yield first, last
         first = last
+
+
+@lru_cache(maxsize=65_536)
+def _name(name: str) -> Digested:
+    return Digested.of_text(name)
+
+
+@lru_cache(maxsize=65_536)
+def _renamed(name: str, result: str) -> Digested:
+    return Digested.of(name, result)
 
 
 def right_names(left: Schema, right: Sequence[str], where: str) -> dict[str, str]:

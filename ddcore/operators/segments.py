@@ -22,7 +22,7 @@ from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import Spans
 from ddcore.traces.trace import Keys, Rows, chosen
 
-_BESIDE = 4  # rows that are read at first beside those that are needed
+_SPARE = 16  # with so many rows that are needed one more is read at first, as some are gone
 _POINTS = 8  # into so many pieces a search divides
 
 
@@ -210,7 +210,7 @@ class _Search:
 
     def beside(self, keys: np.ndarray, values: np.ndarray, need: np.ndarray) -> _Pieces:
         """Pieces with ``need`` rows or more on either side of values of keys, or all that there are."""
-        found, left, width = _Pieces.whole(keys), np.arange(len(keys)), need + _BESIDE
+        found, left, width = _Pieces.whole(keys), np.arange(len(keys)), need + 1 + need // _SPARE
         while len(left):
             which, at, every = keys[left], values[left], np.ones(len(left), np.bool_)
             spans = [(lo[which], hi[which]) for lo, hi in self.spans]

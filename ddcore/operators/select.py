@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ddcore.base.digests import digest
+from ddcore.base.digests import Part, digest
 from ddcore.base.errors import ExpressionError, ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
@@ -29,7 +29,7 @@ class Select(Linear):
     signs = "kept"
     source: Schema
     projection: Projection
-    texts: Mapping[str, str]
+    texts: Mapping[str, Part]
 
     @classmethod
     def of(cls, source: Schema, exprs: Mapping[str, pl.Expr], where: str = "select") -> Select:

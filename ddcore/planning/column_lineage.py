@@ -71,17 +71,16 @@ def collection_lineage(plan: Plan, ends: Iterable[int]) -> dict[int, ColumnLinea
     results: dict[int, ColumnLineage] = {node.index: ColumnLineage() for node in plan.nodes}
     for name, node in plan.sources.items():
         results[node].columns |= {column: {(name, column): {"IDENTITY"}} for column in plan.inputs[name]}
-    steps = [(node, inputs, _dependence(plan, node, inputs)) for node, inputs in plan.upstream(ends).items()]
+    steps = [
+        (node, inputs, _of(plan.nodes[node].operator, [plan.nodes[number].schema for number in inputs]))
+        for node, inputs in plan.upstream(ends).items()
+    ]
     changed = True
     while changed:  # once, and once more to see it; loops go round until nothing is added
         changed = False
         for node, inputs, dependence in steps:
             changed |= _add(results[node], [results[number] for number in inputs], dependence)
     return results
-
-
-def _dependence(plan: Plan, node: int, inputs: Sequence[int]) -> _Dependence:
-    return _of(plan.nodes[node].operator, [plan.nodes[number].schema for number in inputs])
 
 
 def _add(result: ColumnLineage, inputs: Sequence[ColumnLineage], dependence: _Dependence) -> bool:

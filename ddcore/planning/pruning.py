@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
-
 from ddcore.base.digests import digest
+from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Operator
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.concat import Concat, Negate
@@ -147,7 +146,7 @@ class _Rebuilding:
         kept = [name for name in schema if name in columns]
         if len(kept) == len(schema):
             return number
-        select = Select.of(schema, {name: pl.col(name) for name in kept})
+        select = Select.of(schema, arguments.kept(kept))
         return self.graph.append(select, (number,), replace(user, scope=self.graph.nodes[number].scope))
 
     def _close(self, scope: Scope) -> None:

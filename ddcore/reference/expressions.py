@@ -128,7 +128,7 @@ def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
     names = {family, _SIGNS_OF_SQL.get(name, name) if family == "Sql" else name}
     if not names & (_OF_ONE_SCALE | _QUOTIENTS):
         return syntax.with_children(node, parts)
-    if name == "TrueDivide" and all(isinstance(part, Cast) and part.dtype.is_decimal() for part in parts):
+    if name in ("TrueDivide", "Rem") and all(isinstance(part, Cast) and part.dtype.is_decimal() for part in parts):
         return syntax.with_children(node, parts)  # rounded to the scale of the first one
     first = 1 if isinstance(node, Choice) else 0  # the predicate
     operands = _operands(names, parts[first:], frame)

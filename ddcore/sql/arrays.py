@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
+from ddcore.expressions import polars_json
 from ddcore.sql import zeros
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, constant, shared
 
 
 def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
@@ -26,6 +29,17 @@ def list_of(element: Type) -> Type:
     return parse_type(f"list[{element}]")
 
 
+def side_by_side(left: pl.Expr, right: pl.Expr, kinds: tuple[Type, Type]) -> pl.Expr:
+    """Lists of the same length as one of structs of a ``key`` and a ``value``."""
+    return polars_json.zipped(left, right, (kinds[0].polars, kinds[1].polars))
+
+
+def padded(some: pl.Expr, length: pl.Expr, kind: Type) -> pl.Expr:
+    """A list with nulls behind it up to a length."""
+    more = (length - some.list.len().cast(pl.Int64)).clip(lower_bound=0)
+    return pl.concat_list([some, pl.lit(None, dtype=kind.polars).repeat_by(more)])
+
+
 def _array(values: Values, node: exp.Array) -> Value:
     if not node.expressions:
         values.source.refuse(node, "an ARRAY without elements")
@@ -35,14 +49,24 @@ def _array(values: Values, node: exp.Array) -> Value:
     return Value(pl.concat_list(exprs), parse_type(f"list[{kind}]"), node)
 
 
-def _element(values: Values, node: exp.Bracket) -> Value:
-    """What lies outside of the list is null. sqlglot counts literals from 0, and leaves columns as they are, from 1."""
-    some, element = list_and_element(values, node.this)
+def _number(values: Values, node: exp.Bracket) -> Value:
+    """The number in brackets as written. sqlglot has counted one less where it knows by its type that it is whole."""
     (number,) = node.expressions
-    if not isinstance(number, exp.Literal | exp.Column) and not isinstance(number.this, exp.Literal):
-        values.source.refuse(node, "the element of a list by a number that is neither a literal nor a column")
-    at = values.require(values.of(number), "int64").expr - (1 if isinstance(number, exp.Column) else 0)
-    return Value(pl.when(at >= 0).then(some.expr.list.get(at, null_on_oob=True)), element, node)
+    at = values.require(values.of(number), "int64")
+    is_less = isinstance(at.literal, int) or number.type is None or number.is_type(*exp.DataType.INTEGER_TYPES)
+    if not is_less:
+        return at
+    return constant(at.literal + 1, node) if isinstance(at.literal, int) else replace(at, expr=at.expr + 1)
+
+
+def _element(values: Values, node: exp.Bracket) -> Value:
+    """What lies outside of the list is null."""
+    some, element = list_and_element(values, node.this)
+
+    def found(some: Value, at: Value) -> pl.Expr:
+        return pl.when(at.expr > 0).then(some.expr.list.get(at.expr - 1, null_on_oob=True))
+
+    return Value(shared([some, _number(values, node)], found), element, node)
 
 
 def _length(values: Values, node: exp.ArraySize) -> Value:
@@ -107,11 +131,6 @@ def any_of(values: Values, value: Value, node: exp.Expr, *, null_is_empty: bool 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 
 
-def size(values: Values, node: exp.Func) -> Value:
-    """How many elements a list has."""
-    return count(values, node, node.this)
-
-
 def count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
     """How many elements a list has."""
     return Value(list_and_element(values, some)[0].expr.list.len().cast(pl.Int64), INT, node)
@@ -122,33 +141,41 @@ def element_or_fail(values: Values, node: exp.Bracket) -> Value:
     some, element = list_and_element(values, node.this)
     (number,) = node.expressions
     at = values.require(values.of(number), "int64")
-    if not isinstance(at.literal, int):
-        values.source.refuse(node, "the element of a list by a number that is no literal")
-    counts_from = node.args.get("offset") or 0
-    if at.literal < 0 and not counts_from:
-        raise values.source.error(node, f"{shown(node)}: a list has no element {at.literal}", "the first one is 0")
-    place = at.literal - counts_from if at.literal >= 0 else at.literal
-    safe = bool(node.args.get("safe"))
-    return Value(some.expr.list.get(place, null_on_oob=safe), element, node)
+    counts_from, safe = node.args.get("offset") or 0, bool(node.args.get("safe"))
+    if isinstance(at.literal, int):
+        if at.literal < 0 and not counts_from:
+            raise values.source.error(node, f"{shown(node)}: a list has no element {at.literal}", "the first one is 0")
+        place = at.literal - counts_from if at.literal >= 0 else at.literal
+        return Value(some.expr.list.get(place, null_on_oob=safe), element, node)
+
+    def found(some: Value, at: Value) -> pl.Expr:
+        place, length = (_from_one(at.expr) if counts_from else at.expr), some.expr.list.len().cast(pl.Int64)
+        inside = pl.when(at.expr < 0).then(at.expr >= -length).otherwise(place < length)
+        inside &= (at.expr != 0) if counts_from else (at.expr >= 0)
+        wrong = zeros.failing_where((at.expr == 0) if safe else ~inside, "is the number of no element")
+        return pl.when(wrong == 0).then(some.expr.list.get(place, null_on_oob=True))
+
+    return Value(shared([some, at], found), element, node)
+
+
+def _from_one(number: pl.Expr) -> pl.Expr:
+    """A number that counts from 1, or below 0 from the end, as Polars counts; null for 0."""
+    return pl.when(number > 0).then(number - 1).when(number < 0).then(number)
+
+
+def numbered(values: Values, node: exp.Expr, some: exp.Expr, at: Value) -> Value:
+    """An element by its number from 1, or from the end, as DuckDB has it: null outside."""
+    value, element = list_and_element(values, some)
+
+    def found(value: Value, at: Value) -> pl.Expr:
+        return value.expr.list.get(_from_one(at.expr), null_on_oob=True)
+
+    return Value(shared([value, at], found), element, node)
 
 
 def element_or_null(values: Values, node: exp.Bracket) -> Value:
-    """An element by its number from 1, or from the end, as DuckDB has it: null outside. sqlglot has
-    counted one less.
-    """
-    some, element = list_and_element(values, node.this)
-    (number,) = node.expressions
-    at = values.of(number).literal
-    if not isinstance(at, int):
-        values.source.refuse(node, "the element of a list by a number that is no literal from 1")
-    if at == -1:
-        return Value(pl.when(some.expr.is_null()).then(some.expr.list.first()), element, node)
-    return Value(some.expr.list.get(at if at >= 0 else at + 1, null_on_oob=True), element, node)
-
-
-def contains(values: Values, node: exp.ArrayContains) -> Value:
-    """Whether a list has an element that is equal to the value: null where that is not known."""
-    return any_of(values, values.of(node.expression), node.this)
+    """An element by its number in brackets, as DuckDB has it."""
+    return numbered(values, node, node.this, _number(values, node))
 
 
 def distinct(values: Values, node: exp.ArrayDistinct) -> Value:

@@ -13,7 +13,7 @@ from ddcore.sql.names import Column, Relation
 from ddcore.sql.source import DIALECT, called
 
 CLOCK = "now()"  # the table, which no program can name
-_TIMES = exp.CurrentTimestamp, exp.Localtimestamp
+TIMES = exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate
 _NAMES = {
     DIALECT: ("transaction_timestamp", "statement_timestamp"),
     "spark": ("now",),
@@ -31,7 +31,7 @@ def with_instants(tree: exp.Create) -> exp.Create:
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name.lower() == "age" and len(call.expressions) == 1 and tree.meta["dialect"] in (DIALECT, "duckdb"):
             call.set("expressions", [exp.CurrentDate(), *call.expressions])
-    for node in list(tree.find_all(*_TIMES, exp.CurrentDate, exp.Anonymous)):
+    for node in list(tree.find_all(*TIMES, exp.Anonymous)):
         is_day = isinstance(node, exp.CurrentDate)
         if isinstance(node, exp.Anonymous):
             is_known = node.name.lower() in _NAMES[tree.meta["dialect"]] and not node.expressions

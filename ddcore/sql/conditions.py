@@ -13,7 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, Type
-from ddcore.sql import intervals
+from ddcore.sql import intervals, zeros
 from ddcore.sql.quantifiers import any_element, items_of, quantified
 from ddcore.sql.values import (
     BOOL,
@@ -24,6 +24,7 @@ from ddcore.sql.values import (
     aligned,
     constant,
     like_pattern,
+    like_patterns,
     merged,
     null,
     settled,
@@ -200,11 +201,21 @@ def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Valu
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
-    if not isinstance(pattern.literal, str):
-        values.source.refuse(node, "LIKE with a pattern that is no literal")
-    regex = like_pattern(pattern.literal, escape)
-    met = text.expr.str.contains(f"(?i){regex}" if small else regex)
+    pattern, case = values.require(pattern, "string"), "(?i)" if small else ""
+    if pattern.literal is not None:
+        met = text.expr.str.contains(case + like_pattern(pattern.literal, escape))
+    else:
+        met = shared([text, pattern], lambda text, pattern: _like_of_rows(text, pattern, escape, case))
     return Value(~met if node.args.get("negate") else met, BOOL, node)
+
+
+def _like_of_rows(text: Value, pattern: Value, escape: str, case: str) -> pl.Expr:
+    """LIKE with a pattern of each row; the row fails where an escape ends it."""
+    regex = like_patterns(pattern.expr, escape)
+    ends = zeros.failing_where(pattern.expr.is_not_null() & regex.is_null(), "the pattern ends with its escape")
+    return pl.when((text.expr.is_not_null() & pattern.expr.is_not_null()) & (ends == 0)).then(
+        text.expr.str.contains(pl.lit(case) + regex)
+    )
 
 
 def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:

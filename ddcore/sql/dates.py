@@ -294,8 +294,8 @@ def _binned(values: Values, node: exp.DateBin) -> Value:
     if step <= 0:
         raise values.source.error(node, f"{shown(node)}: the interval is not positive", "give one of at least 1 us")
     moment, origin = (
-        as_type(values.source, values.require(values.of(each), "timestamp", "date"), TIMESTAMP).dt.epoch("us")
-        for each in (node.expression, _origin(node))
+        as_type(values.source, values.require(values.of(side), "timestamp", "date"), TIMESTAMP).dt.epoch("us")
+        for side in (node.expression, _origin(node))
     )
     return Value((moment - (moment - origin) % step).cast(TIMESTAMP.polars), TIMESTAMP, node)
 

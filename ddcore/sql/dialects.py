@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ddcore.sql.source import DIALECT, Source, called
+from ddcore.sql.dialect_aggregates import plain
+from ddcore.sql.join_forms import with_plain_joins
+from ddcore.sql.source import DIALECT, Source
 
 SPARKS = ("spark", "databricks")
-_AGGREGATES = (
-    exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.Stddev, exp.StddevPop,
-    exp.StddevSamp, exp.Variance, exp.VariancePop, exp.Corr, exp.CovarPop, exp.CovarSamp, exp.Median,
-    exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist, exp.Lag, exp.Lead,
-    exp.FirstValue, exp.LastValue, exp.NthValue, exp.Grouping, exp.GroupingId,
-)  # fmt: skip
-"""Aggregates and functions of windows that mean the same in all dialects."""
 
 
 def read(source: Source, tree: exp.Create) -> exp.Create:
@@ -35,13 +30,13 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
         elif isinstance(node, exp.Select):
             for column in node.expressions:
                 column.meta["unnamed"] = not isinstance(column, exp.Alias | exp.Column | exp.Star)
+            with_plain_joins(source, node)
         elif type(node) is exp.TryCast and source.dialect in SPARKS and not node.args.get("safe"):
             node.replace(exp.Cast(this=node.this, to=node.to))
         elif isinstance(node, exp.Exists) and isinstance(node.expression, exp.Lambda):  # it has no query
             node.replace(exp.Anonymous(this="exists", expressions=[node.this, node.expression]))
         elif isinstance(node, exp.RawString):
             node.replace(exp.Literal.string(node.this))
-        elif isinstance(node, exp.AggFunc) and not isinstance(node, _AGGREGATES):
-            hint = "docs/sql.md lists the aggregates of each dialect"
-            source.refuse(node, f"the aggregate {called(node)} in the dialect {source.dialect!r}", hint)
+        elif isinstance(node, exp.AggFunc):
+            plain(source, node)
     return tree

@@ -145,15 +145,15 @@ def _epoch(values: Values, node: exp.TimeToUnix) -> Value:
 def _between(values: Values, node: exp.DateDiff) -> Value:
     """How many borders of units lie between two moments."""
     unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
-    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    sides = [values.require(values.of(side), "timestamp", "date") for side in (node.this, node.expression)]
     if unit in ("YEAR", "MONTH", "QUARTER"):
-        months = [each.expr.dt.year().cast(pl.Int64) * 12 + each.expr.dt.month() - 1 for each in sides]
+        months = [side.expr.dt.year().cast(pl.Int64) * 12 + side.expr.dt.month() - 1 for side in sides]
         size = {"YEAR": 12, "MONTH": 1, "QUARTER": 3}[unit]
         return Value(months[0] // size - months[1] // size, INT, node)
     size = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}.get(unit, 0)
     if not size:
         values.source.refuse(node, f"date_diff('{unit.lower()}')")
-    seconds = [as_type(values.source, each, TIMESTAMP).dt.epoch("s") for each in sides]
+    seconds = [as_type(values.source, side, TIMESTAMP).dt.epoch("s") for side in sides]
     return Value(seconds[0] // size - seconds[1] // size, INT, node)
 
 
@@ -189,7 +189,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     **dict.fromkeys((exp.RegexpFullMatch, exp.SimilarTo), regexes.match(RE2, whole=True)),
     exp.RegexpExtract: regexes.extraction(RE2, 0),
     exp.RegexpReplace: _replaced,
-    exp.SplitPart: texts.split_field(zero=True),
+    exp.SplitPart: texts.field(whole=None, zero_fails=False),
     exp.Split: _split,
     exp.JSONExtractScalar: json_paths.scalar(fails=True),
     exp.JSONExtract: json_paths.RULES[exp.JSONExtract],
@@ -210,7 +210,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Dayname: function(lambda x: x.dt.strftime("%A"), TEXT, "date"),
     exp.Monthname: function(lambda x: x.dt.strftime("%B"), TEXT, "date"),
     exp.Bracket: arrays.element_or_null,
-    exp.ArraySize: arrays.size,
+    exp.ArraySize: lambda values, node: arrays.count(values, node, node.this),
     exp.ArrayContains: _contains,
     exp.ArrayToString: _joined,
     exp.IsNan: function(lambda x: x.is_nan(), BOOL, "float64"),

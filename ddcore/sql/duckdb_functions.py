@@ -135,11 +135,7 @@ def _slice(values: Values, node: exp.Expr) -> Value:
 def _element(values: Values, node: exp.Anonymous) -> Value:
     """``list_extract(list, 1)``."""
     some, number = node.expressions
-    at = values.of(number).literal
-    if not isinstance(at, int) or at == 0:
-        values.source.refuse(node, "the element of a list by a number that is no literal, or 0", "list[1]")
-    value, element = list_and_element(values, some)
-    return Value(value.expr.list.get(at - 1 if at > 0 else at, null_on_oob=True), element, node)
+    return arrays.numbered(values, node, some, values.require(values.of(number), "int64"))
 
 
 def _series(values: Values, node: exp.GenerateSeries) -> Value:
@@ -167,6 +163,7 @@ def _bracket(values: Values, node: exp.Bracket) -> Value:
     return _BRACKETS(values, node)
 
 
+_COMMON = list_functions.as_sets(lambda one, other: list_functions.intersection(one, other).list.drop_nulls())
 _BRACKETS = list_functions.element_or_slice(arrays.element_or_null)
 
 
@@ -272,6 +269,25 @@ def _printed(values: Values, node: exp.Anonymous) -> Value:
     return Value(whole, TEXT, node)
 
 
+def _distinct(values: Values, node: exp.ArrayDistinct) -> Value:
+    """``list_distinct``: without nulls; the order is that of the list, where DuckDB has any."""
+    some, _ = list_and_element(values, node.this)
+    return Value(some.expr.list.drop_nulls().list.unique(maintain_order=True), some.type, node)
+
+
+def _to_even(values: Values, node: exp.Anonymous) -> Value:
+    """``round_even(x, 1)``, which computes in doubles."""
+    digits = values.of(node.expressions[1]).literal if len(node.expressions) == 2 else None
+    if not isinstance(digits, int) or not 0 <= digits <= 18:
+        values.source.refuse(node, f"{node.name.lower()}() to what is no literal number of digits", "round_even(x, 2)")
+    number = as_type(values.source, values.number(values.of(node.expressions[0])), FLOAT)
+    return Value((number * 10.0**digits).round(0, mode="half_to_even") / 10.0**digits, FLOAT, node)
+
+
+def _without_accents(text: pl.Expr) -> pl.Expr:
+    return text.str.normalize("NFD").str.replace_all(r"\p{Mn}", "").str.normalize("NFC")
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: letters.RULES[exp.Ascii],
     exp.Unicode: function(_code, INT, "string", repeats=True),
@@ -286,6 +302,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayAppend: list_functions.RULES[exp.ArrayAppend],
     exp.ArrayPrepend: list_functions.RULES[exp.ArrayPrepend],
     exp.ArrayConcat: _concatenated,
+    exp.ArrayIntersect: _COMMON,
+    exp.ArrayDistinct: _distinct,
     exp.ArrayReverse: lambda values, node: list_functions.reversed_list(list_and_element(values, node.this)[0], node),
     exp.ArraySort: _sorted,
     exp.ArrayMax: arrays.extreme(greatest=True),
@@ -308,6 +326,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixToTime: _of_epoch,
     exp.Week: duckdb.RULES[exp.WeekOfYear],
     exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=None),
+    exp.JSONObject: json_paths.compact_object,
+    exp.JSONArray: json_paths.compact_array,
     exp.Overlay: texts.RULES[exp.Overlay],
     exp.AtTimeZone: zones.RULES[exp.AtTimeZone],
     **lambdas.RULES,
@@ -324,6 +344,20 @@ _NAMES = {
 """Functions that have another name, too."""
 NAMED: dict[str, Named] = {
     **{name: (-1, other_name(usual)) for name, usual in _NAMES.items()},
+    **{name: (2, whole_numbers.greatest_divisor) for name in ("gcd", "greatest_common_divisor")},
+    **{name: (2, whole_numbers.least_multiple) for name in ("lcm", "least_common_multiple")},
+    **{name: (-1, _to_even) for name in ("round_even", "roundbankers")},
+    "json_valid": (1, json_paths.is_valid),
+    "to_json": (1, json_paths.whole),
+    "url_encode": (1, function(letters.url_encoded("A-Za-z0-9_.~-", "%20"), TEXT, "string")),
+    "url_decode": (1, function(letters.url_decoded("+"), TEXT, "string")),
+    "strip_accents": (1, function(_without_accents, TEXT, "string")),
+    "nfc_normalize": (1, function(lambda x: x.str.normalize("NFC"), TEXT, "string")),
+    "regexp_escape": (
+        1,
+        function(lambda x: x.str.replace_all(r"([\x00-\x7F&&[^A-Za-z0-9_]])", r"\${1}"), TEXT, "string"),
+    ),
+    "list_intersect": (2, _COMMON),
     "add": (2, _signed(exp.Add)),
     "subtract": (2, _signed(exp.Sub)),
     "multiply": (2, _signed(exp.Mul)),

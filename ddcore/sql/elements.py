@@ -12,6 +12,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.sql.arrays import list_and_element
 from ddcore.sql.dates import Interval
+from ddcore.sql.join_forms import ZERO
 from ddcore.sql.names import Relation, columns_of_function, function_of
 from ddcore.sql.values import INT, TIMESTAMP, Value, Values, as_type
 
@@ -35,7 +36,8 @@ def with_elements(
         lists, kinds = _unnested(values, function, names) if is_list else _series(values, function)
         length = lists[0].list.len().cast(pl.Int64)
         if len(names) > len(lists):
-            lists = [*lists, pl.int_ranges(pl.lit(1, dtype=pl.Int64), length + 1, dtype=pl.Int64)]
+            first = 0 if function.meta.get(ZERO) else 1
+            lists = [*lists, pl.int_ranges(pl.lit(first, dtype=pl.Int64), length + first, dtype=pl.Int64)]
         if keep_empty:
             nothing = [pl.concat_list(pl.lit(None, dtype=kind.polars)) for kind in (*kinds, INT)]
             lists = [

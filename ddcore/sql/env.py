@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.program.constants import constant
-from ddcore.sql.names import Column, Relation
+from ddcore.sql.names import Column, Known, Relation
 from ddcore.sql.source import Source
 
 
@@ -45,6 +45,23 @@ class Env:
         return replace(self, bindings={**self.bindings, name: relation})
 
 
+class _Names(Mapping[str, Sequence[str]]):
+    """The column names of tables and bindings: each condition asks for a few of them."""
+
+    def __init__(self, tables: Mapping[str, Relation], bindings: Mapping[str, Relation]) -> None:
+        self._tables, self._bindings = tables, bindings
+
+    def __getitem__(self, name: str) -> Sequence[str]:
+        found = self._bindings.get(name)
+        return (self._tables[name] if found is None else found).names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._tables, **self._bindings})
+
+    def __len__(self) -> int:
+        return len({**self._tables, **self._bindings})
+
+
 class Queries(ABC):
     """Queries over the inputs and the views that they name: a query inside of another is planned like any.
 
@@ -61,10 +78,9 @@ class Queries(ABC):
         """One row: what constants and sums of nothing rest on."""
         return constant(pl.DataFrame({"unit": [1]}))
 
-    def known(self, env: Env) -> dict[str, Sequence[str]]:
+    def known(self, env: Env) -> Known:
         """The column names of all tables that a query may name."""
-        tables = {**self.tables, **env.bindings}
-        return {name: relation.names for name, relation in tables.items()}
+        return _Names(self.tables, env.bindings)
 
     @abstractmethod
     def table(self, node: exp.Table, env: Env) -> Relation:

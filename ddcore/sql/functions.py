@@ -10,12 +10,15 @@ from ddcore.sql import (
     casts,
     conditions,
     dates,
+    degrees,
     duckdb,
     duckdb_functions,
     intervals,
     json_paths,
     letters,
     list_functions,
+    list_pairs,
+    macros,
     numbers,
     patterns,
     spark,
@@ -90,17 +93,26 @@ RULES.update(
 NAMED: dict[str, dict[str, Named]] = {
     "postgres": {
         **{name: named for room in _ROOMS for name, named in getattr(room, "NAMED", {}).items()},
+        **degrees.NAMED | list_pairs.NAMED | macros.named(macros.POSTGRES),
         "num_nulls": (-1, _nulls(there=False)),
         "num_nonnulls": (-1, _nulls(there=True)),
     },
-    **dict.fromkeys(SPARKS, spark.NAMED | spark_functions.NAMED | structs.BY_PAIRS),
-    "duckdb": duckdb.NAMED | duckdb_functions.NAMED,
+    **dict.fromkeys(
+        SPARKS,
+        spark.NAMED
+        | spark_functions.NAMED
+        | structs.BY_PAIRS
+        | list_pairs.SPARK
+        | macros.named(macros.SPARK)
+        | {"mask": (-1, macros.masked)},
+    ),
+    "duckdb": duckdb.NAMED | duckdb_functions.NAMED | list_pairs.DUCKDB | macros.named(macros.DUCKDB),
 }
 """Functions that sqlglot has no kind for, by the dialect and the name."""
 
 _SPARK = (
     {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES | spark_functions.RULES | spark_dates.RULES
-    | structs.WRITTEN
+    | structs.WRITTEN | list_pairs.OF_SPARK | macros.OF_SPARK
     | {exp.TryCast: try_casts.rule("spark", spark.RULES[exp.Cast]),
        exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
        exp.DateDiff: spark_dates.days_or_units(spark.RULES[exp.DateDiff])}
@@ -112,6 +124,7 @@ BY_DIALECT |= {
     "duckdb": {kind: RULES[kind] for kind in duckdb.SHARED}
     | duckdb.RULES
     | duckdb_functions.RULES
+    | list_pairs.OF_DUCKDB
     | structs.OF_DUCKDB
     | {exp.TryCast: try_casts.rule("duckdb", RULES[exp.Cast])},
 }

@@ -76,7 +76,8 @@ def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # no
         return _listed(values, node, where)
     one = of_one(node)
     if one is not None:
-        return _made(one, where, value=values.number(values.of(node.this)))
+        value = values.number(values.of(node.this))
+        return _made(one, where, value=_of_float(values, node, value) if isinstance(node, exp.Median) else value)
     if isinstance(node, exp.Mode):
         return _made(gathering.mode, where, value=_plain(values, node, node.this))
     if type(node) in _BITS:
@@ -123,10 +124,19 @@ def _within(values: Values, node: exp.WithinGroup, where: pl.Expr | None) -> Fou
     between = isinstance(inner, exp.PercentileCont)
     if between or down:  # of numbers, so that the other direction is that of their opposites
         value = values.number(value)
+    if between:
+        value = _of_float(values, node, value)
     expr = -value.expr if down else value.expr
     aggregate = gathering.quantile(expr, _fraction(values, inner), between=between, where=where)
     assert value.type is not None
     return Found(aggregate, {"value": value.type}, (lambda result: -result) if down else (lambda result: result))
+
+
+def _of_float(values: Values, node: exp.Expr, value: Value) -> Value:
+    """A number, whose quantile is a float. Raises ProgramError for a decimal in DuckDB's dialect, where it is none."""
+    if values.source.dialect == "duckdb" and value.type is not None and value.type.name == "decimal":
+        values.source.refuse(node, "a quantile of decimals, which DuckDB rounds to their digits", "CAST(x AS double)")
+    return value
 
 
 def _fraction(values: Values, node: exp.Expr) -> float:

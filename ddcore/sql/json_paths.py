@@ -16,6 +16,8 @@ from sqlglot import exp
 
 from ddcore.sql import zeros
 from ddcore.sql.casts import cast
+from ddcore.sql.dialects import SPARKS
+from ddcore.sql.source import DIALECT
 from ddcore.sql.values import BOOL, DATE, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, shared
 
 _STEPS = exp.JSONExtract, exp.JSONBExtract
@@ -81,8 +83,9 @@ _MOST_PATHS = 8
 
 def _is_json(text: pl.Expr) -> pl.Expr:
     """True for JSON, null for null; anything else fails."""
-    there = text.str.json_path_match(pl.lit("$")).is_not_null() | (text.str.strip_chars(" \t\r\n") == "null")
-    fails = pl.when(there.not_()).then(pl.lit("this text is no JSON")).otherwise(pl.lit("1")).cast(pl.Int64)
+    fails = (
+        pl.when(_is_readable(text).not_()).then(pl.lit("this text is no JSON")).otherwise(pl.lit("1")).cast(pl.Int64)
+    )
     return pl.when(text.is_not_null()).then(fails == 1)
 
 
@@ -124,18 +127,30 @@ def count_of_elements(values: Values, node: exp.Expr) -> Value:
     text = values.require(values.of(node.expressions[0] if node.expressions else node.this), "string")
 
     def count(text: Value) -> pl.Expr:
-        flat = text.expr.str.strip_chars(" \t\r\n").str.replace_all(_STRINGS, "0")
-        is_array = flat.str.starts_with("[")
-        flat = flat.str.slice(1, flat.str.len_chars() - 2)
-        for _ in range(_MOST_BRACKETS):
-            flat = flat.str.replace_all(_INNERMOST, "0")
-        wrong = zeros.failing_where(~is_array | flat.str.contains(r"[\[{]"), "is no array of JSON that can be counted")
-        number = flat.str.count_matches(",", literal=True).cast(pl.Int64) + 1
-        return pl.when(_is_json(text.expr)).then(
-            pl.when(flat.str.strip_chars(" \t\r\n") == "").then(0).otherwise(number) + wrong
-        )
+        is_array, number, is_deep = _elements(text.expr)
+        wrong = zeros.failing_where(~is_array | is_deep, "is no array of JSON that can be counted")
+        return pl.when(_is_json(text.expr)).then(number + wrong)
 
     return Value(shared([text], count), INT, node)
+
+
+def count_or_null(text: pl.Expr) -> pl.Expr:
+    """How many elements an array has, null for other texts."""
+    is_array, number, is_deep = _elements(text)
+    wrong = zeros.failing_where(is_array & is_deep, "has brackets that are too deep to count its elements")
+    return pl.when(is_array & _is_readable(text) & (wrong == 0)).then(number)
+
+
+def _elements(text: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """Whether a text begins as an array, how many elements it has, and whether brackets are deeper than 16."""
+    flat = text.str.strip_chars(" \t\r\n").str.replace_all(_STRINGS, "0")
+    is_array = flat.str.starts_with("[")
+    flat = flat.str.slice(1, (flat.str.len_chars().cast(pl.Int64) - 2).clip(lower_bound=0))
+    for _ in range(_MOST_BRACKETS):
+        flat = flat.str.replace_all(_INNERMOST, "0")
+    number = flat.str.count_matches(",", literal=True).cast(pl.Int64) + 1
+    is_empty = flat.str.strip_chars(" \t\r\n") == ""
+    return is_array, pl.when(is_empty).then(0).otherwise(number), flat.str.contains(r"[\[{]")
 
 
 # -- texts that are built ---------------------------------------------------------------------------------------------
@@ -144,7 +159,15 @@ _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)}, '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f",
     "\n": "\\n", "\r": "\\r", "\t": "\\t",
 }  # fmt: skip
-_BUILDERS = ("to_json", "to_jsonb", "json_build_object", "json_build_array", "jsonb_build_object", "jsonb_build_array")
+_BUILDERS = (
+    "to_json",
+    "array_to_json",
+    "to_jsonb",
+    "json_build_object",
+    "json_build_array",
+    "jsonb_build_object",
+    "jsonb_build_array",
+)
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:
@@ -167,17 +190,82 @@ def _written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
     value = values.of(node)
     if value.type is None:
         return pl.lit("null")
-    if is_json_node(node.unnest()) or value.type in (INT, BOOL) or value.type.name == "decimal":
+    if is_json_node(node.unnest()):
         text = value.expr if value.type == TEXT else cast(values, value, TEXT, node).expr
-    elif value.type == TEXT:
-        text = _quoted(value.expr)
-    elif value.type == DATE:
-        text = _quoted(value.expr.cast(pl.String))
-    elif value.type == TIMESTAMP:
-        text = _quoted(cast(values, value, TEXT, node).expr.str.replace(" ", "T", literal=True))
-    else:
-        values.source.refuse(node, f"JSON of {value.name}")
-    return text.fill_null("null")
+        return text.fill_null("null")
+    return _text(values, value, node, sorts=sorts).fill_null("null")
+
+
+def _text(values: Values, value: Value, node: exp.Expr, *, sorts: bool) -> pl.Expr:
+    """A value that is no JSON as JSON; null where it is null."""
+    kind = value.type
+    if kind in (INT, BOOL) or (kind is not None and kind.name == "decimal"):
+        return cast(values, value, TEXT, node).expr
+    if kind == TEXT:
+        return _quoted(value.expr)
+    if kind == DATE:
+        return _quoted(value.expr.cast(pl.String))
+    if kind == TIMESTAMP:
+        return _quoted(cast(values, value, TEXT, node).expr.str.replace(" ", "T", literal=True))
+    if kind is not None and kind.element is not None and kind.element in (INT, TEXT, BOOL):
+        inner = _text(values, Value(pl.element(), kind.element, node), node, sorts=sorts)
+        texts = value.expr.list.eval(inner.fill_null("null"))
+        return pl.lit("[") + texts.list.join(", " if sorts else ",") + pl.lit("]")
+    if kind is not None and kind.name == "struct" and values.source.dialect != DIALECT:
+        whole = shared([value], lambda value: _of_fields(values, value, node))
+        return pl.when(value.expr.is_not_null()).then(whole)
+    values.source.refuse(node, f"JSON of {value.name}")
+
+
+def _of_fields(values: Values, value: Value, node: exp.Expr) -> pl.Expr:
+    """The fields of a struct, without spaces; Spark leaves nulls out."""
+    assert value.type is not None
+    parts = []
+    for name, kind in value.type.fields:
+        inner = _text(values, Value(value.expr.struct.field(name), kind, node), node, sorts=False)
+        pair = pl.lit(f'"{_escaped(name)}":') + inner
+        is_spark = values.source.dialect in SPARKS
+        parts.append(pair if is_spark else pair.fill_null(f'"{_escaped(name)}":null'))
+    return pl.lit("{") + pl.concat_str(parts, separator=",", ignore_nulls=True) + pl.lit("}")
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+
+
+def compact_object(values: Values, node: exp.JSONObject) -> Value:
+    """``json_object('a', x)`` of DuckDB."""
+    pairs = [(values.of(pair.this).literal, pair.expression) for pair in node.expressions]
+    if not all(isinstance(name, str) for name, _ in pairs):
+        values.source.refuse(node, "keys of JSON that are no literals", "write 'key', value, 'key', value")
+    parts = [pl.lit(f'"{_escaped(name)}":') + _written(values, value, sorts=False) for name, value in pairs]
+    return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "{}"), TEXT, node)
+
+
+def compact_array(values: Values, node: exp.JSONArray) -> Value:
+    """``json_array(x, y)`` of DuckDB."""
+    parts = [_written(values, value, sorts=False) for value in node.expressions]
+    return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "[]"), TEXT, node)
+
+
+def whole(values: Values, node: exp.Expr) -> Value:
+    """``to_json(x)``: null of null."""
+    inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    value = values.peek(inner)
+    written = _written(values, inner, sorts=node.name.lower() == "to_jsonb")
+    return Value(pl.when(value.expr.is_not_null()).then(written), TEXT, node)
+
+
+def is_valid(values: Values, node: exp.Anonymous) -> Value:
+    """``json_valid(text)``."""
+    text = values.require(values.of(node.expressions[0]), "string")
+    return Value(
+        shared([text], lambda text: pl.when(text.expr.is_not_null()).then(_is_readable(text.expr))), BOOL, node
+    )
+
+
+def _is_readable(text: pl.Expr) -> pl.Expr:
+    return text.str.json_path_match(pl.lit("$")).is_not_null() | (text.str.strip_chars(" \t\r\n") == "null")
 
 
 def _joined(parts: Sequence[pl.Expr | str], brackets: str) -> pl.Expr:
@@ -197,8 +285,7 @@ def _object(values: Values, node: exp.Anonymous) -> Value:
         behind = ": "
     parts: list[Any] = []
     for name, value in pairs:
-        key = "".join(_ESCAPES.get(letter, letter) for letter in name)
-        parts += [f'{between if parts else ""}"{key}"{behind}', _written(values, value, sorts=sorts)]
+        parts += [f'{between if parts else ""}"{_escaped(name)}"{behind}', _written(values, value, sorts=sorts)]
     return Value(_joined(parts, "{}"), TEXT, node)
 
 
@@ -218,16 +305,10 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 
-def _whole(values: Values, node: exp.Anonymous) -> Value:
-    """``to_json(x)``: null of null."""
-    value = values.peek(node.expressions[0])
-    written = _written(values, node.expressions[0], sorts=node.name.lower() == "to_jsonb")
-    return Value(pl.when(value.expr.is_not_null()).then(written), TEXT, node)
-
-
 NAMED: dict[str, Named] = {
-    "to_json": (1, _whole),
-    "to_jsonb": (1, _whole),
+    "to_json": (1, whole),
+    "to_jsonb": (1, whole),
+    "array_to_json": (1, whole),
     "jsonb_extract_path_text": (-1, _by_names),
     "json_array_length": (1, count_of_elements),
     "jsonb_array_length": (1, count_of_elements),

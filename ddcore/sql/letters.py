@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 from sqlglot import exp
 
@@ -135,11 +137,45 @@ def _converted(values: Values, node: exp.Anonymous) -> Value:
     return Value(value.expr.cast(pl.String), TEXT, node)
 
 
-def _as_literal(text: pl.Expr) -> pl.Expr:
+def in_charset(values: Values, node: exp.Encode | exp.Decode) -> Value:
+    """``encode(text, 'UTF-8')`` and ``decode(bytes, 'UTF-8')`` of Spark."""
+    if str(values.of(node.args["charset"]).literal).upper() not in ("UTF-8", "UTF8"):
+        values.source.refuse(node, "another encoding than 'UTF-8'")
+    if isinstance(node, exp.Encode):
+        return Value(values.require(values.of(node.this), "string").expr.cast(pl.Binary), BINARY, node)
+    return Value(values.require(values.of(node.this), "binary").expr.cast(pl.String), TEXT, node)
+
+
+def as_literal(text: pl.Expr) -> pl.Expr:
     """A text as a literal of SQL."""
     has_backslash = text.str.contains("\\", literal=True)
     body = text.str.replace_all("'", "''", literal=True).str.replace_all("\\", "\\\\", literal=True)
     return pl.when(has_backslash).then(pl.lit(" E'") + body + pl.lit("'")).otherwise(pl.lit("'") + body + pl.lit("'"))
+
+
+def url_encoded(safe: str, space: str) -> Callable[[pl.Expr], pl.Expr]:
+    """Bytes of letters but the safe ones by their digits, ``space`` for a space."""
+
+    def encoded(text: pl.Expr) -> pl.Expr:
+        letter = pl.element()
+        digits = letter.str.encode("hex").str.to_uppercase().str.replace_all("(..)", "%${1}")
+        kept = letter.str.contains(f"^[{safe}]$")
+        one = pl.when(kept).then(letter).when(letter == " ").then(pl.lit(space)).otherwise(digits)
+        return text.str.extract_all("(?s).").list.eval(one).list.join("")
+
+    return encoded
+
+
+def url_decoded(plus: str) -> Callable[[pl.Expr], pl.Expr]:
+    """``plus``: what a plus sign means."""
+
+    def decoded(text: pl.Expr) -> pl.Expr:
+        part = pl.element()
+        digits = pl.when(part.str.len_chars() > 1).then(part.str.slice(1)).otherwise(part.str.encode("hex"))
+        parts = text.str.replace_all("+", plus, literal=True).str.extract_all("(?s)%[0-9A-Fa-f]{2}|.")
+        return parts.list.eval(digits).list.join("").str.decode("hex").cast(pl.String)
+
+    return decoded
 
 
 RULES: dict[type[exp.Expr], Rule] = {
@@ -163,6 +199,6 @@ NAMED: dict[str, Named] = {
     "sha384": (1, _of_bits(384)),
     "convert_to": (2, _converted),
     "convert_from": (2, _converted),
-    "quote_literal": (1, function(_as_literal, TEXT, "string", repeats=True)),
-    "quote_nullable": (1, function(lambda x: _as_literal(x).fill_null("NULL"), TEXT, "string", repeats=True)),
+    "quote_literal": (1, function(as_literal, TEXT, "string", repeats=True)),
+    "quote_nullable": (1, function(lambda x: as_literal(x).fill_null("NULL"), TEXT, "string", repeats=True)),
 }

@@ -10,7 +10,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import arrays, texts
 from ddcore.sql.arrays import list_and_element
-from ddcore.sql.source import shown
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, shared
 
 
@@ -87,35 +87,53 @@ def in_order(values: Values, some: exp.Expr, node: exp.Expr, *, descending: bool
     return Value(value.expr.list.sort(descending=descending, nulls_last=nulls_last), value.type, node)
 
 
-def _literal(values: Values, node: exp.Expr, part: exp.Expr, element: Type) -> pl.Expr:
-    """An element that is written out: a list cannot be searched for the value of a column."""
-    value = values.of(part)
-    if value.literal is None:
-        hint = "unnest() the list and compare, or ask x = ANY(list)"
-        values.source.refuse(node, f"looking for what is no literal in a list: {shown(part)}", hint)
-    return as_type(values.source, value, element)
+def _beside(values: Values, some: Value, others: list[Value], element: Type) -> tuple[pl.Expr, pl.Expr, list[pl.Expr]]:
+    """A list, its element, and values for each element: literals as they are, others stand beside each element."""
+    exprs = [as_type(values.source, each, element) for each in others]
+    if all(each.literal is not None for each in others):
+        return some.expr, pl.element(), exprs
+    names = [f"c{number}" for number in range(len(exprs))]
+    kinds = element, Type("struct", fields=tuple((name, element) for name in names))
+    outer = pl.struct([expr.alias(name) for expr, name in zip(exprs, names, strict=True)]).repeat_by(
+        some.expr.list.len()
+    )
+    whole = arrays.side_by_side(some.expr, outer, kinds)
+    beside = pl.element().struct.field("value").struct
+    return whole, pl.element().struct.field("key"), [beside.field(name) for name in names]
 
 
 def place(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr, *, none: int | None) -> Value:
-    """The number of the first element that is equal to a literal, counted from 1. ``none``: where there is none."""
+    """The number of the first element that is equal to a value, counted from 1. ``none``: where there is none."""
     value, element = list_and_element(values, some)
-    wanted = _literal(values, node, part, element)
+    wanted = values.of(part)
 
     def number(value: Value) -> pl.Expr:
-        met = value.expr.list.eval(pl.element().eq_missing(wanted).cast(pl.Int64))
-        there = value.expr.list.contains(wanted, nulls_equal=False)
+        whole, own, (sought,) = _beside(values, value, [wanted], element)
+        same = own.eq_missing(sought) if none is None else (own == sought).fill_null(False)
+        met = whole.list.eval(same.cast(pl.Int64))
         found = met.list.arg_max().cast(pl.Int64) + 1
         missing = pl.lit(none, dtype=pl.Int64)
-        return pl.when(value.expr.is_not_null()).then(pl.when(there).then(found).otherwise(missing))
+        known = value.expr.is_not_null()
+        if none == 0 and wanted.literal is None:  # Spark looks for no null
+            known &= wanted.expr.is_not_null()
+        return pl.when(known).then(pl.when(met.list.max() == 1).then(found).otherwise(missing))
 
     return Value(shared([value], number), INT, node)
 
 
 def without(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr) -> Value:
-    """The elements that are not equal to a literal; nulls stay."""
+    """The elements that are not equal to a value; nulls stay."""
     value, element = list_and_element(values, some)
-    wanted = _literal(values, node, part, element)
-    return Value(value.expr.list.eval(pl.element().filter(pl.element().ne_missing(wanted))), value.type, node)
+    gone = values.of(part)
+
+    def rest(value: Value) -> pl.Expr:
+        whole, own, (sought,) = _beside(values, value, [gone], element)
+        kept = whole.list.eval(pl.element().filter(own.ne_missing(sought)))
+        kept = kept if gone.literal is not None else kept.list.eval(own)
+        is_spark = values.source.dialect in SPARKS
+        return pl.when(gone.expr.is_not_null()).then(kept) if is_spark and gone.literal is None else kept
+
+    return Value(shared([value], rest), value.type, node)
 
 
 def without_nulls(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
@@ -125,11 +143,15 @@ def without_nulls(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
 
 
 def _replaced(values: Values, node: exp.Anonymous) -> Value:
-    some, old, new = node.expressions
+    some, *parts = node.expressions
     value, element = list_and_element(values, some)
-    exprs = [_literal(values, node, part, element) for part in (old, new)]
-    choice = pl.when(pl.element().eq_missing(exprs[0])).then(exprs[1]).otherwise(pl.element())
-    return Value(value.expr.list.eval(choice), value.type, node)
+    others = [values.of(part) for part in parts]
+
+    def changed(value: Value) -> pl.Expr:
+        whole, own, (old, new) = _beside(values, value, others, element)
+        return whole.list.eval(pl.when(own.eq_missing(old)).then(new).otherwise(own))
+
+    return Value(shared([value], changed), value.type, node)
 
 
 Combine = Callable[[pl.Expr, pl.Expr], pl.Expr]
@@ -165,6 +187,35 @@ def contains_all(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Whether the first list has every element of the other one; it never has a null."""
     lacks = other.list.drop_nulls().list.set_difference(one.list.drop_nulls()).list.len() > 0
     return ~(lacks | _has_null(other))
+
+
+def union(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements of both lists."""
+    return pl.concat_list([one, other]).list.unique(maintain_order=True)
+
+
+def difference(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements of the first list that the other one lacks: they stand behind those of the other one."""
+    return union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
+
+
+def intersection(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The different elements that both lists have."""
+    return difference(one, difference(one, other))
+
+
+def as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
+    """A list of different elements of two lists, in the order in which they come."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        parts = node.expressions or [node.this, node.expression]
+        if len(parts) != 2:
+            values.source.refuse(node, "sets of another number of lists than two")
+        exprs, kind = aligned(values.source, [list_and_element(values, part)[0] for part in parts], node)
+        sides = [Value(expr, kind, node) for expr in exprs]
+        return Value(shared(sides, lambda one, other: combine(one.expr, other.expr)), kind, node)
+
+    return rule
 
 
 def ends(*, last: bool) -> Rule:

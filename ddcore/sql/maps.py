@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import zeros
-from ddcore.sql.arrays import list_of
+from ddcore.sql.arrays import list_and_element, list_of, side_by_side
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
 
@@ -19,7 +19,7 @@ def is_map(value: Value) -> bool:
     return value.type is not None and value.type.name == "map"
 
 
-def _map(values: Values, node: exp.Expr) -> tuple[Value, Type, Type]:
+def parts(values: Values, node: exp.Expr) -> tuple[Value, Type, Type]:
     """A map, the type of its keys and that of its values."""
     value = values.of(node)
     if value.type is None or not is_map(value):
@@ -32,33 +32,33 @@ def _map(values: Values, node: exp.Expr) -> tuple[Value, Type, Type]:
 
 def element(values: Values, node: exp.Expr, key: exp.Expr) -> Value:
     """The value of a key: null where the map has no such key."""
-    some, kind, inner = _map(values, node)
+    some, kind, inner = parts(values, node)
     return Value(some.expr.map.get(as_type(values.source, values.of(key), kind)), inner, node)
 
 
 def size(values: Values, node: exp.Expr) -> Value:
     """How many entries a map has."""
-    return Value(_map(values, node)[0].expr.map.len().cast(pl.Int64), INT, node)
+    return Value(parts(values, node)[0].expr.map.len().cast(pl.Int64), INT, node)
 
 
 def contains(values: Values, node: exp.Expr, some: exp.Expr, key: exp.Expr) -> Value:
     """Whether a map has a key."""
-    value, kind, _ = _map(values, some)
+    value, kind, _ = parts(values, some)
     return Value(value.expr.map.contains_key(as_type(values.source, values.of(key), kind)), BOOL, node)
 
 
 def _keys(values: Values, node: exp.MapKeys) -> Value:
-    some, kind, _ = _map(values, node.this)
+    some, kind, _ = parts(values, node.this)
     return Value(some.expr.map.keys(), list_of(kind), node)
 
 
 def _values(values: Values, node: exp.Anonymous) -> Value:
-    some, _, inner = _map(values, node.expressions[0])
+    some, _, inner = parts(values, node.expressions[0])
     return Value(some.expr.map.values(), list_of(inner), node)
 
 
 def _entries(values: Values, node: exp.Anonymous) -> Value:
-    some, kind, inner = _map(values, node.expressions[0])
+    some, kind, inner = parts(values, node.expressions[0])
     return Value(some.expr.map.entries(), list_of(Type("struct", fields=(("key", kind), ("value", inner)))), node)
 
 
@@ -71,9 +71,15 @@ def _checked(entries: pl.Expr, made: Type) -> pl.Expr:
     return pl.when((wrong + null_key) == 0).then(entries).cast(made.polars)
 
 
+def of_entries(entries: pl.Expr, key: Type, inner: Type, node: exp.Expr) -> Value:
+    """A map of a list of structs of a ``key`` and a ``value``."""
+    made = Type("map", fields=(("key", key), ("value", inner)))
+    return Value(shared([Value(entries, None, node)], lambda all: _checked(all.expr, made)), made, node)
+
+
 def _concatenated(values: Values, node: exp.Anonymous) -> Value:
     """``map_concat``: null where a map is."""
-    found = [_map(values, each)[0] for each in node.expressions]
+    found = [parts(values, each)[0] for each in node.expressions]
     kind = found[0].type if found else None
     if kind is None or any(each.type != kind for each in found):
         values.source.refuse(node, "map_concat() of maps of different types", "cast their values")
@@ -92,9 +98,8 @@ def _from_entries(values: Values, node: exp.MapFromEntries) -> Value:
     if element is None or len(element.fields or ()) != 2:
         values.source.refuse(node, "map_from_entries() of what is no list of structs with two fields", "map('a', x)")
     (_, key), (_, inside) = element.fields
-    made = Type("map", fields=(("key", key), ("value", inside)))
     named = some.expr.list.eval(pl.element().struct.rename_fields(["key", "value"]))
-    return Value(shared([Value(named, None, node)], lambda all: _checked(all.expr, made)), made, node)
+    return of_entries(named, key, inside, node)
 
 
 def _pair(node: exp.Expr) -> list[exp.Expr]:
@@ -105,12 +110,19 @@ def _pair(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _from_lists(values: Values, node: exp.Map) -> Value:
-    """``map_from_arrays`` of lists that are written out: those of columns cannot be put side by side."""
+    """``map_from_arrays``: the row fails where the lists are not equally long."""
     sides = [node.args[key].unnest() for key in ("keys", "values")]
-    if not all(isinstance(side, exp.Array) for side in sides) or len(sides[0].expressions) != len(sides[1].expressions):
-        hint = "map('a', x, 'b', y), or map_from_entries() of a column of lists of structs"
-        values.source.refuse(node, "a map of lists that are not written out, equally long", hint)
-    return of_parts(values, node, sides[0].expressions, sides[1].expressions)
+    if all(isinstance(side, exp.Array) for side in sides) and len(sides[0].expressions) == len(sides[1].expressions):
+        return of_parts(values, node, sides[0].expressions, sides[1].expressions)
+    (keys, key), (inside, inner) = (list_and_element(values, side) for side in sides)
+
+    def entries(keys: Value, inside: Value) -> pl.Expr:
+        differ = keys.expr.list.len() != inside.expr.list.len()
+        wrong = zeros.failing_where(differ, "lists of keys and of values are not equally long")
+        same = pl.when(wrong == 0).then(keys.expr)
+        return side_by_side(same, inside.expr, (key, inner))
+
+    return of_entries(shared([keys, inside], entries), key, inner, node)
 
 
 def of_parts(values: Values, node: exp.Expr, keys: list[exp.Expr], inside: list[exp.Expr]) -> Value:
@@ -141,9 +153,7 @@ def _split(values: Values, node: exp.StrToMap) -> Value:
     if not all(isinstance(each, str) and re.fullmatch(r"[^\\.^$|?*+()\[\]{}]+", each) for each in given):
         values.source.refuse(node, "str_to_map() at what is no plain literal text", "such as ',' and ':'")
     pair = pl.element().str.splitn(str(given[1]), 2).struct.rename_fields(["key", "value"])
-    made = Type("map", fields=(("key", TEXT), ("value", TEXT)))
-    entries = Value(text.str.split(str(given[0])).list.eval(pair), None, node)
-    return Value(shared([entries], lambda all: _checked(all.expr, made)), made, node)
+    return of_entries(text.str.split(str(given[0])).list.eval(pair), TEXT, TEXT, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {

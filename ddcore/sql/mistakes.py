@@ -37,6 +37,7 @@ _NO_SQL = (
     TokenType.PARAMETER, TokenType.HASH, TokenType.BACKSLASH, TokenType.PLACEHOLDER, TokenType.L_BRACE,
     TokenType.R_BRACE, TokenType.UNKNOWN, TokenType.BLOCK_START, TokenType.BLOCK_END, TokenType.CARET, TokenType.AMP,
 )  # fmt: skip
+_OF_JOINS = ("JOIN", "ON", "USING")
 _LOOK_BACK = 2
 """A misspelt keyword is often read as a name, and the reading ends a word or two later."""
 
@@ -53,6 +54,8 @@ def check_ends(query: Sequence[Token], source: Source) -> None:
 
 def check_joins(query: Sequence[Token], source: Source) -> None:
     """Raise ProgramError for a JOIN that lacks ON or USING, which sqlglot takes for a comma, and for one too many."""
+    if not any(token.text.upper() in _OF_JOINS for token in query):
+        return
     open_joins: list[list[Token]] = [[]]
     in_pivots = [False]
     for number, token in enumerate(query):

@@ -39,6 +39,11 @@ class Column:
     absent: bool = False
     untyped: bool = False
 
+    @cached_property
+    def folded(self) -> str:
+        """The name in small letters."""
+        return self.name.casefold()
+
 
 @dataclass(frozen=True)
 class Relation:
@@ -157,12 +162,13 @@ def is_comma(join: exp.Join | None) -> bool:
 
 def candidates(columns: Iterable[Column], node: exp.Column) -> list[Column]:
     """The columns that a name may stand for: those of the query itself, else those of the query around."""
-    table = node.args.get("table")
+    table, name = node.args.get("table"), node.name
+    folded = None if isinstance(node.this, exp.Identifier) and node.this.quoted else name.casefold()
     fitting = [
         column
         for column in columns
-        if not column.absent
-        and is_named(node.this, column.name)
+        if (column.name == name if folded is None else column.folded == folded)
+        and not column.absent
         and (is_named(table, column.table) if table is not None else not column.hidden)
     ]
     return [column for column in fitting if not column.outer] or fitting
@@ -210,40 +216,56 @@ class Mentions:
     """The names in parts of a query, also in their subqueries. Each part is read once: it must not change meanwhile."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[dict[str, list[exp.Column]], list[Any]]] = {}
+        self._known: dict[int, _Named] = {}
+        self._together: dict[tuple[int, ...], _Named] = {}
 
     def keys(self, columns: Iterable[Column], nodes: Iterable[exp.Expr]) -> set[str]:
         """The keys of all columns that the parts may mean: too many rather than too few."""
-        found = [self._of(node) for node in nodes]
-        tables: list[Any] = [star for _, stars in found for star in stars]
-        if any(table is None for table in tables):
+        names, stars = self._of_all(list(nodes))
+        if None in stars:
             return {column.key for column in columns}
-        named: dict[str, list[Any]] = {}
-        for names, _ in found:
-            for name, nodes_of in names.items():
-                named.setdefault(name, []).extend(each.args.get("table") for each in nodes_of)
         return {
             column.key
             for column in columns
-            if any(
-                table is None or is_named(table, column.table)
-                for table in (*tables, *named.get(column.name.casefold(), ()))
-            )
+            if ((tables := names.get(column.folded)) and (None in tables or column.table.casefold() in tables))
+            or column.table.casefold() in stars
         }
 
-    def _of(self, node: exp.Expr) -> tuple[dict[str, list[exp.Column]], list[Any]]:
-        """Names by their text, and the tables of stars, None for all tables."""
+    def _of_all(self, nodes: list[exp.Expr]) -> _Named:
+        """What several parts name: a join asks for the same ones at each step."""
+        known = tuple(map(id, nodes))
+        if known not in self._together:
+            names: dict[str, set[str | None]] = {}
+            stars: set[str | None] = set()
+            for node in nodes:
+                named, starred = self._of(node)
+                stars |= starred
+                for name, tables in named.items():
+                    names.setdefault(name, set()).update(tables)
+            self._together[known] = names, stars
+        return self._together[known]
+
+    def _of(self, node: exp.Expr) -> _Named:
         if id(node) not in self._known:
-            names: dict[str, list[exp.Column]] = {}
-            stars: list[Any] = []
+            names: dict[str, set[str | None]] = {}
+            stars: set[str | None] = set()
             for each in node.find_all(exp.Column, exp.Star):
                 if isinstance(each, exp.Star):
                     if not isinstance(each.parent, exp.Count):
-                        stars.append(each.parent.args.get("table") if isinstance(each.parent, exp.Column) else None)
+                        stars.add(_table_of(each.parent) if isinstance(each.parent, exp.Column) else None)
                 elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
-                    names.setdefault(each.name.casefold(), []).append(each)
+                    names.setdefault(each.name.casefold(), set()).add(_table_of(each))
             self._known[id(node)] = names, stars
         return self._known[id(node)]
+
+
+_Named = tuple[dict[str, set[str | None]], set[str | None]]
+"""The tables of columns by the columns' names, and those of stars, all in small letters; None for any table."""
+
+
+def _table_of(column: exp.Column) -> str | None:
+    table = column.args.get("table")
+    return None if table is None else str(table.name.casefold())
 
 
 def result_name(node: exp.Expr) -> str:
@@ -276,14 +298,25 @@ def own(query: exp.Expr, known: Known) -> list[str]:
     tables = _tables(query, known)
     for expression in query.expressions:
         if isinstance(expression, exp.Star):
-            names += _starred(query, known)
+            names += _without(expression, _starred(query, known))
         elif isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star):
-            names += [
+            starred = [
                 name for table, columns in tables if is_named(expression.args["table"], table) for name in columns
             ]
+            names += _without(expression.this, starred)
         else:
             names.append(result_name(expression))
     return names
+
+
+def excepted(star: exp.Expr) -> list[exp.Identifier]:
+    """The names that a star leaves out: ``* EXCEPT (a, b)``, or ``EXCLUDE``."""
+    return [name.this if isinstance(name, exp.Column) else name for name in star.args.get("except_") or []]
+
+
+def _without(star: exp.Expr, names: Iterable[str]) -> list[str]:
+    gone = excepted(star)
+    return [name for name in names if not any(is_named(each, name) for each in gone)]
 
 
 def _starred(query: exp.Expr, known: Known) -> list[str]:

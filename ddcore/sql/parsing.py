@@ -15,7 +15,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.sql import dialects
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
-from ddcore.sql.clock import with_instants
+from ddcore.sql.clock import TIMES, with_instants
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.interval_texts import with_whole_intervals
@@ -103,11 +103,24 @@ def _tree(source: Source, head: Head) -> exp.Create:
             )
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
-                return with_instants(dialects.read(source, with_tables(with_pivots(source, _with_every(trees[0])))))
+                return _rewritten(source, trees[0])
         with _quiet():
             raise mistake(kept[number:], source)
     except RecursionError:
         raise source.error_at(first, "this statement is nested too deeply", "use several views") from None
+
+
+def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
+    """A statement in the dialect of its program, with what sqlglot has no kind for as what it means. Most have nothing
+    of this, so they are gone through once.
+    """
+    kinds = {type(node) for node in tree.walk()}
+    if exp.Pivot in kinds:
+        tree = with_pivots(source, tree)
+    if exp.Anonymous in kinds:
+        tree = with_tables(_with_every(tree))
+    tree = dialects.read(source, tree)
+    return tree if kinds.isdisjoint((exp.Anonymous, *TIMES)) else with_instants(tree)
 
 
 def _with_every(tree: exp.Create) -> exp.Create:

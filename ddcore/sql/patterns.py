@@ -32,7 +32,7 @@ def _pattern(values: Values, node: exp.Expr, pattern: exp.Expr, *, part: bool = 
     """The pattern as the engine reads it. ``part``: what it matches is taken out of the text."""
     text = values.of(pattern).literal
     if not isinstance(text, str):
-        values.source.refuse(node, "a regular expression that is no literal")
+        values.source.refuse(node, "a regular expression that is no literal", "LIKE takes patterns of columns")
     unescaped = text.replace(r"\\", "")
     if found := _FOREIGN.search(unescaped):
         values.source.refuse(node, f"{found[0]} in a regular expression")
@@ -115,6 +115,12 @@ def _part(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type) -> Rule:
     return rule
 
 
+def position_of(text: pl.Expr, regex: str) -> pl.Expr:
+    """The number of the first letter of the first match, 0 where nothing matches."""
+    before = text.str.extract(f"(?s)^(.*?)(?:{regex})", 1)
+    return pl.when(text.is_not_null()).then((before.str.len_chars().cast(pl.Int64) + 1).fill_null(0))
+
+
 def substring(values: Values, node: exp.Expr, text: Value, pattern: exp.Expr) -> Value:
     """``substring(text FROM pattern)``: what the first group matched, or all of it where there is none."""
     regex = _pattern(values, node, pattern, part=True)
@@ -154,6 +160,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.SimilarTo: _similar,
     exp.RegexpReplace: _replaced,
     exp.RegexpSubstr: _part(lambda text, pattern: text.str.extract(pattern, 0), TEXT),
+    exp.RegexpInstr: _part(position_of, INT),
     exp.RegexpCount: _part(lambda text, pattern: text.str.count_matches(pattern).cast(pl.Int64), INT),
 }
 

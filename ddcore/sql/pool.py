@@ -78,10 +78,16 @@ class Pool:
     def _next(self, rows: Any, rest: Sequence[Any]) -> int:
         """The place of the first of the others with an equality, else of the first one with a range, else 0."""
         names = types(rows).keys()
-        for number, other in enumerate(rest):
-            other_names = types(other).keys()
-            if any(condition.is_between(self.queries, self.env, names, other_names) for condition in self.conditions):
-                return number
+        of_rest = [types(other).keys() for other in rest]
+        place_of = {key: number for number, keys in enumerate(of_rest) for key in keys}
+        found = len(rest)
+        for condition in self.conditions:
+            for side in condition.sides(self.queries, self.env) if condition.is_equality else ():
+                number = place_of.get(next(iter(side)), found) if side else found
+                if number < found and condition.is_between(self.queries, self.env, names, of_rest[number]):
+                    found = number
+        if found < len(rest):
+            return found
         return next((number for number, other in enumerate(rest) if self._range(rows, other)), 0)
 
     def _order(self, rest: Sequence[Any]) -> tuple[int, ...] | None:
@@ -150,14 +156,14 @@ class Pool:
         """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
         while True:
             schema = types(rows)
+            own = schema.keys()
             ready = [
-                condition
-                for condition in self.conditions
-                if condition.keys <= set(schema) and (condition.keys or keyless)
+                condition for condition in self.conditions if condition.keys <= own and (condition.keys or keyless)
             ]
             if not ready:
                 return rows
-            self.conditions = [condition for condition in self.conditions if not any(condition is one for one in ready)]
+            met = {id(condition) for condition in ready}
+            self.conditions = [condition for condition in self.conditions if id(condition) not in met]
             if told:
                 self.told.filtered(rows, ready)
             plain = [condition for condition in ready if not condition.asks]

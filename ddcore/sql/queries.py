@@ -14,7 +14,7 @@ from ddcore.sql import frames, grouping, joins, ordering, recursion, subqueries,
 from ddcore.sql.clock import CLOCK
 from ddcore.sql.env import Env, Queries
 from ddcore.sql.grouping_sets import grouping_of
-from ddcore.sql.names import Column, Relation, first_named, is_named, types, unwrapped
+from ddcore.sql.names import Column, Relation, excepted, first_named, is_named, types, unwrapped
 from ddcore.sql.pairs import conjuncts
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, merged, selected
@@ -22,7 +22,7 @@ from ddcore.text.wording import listed, meant
 
 _PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset", "with_",
-    "qualify", "windows", "kind", "hint", "laterals",
+    "qualify", "windows", "kind", "hint",
 }  # fmt: skip
 
 
@@ -143,13 +143,23 @@ class QueryPlanner(Queries):
             if not isinstance(star, exp.Star):
                 columns.append(expression)
                 continue
-            if any(star.args.get(key) for key in ("except_", "replace", "rename")):
-                self.source.refuse(expression, "this star")
+            if any(star.args.get(key) for key in ("replace", "rename")):
+                self.source.refuse(expression, "REPLACE or RENAME of a star", "name the columns")
             table = expression.args.get("table") if star is not expression else None
             own = relation.columns if table is not None else relation.own
             chosen = [column for column in own if not column.outer and (table is None or is_named(table, column.table))]
             if not chosen:
                 raise self.source.error(expression, f"{shown(expression)} stands for no column", "name a table of FROM")
+            for name in excepted(star):
+                if not any(is_named(name, column.name) for column in chosen):
+                    names = [column.name for column in chosen]
+                    raise self.source.error(
+                        expression, f"{shown(expression)}: there is no column {name.name}; there are: {listed(names)}",
+                        meant(name.name, names) or "name one of these",
+                    )  # fmt: skip
+                chosen = [column for column in chosen if not is_named(name, column.name)]
+            if not chosen:
+                raise self.source.error(expression, f"{shown(expression)} leaves no column", "leave one")
             columns += [_of_star(column, expression) for column in chosen]
         return columns
 

@@ -65,7 +65,7 @@ def _translated(values: Values, node: exp.Expr, pattern: exp.Expr | None, kind: 
     """The pattern as the engine reads it, and whether Java's ``$`` stood at its end."""
     text = values.of(pattern).literal if pattern is not None else None
     if not isinstance(text, str):
-        values.source.refuse(node, "a regular expression that is no literal")
+        values.source.refuse(node, "a regular expression that is no literal", "LIKE takes patterns of columns")
     parts, ends = _PART.findall(text), False
     if kind == JAVA and parts[-1:] == ["$"]:
         parts, ends = parts[:-1], True

@@ -22,7 +22,9 @@ READ: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.ArrayAppend, exp.ArrayPrepend, exp.ArrayConcat, exp.ArrayRemove), "null_propagation"),
     exp.ArraySort: "asc nulls_first", exp.Decode: "charset!", exp.Encode: "charset!",
     exp.ArraySlice: "start! end is_length", exp.ArrayToString: "null",
+    exp.ArrayDistinct: "check_null", exp.Normalize: "form", exp.JSONObject: "return_type encoding",
     exp.GenerateSeries: "start! end! step is_end_exclusive", exp.RegexpExtractAll: "group",
+    exp.ArrayInsert: "position! offset", exp.Reduce: "initial! merge! finish",
     exp.TimestampAdd: "unit!", exp.TimestampDiff: "unit!", exp.AtTimeZone: "zone!", exp.FromTimeZone: "zone!",
     exp.StrToMap: "pair_delim key_value_delim", exp.Map: "keys! values!",
     exp.ToMap: "", exp.TimeFromParts: "hour! min! sec!", exp.ToNumber: "format!",
@@ -48,7 +50,7 @@ READ: dict[type[exp.Expr], str] = {
     exp.TimestampFromParts: "year! month! day! hour! min! sec!", exp.TimestampTrunc: "unit",
     exp.Translate: "from_! to!", exp.Trim: "position", exp.Trunc: "decimals", exp.TsOrDsAdd: "unit",
     exp.TsOrDsToDate: "format safe", exp.UnixToStr: "format!", exp.UnixToTime: "scale",
-    exp.WidthBucket: "min_value max_value num_buckets",
+    exp.WidthBucket: "min_value max_value num_buckets threshold",
 }  # fmt: skip
 """What the rules read of a node beside ``this``, ``expression`` and ``expressions``: anything else is refused.
 
@@ -64,10 +66,10 @@ _INSTEAD = {
     **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty",
                      "row_to_json"), _ANEW),
     **dict.fromkeys(("uuid", "gen_random_uuid", "uuid_generate_v4"), _UUID),
-    **dict.fromkeys(("gcd", "lcm", "levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
+    **dict.fromkeys(("levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
     "regexp_matches": "regexp_match() gives the groups of the first match",
     "element_at": "m['a'] is the value of a key",
-    "sind": "sin(radians(x))", "cosd": "cos(radians(x))", "tand": "tan(radians(x))",
+    "trim_scale": "rtrim(rtrim(p::text, '0'), '.') is its text; the value is p",
     "array_fill": "ARRAY[x, x]", "clock_timestamp": "now()",
 }  # fmt: skip
 """What to write in place of functions that are not here."""

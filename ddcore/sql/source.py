@@ -137,7 +137,8 @@ def parts(nodes: Iterable[exp.Expr], inside: Callable[[exp.Expr], Iterable[exp.E
 def shown(node: exp.Expr) -> str:
     """A part as SQL, cut behind a word where it is long."""
     dialect = dialect_of(node)
-    return cut(node.transform(_as_written).sql(dialect=dialect))
+    whole = node.transform(_as_written) if node.find(exp.Subquery) else node
+    return cut(whole.sql(dialect=dialect))
 
 
 def _as_written(node: exp.Expr) -> exp.Expr:

@@ -46,6 +46,13 @@ def _begin(start: pl.Expr, size: pl.Expr) -> pl.Expr:
     return pl.when(start > 0).then(start - 1).when(start < 0).then(size + start).otherwise(0)
 
 
+def _trimmed(values: Values, node: exp.Anonymous) -> Value:
+    """``btrim(text, letters)``."""
+    return values.of(
+        exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None)
+    )
+
+
 def _initcap(text: pl.Expr) -> pl.Expr:
     """Words are what is between spaces."""
     word = pl.element()
@@ -189,7 +196,7 @@ def _months_later(values: Values, node: exp.AddMonths) -> Value:
 
 def _months_between(values: Values, node: exp.MonthsBetween) -> Value:
     """Whole months between equal days, and between last days; else 31 days make a month, rounded to 8 digits."""
-    sides = [values.require(values.of(each), "timestamp", "date") for each in (node.this, node.expression)]
+    sides = [values.require(values.of(side), "timestamp", "date") for side in (node.this, node.expression)]
     sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
 
     def months(end: Value, start: Value) -> pl.Expr:
@@ -342,7 +349,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Concat: _concat,
     exp.Substring: texts.substring_from(_begin),
     exp.Initcap: lambda values, node: Value(_initcap(values.arguments(node, "string")[0].expr), TEXT, node),
-    exp.SplitPart: texts.split_field(zero=False),
+    exp.SplitPart: texts.field(whole=texts.whole_at_ends, zero_fails=True),
     exp.SubstringIndex: _until,
     exp.RegexpSplit: _split,
     exp.RegexpLike: regexes.match(JAVA),
@@ -383,7 +390,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixMicros: _in_units("us"),
     exp.Bracket: _element,
     exp.ArraySize: lambda values, node: _size(values, node, node.this),
-    exp.ArrayContains: arrays.contains,
+    exp.ArrayContains: lambda values, node: arrays.any_of(values, values.of(node.expression), node.this),
     **maps.RULES,
     exp.ArrayDistinct: arrays.distinct,
     exp.ArrayMax: arrays.extreme(greatest=True),
@@ -402,7 +409,7 @@ NAMED: dict[str, Named] = {
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),
     "timestamp_micros": (1, _from_units(1)),
-    "btrim": (1, function(lambda x: x.str.strip_chars(" "), TEXT, "string")),
+    "btrim": (-1, _trimmed),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
     "cardinality": (1, lambda values, node: _size(values, node, node.expressions[0])),
     **maps.NAMED,

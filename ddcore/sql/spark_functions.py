@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -9,9 +10,22 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql import lambdas, letters, list_functions, numbers, regexes, texts, whole_numbers, zeros
+from ddcore.sql import (
+    arrays,
+    json_paths,
+    lambdas,
+    letters,
+    list_functions,
+    numbers,
+    patterns,
+    regexes,
+    texts,
+    whole_numbers,
+    zeros,
+)
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import JAVA
+from ddcore.sql.source import called
 from ddcore.sql.values import (
     FLOAT,
     INT,
@@ -27,6 +41,30 @@ from ddcore.sql.values import (
 )  # fmt: skip
 
 # -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _letter(number: pl.Expr) -> pl.Expr:
+    """The letter with the code of the last 8 bits; empty below 0."""
+    code = number % 256
+    plain = letters.letter(pl.when(code > 0).then(code))
+    return pl.when(number < 0).then(pl.lit("")).when(code == 0).then(pl.lit("\0")).otherwise(plain)
+
+
+def _grouped(values: Values, node: exp.Anonymous) -> Value:
+    """``format_number(x, 2)``: with commas between thousands; of two nearest numbers the even one."""
+    value, digits = values.number(values.of(node.expressions[0])), values.of(node.expressions[1]).literal
+    if not isinstance(digits, int) or not 0 <= digits <= 18:
+        values.source.refuse(node, "format_number() by what is no literal number of digits", "format_number(x, 2)")
+    kind = pl.Decimal(38, digits)
+    exact = value.expr.cast(pl.String).cast(pl.Decimal(38, 20)) if value.type == FLOAT else value.expr
+
+    def text(x: Value) -> pl.Expr:
+        written = x.expr.round(digits, mode="half_to_even").cast(kind).cast(pl.String)
+        front = written.str.extract(r"^-?(\d+)").str.reverse().str.replace_all(r"(\d{3})", "${1},")
+        sign = pl.when(written.str.starts_with("-")).then(pl.lit("-")).otherwise(pl.lit(""))
+        return sign + front.str.reverse().str.strip_chars_start(",") + written.str.extract(r"(\.\d+)?$").fill_null("")
+
+    return Value(shared([Value(exact, value.type, node)], text), TEXT, node)
 
 
 def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
@@ -57,7 +95,7 @@ def _of_matches(compute: Callable[[pl.Expr, str], pl.Expr], values: Values, node
 def _chosen(values: Values, node: exp.Elt) -> Value:
     """``elt(n, a, b)``: the n-th of the texts; the row fails where there is none."""
     number = values.require(values.of(node.this), "int64")
-    exprs, kind = aligned(values.source, [values.of(each) for each in node.expressions], node)
+    exprs, kind = aligned(values.source, [values.of(part) for part in node.expressions], node)
 
     def choice(number: Value) -> pl.Expr:
         wrong = zeros.failing_where(~number.expr.is_between(1, len(exprs)), "is the number of no value of elt()")
@@ -79,6 +117,46 @@ def _quotient(values: Values, node: exp.SafeDivide) -> Value:
         values.source.refuse(node, "try_divide() of decimals", "CASE WHEN b <> 0 THEN a / b END")
     sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node) for side in (left, right)]
     return Value(shared(sides, lambda a, b: a.expr / pl.when(b.expr != 0).then(b.expr)), FLOAT, node)
+
+
+def _unless_too_large(combine: Callable[[pl.Expr, pl.Expr], pl.Expr], fits: Callable[..., pl.Expr]) -> Rule:
+    """``try_add`` and its like: null for what int64 cannot hold, as ``fits`` says of the two sides."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        left, right = values.arguments(node, "number", "number")
+        if left.type == right.type == INT:
+            whole = shared([left, right], lambda a, b: pl.when(fits(a.expr, b.expr)).then(combine(a.expr, b.expr)))
+            return Value(whole, INT, node)
+        if FLOAT not in (left.type, right.type):
+            values.source.refuse(node, f"{called(node)}() of decimals", "cast them to double or bigint")
+        return Value(combine(*(as_type(values.source, side, FLOAT) for side in (left, right))), FLOAT, node)
+
+    return rule
+
+
+def _sum_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return pl.when(b >= 0).then(a <= _MOST - b).otherwise(a >= -_MOST - b)
+
+
+def _difference_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    return pl.when(b >= 0).then(a >= b - _MOST).otherwise(a <= _MOST + b)
+
+
+def _product_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    most = pl.lit(_MOST, dtype=pl.Int64).truncdiv(pl.when(b != 0).then(b.abs()))
+    return a.is_not_null() & (b == 0) | (a.abs() <= most)
+
+
+_MOST = 2**63 - 1
+
+
+def _shifted(values: Values, node: exp.Anonymous) -> Value:
+    """``shiftrightunsigned(n, 2)``: zeros come from the left."""
+    number, by = values.require(values.of(node.expressions[0]), "int64"), values.of(node.expressions[1]).literal
+    if not isinstance(by, int) or not 0 <= by < 63:
+        values.source.refuse(node, "shiftrightunsigned() by what is no literal from 0 to 62")
+    moved = number.expr // 2**by
+    return Value(moved & (2 ** (64 - by) - 1) if by else moved, INT, node)
 
 
 def _or_zero(values: Values, node: exp.Anonymous) -> Value:
@@ -138,42 +216,20 @@ def _sorted(values: Values, node: exp.ArraySort) -> Value:
 
 
 def _slice(values: Values, node: exp.ArraySlice) -> Value:
-    """``slice(list, start, length)``; a negative start counts from the end."""
+    """``slice(list, start, length)``; a negative start counts from the end. The row fails for start 0."""
     some, _ = list_and_element(values, node.this)
-    start, length = (values.of(node.args[key]).literal for key in ("start", "end"))
-    if not isinstance(start, int) or not isinstance(length, int) or start == 0 or length < 0:
-        values.source.refuse(node, "slice() whose start or length is no literal, or 0", "the first element is 1")
-    if start > 0:
-        return Value(some.expr.list.slice(start - 1, length), some.type, node)
+    bounds = [values.require(values.of(node.args[key]), "int64") for key in ("start", "end")]
 
-    def cut(some: Value) -> pl.Expr:
-        there = some.expr.list.slice(start, length)
-        return pl.when(some.expr.list.len() >= -start).then(there).otherwise(some.expr.list.head(0))
+    def cut(some: Value, start: Value, length: Value) -> pl.Expr:
+        size = some.expr.list.len().cast(pl.Int64)
+        begin = pl.when(start.expr > 0).then(start.expr - 1).otherwise(size + start.expr)
+        wrong = zeros.failing_where(
+            (start.expr == 0) | (length.expr < 0), "slice() counts from 1, and takes no less than 0"
+        )
+        there = pl.when(begin >= 0).then(some.expr.list.slice(begin, length.expr)).otherwise(some.expr.list.head(0))
+        return pl.when(start.expr.is_not_null() & length.expr.is_not_null() & (wrong == 0)).then(there)
 
-    return Value(shared([some], cut), some.type, node)
-
-
-def _union(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return pl.concat_list([one, other]).list.unique(maintain_order=True)
-
-
-def _except(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """The different elements of the first list that the other one lacks: they stand behind those of the other one."""
-    return _union(other, one).list.slice(other.list.unique(maintain_order=True).list.len())
-
-
-def _as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
-    """A list of different elements of two lists, in the order in which they come."""
-
-    def rule(values: Values, node: exp.Expr) -> Value:
-        parts = node.expressions or [node.this, node.expression]
-        if len(parts) != 2:
-            values.source.refuse(node, "sets of another number of lists than two")
-        exprs, kind = aligned(values.source, [list_and_element(values, part)[0] for part in parts], node)
-        sides = [Value(expr, kind, node) for expr in exprs]
-        return Value(shared(sides, lambda one, other: combine(one.expr, other.expr)), kind, node)
-
-    return rule
+    return Value(shared([some, *bounds], cut), some.type, node)
 
 
 def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
@@ -184,10 +240,30 @@ def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 
 def _repeated(values: Values, node: exp.Anonymous) -> Value:
-    value, count = values.of(node.expressions[0]), values.of(node.expressions[1]).literal
-    if value.type is None or not isinstance(count, int) or not 1 <= count <= 100:
-        values.source.refuse(node, "array_repeat() of a number of times that is no literal from 1 to 100")
-    return Value(pl.concat_list([value.expr] * count), list_of(value.type), node)
+    value, count = values.of(node.expressions[0]), values.require(values.of(node.expressions[1]), "int64")
+    kind = value.type or TEXT
+    value = Value(as_type(values.source, value, kind), kind, node)
+    many = shared([value, count], lambda value, count: value.expr.repeat_by(count.expr.clip(lower_bound=0)))
+    return Value(many, list_of(kind), node)
+
+
+def _inserted(values: Values, node: exp.ArrayInsert) -> Value:
+    """``array_insert(list, 2, x)``, with nulls where the list ends before; -1 is behind the last one."""
+    some, element = list_and_element(values, node.this)
+    place = values.of(node.args["position"]).literal
+    if not isinstance(place, int) or place == 0 or place < -1:
+        values.source.refuse(
+            node, "array_insert() at what is no literal of at least 1, nor -1", "array_insert(l, 1, x)"
+        )
+    new = Value(as_type(values.source, values.of(node.expression), element), element, node)
+
+    def whole(some: Value, new: Value) -> pl.Expr:
+        if place == -1:
+            return pl.concat_list([some.expr, pl.concat_list([new.expr])])
+        front = arrays.padded(some.expr.list.head(place - 1), pl.lit(place - 1, dtype=pl.Int64), element)
+        return pl.concat_list([front, pl.concat_list([new.expr]), some.expr.list.slice(place - 1)])
+
+    return Value(shared([some, new], whole), some.type, node)
 
 
 def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
@@ -207,13 +283,12 @@ def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
 def _element_or_null(values: Values, node: exp.Anonymous) -> Value:
     """``get(list, 0)``."""
     some, element = list_and_element(values, node.expressions[0])
-    number = values.of(node.expressions[1]).literal
-    if not isinstance(number, int):
-        values.source.refuse(node, "the element of a list by a number that is no literal")
-    found = (
-        some.expr.list.get(number, null_on_oob=True) if number >= 0 else some.expr.list.get(2**31 - 1, null_on_oob=True)
-    )
-    return Value(found, element, node)
+    number = values.require(values.of(node.expressions[1]), "int64")
+
+    def found(some: Value, at: Value) -> pl.Expr:
+        return some.expr.list.get(pl.when(at.expr >= 0).then(at.expr), null_on_oob=True)
+
+    return Value(shared([some, number], found), element, node)
 
 
 def _flat(values: Values, node: exp.Flatten) -> Value:
@@ -234,6 +309,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpCount: lambda values, node: Value(
         _of_matches(lambda x, regex: x.str.count_matches(regex).cast(pl.Int64), values, node), INT, node
     ),
+    exp.RegexpInstr: lambda values, node: Value(_of_matches(patterns.position_of, values, node), INT, node),
     exp.RegexpSubstr: lambda values, node: Value(
         _of_matches(lambda x, regex: x.str.extract(regex, 0), values, node), TEXT, node
     ),
@@ -247,6 +323,15 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Nanvl: function(lambda x, y: pl.when(x.is_nan()).then(y).otherwise(x), FLOAT, "float64", "float64"),
     exp.SafeDivide: _quotient,
     exp.Factorial: _factorial,
+    exp.WidthBucket: numbers.RULES[exp.WidthBucket],
+    exp.SafeAdd: _unless_too_large(operator.add, _sum_fits),
+    exp.SafeSubtract: _unless_too_large(operator.sub, _difference_fits),
+    exp.SafeMultiply: _unless_too_large(operator.mul, _product_fits),
+    exp.Chr: function(_letter, TEXT, "int64", repeats=True),
+    exp.Encode: letters.in_charset,
+    exp.Decode: letters.in_charset,
+    exp.FromBase64: function(lambda x: x.str.decode("base64"), letters.BINARY, "string"),
+    exp.Unhex: function(lambda x: x.str.decode("hex"), letters.BINARY, "string"),
     exp.Negative: lambda values, node: values.of(exp.Neg(this=node.this)),
     exp.EqualNull: lambda values, node: values.of(exp.NullSafeEQ(this=node.this, expression=node.expression)),
     exp.Reverse: _reverse(texts.RULES[exp.Reverse]),
@@ -255,10 +340,12 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=0),
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
     exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
-    exp.ArrayExcept: _as_sets(_except),
-    exp.ArrayIntersect: _as_sets(lambda one, other: _except(one, _except(one, other))),
+    exp.ArrayExcept: list_functions.as_sets(list_functions.difference),
+    exp.ArrayIntersect: list_functions.as_sets(list_functions.intersection),
     exp.ArraySort: _sorted,
     exp.ArraySlice: _slice,
+    exp.ArrayInsert: _inserted,
+    exp.JSONFormat: json_paths.whole,
     exp.GenerateSeries: _sequence,
     exp.Flatten: _flat,
     **lambdas.RULES,
@@ -269,9 +356,15 @@ NAMED: dict[str, Named] = {
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
     "positive": (1, _sign_kept),
+    "json_array_length": (1, function(json_paths.count_or_null, INT, "string", repeats=True)),
+    "url_encode": (1, function(letters.url_encoded("A-Za-z0-9.*_-", "+"), TEXT, "string")),
+    "url_decode": (1, function(letters.url_decoded(" "), TEXT, "string")),
+    "bround": (-1, numbers.to_even),
+    "shiftrightunsigned": (2, _shifted),
+    "format_number": (2, _grouped),
     "zeroifnull": (1, _or_zero),
     "nullifzero": (1, _unless_zero),
-    "array_union": (2, _as_sets(_union)),
+    "array_union": (2, list_functions.as_sets(list_functions.union)),
     "arrays_overlap": (2, list_functions.of_sets(list_functions.overlaps, known=_decided)),
     "array_repeat": (2, _repeated),
     "get": (2, _element_or_null),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 from sqlglot import exp
@@ -19,24 +19,23 @@ def with_fields(queries: Sequence[exp.Expr], columns: Iterable[str]) -> None:
 
     ``columns``: those of all inputs; aliases of the queries are added. Queries are changed in place.
     """
-    tables = {name.casefold() for query in queries for name in _tables(query)}
-    names = {name.casefold() for name in columns}
-    names |= {alias.alias.casefold() for query in queries for alias in query.find_all(exp.Alias)}
-    names |= {name.name.casefold() for query in queries for alias in query.find_all(exp.TableAlias)
-              for name in alias.args.get("columns") or []}  # fmt: skip
+    tables, names = set[str](), {name.casefold() for name in columns}
+    qualified: list[exp.Column] = []
     for query in queries:
-        for node in list(query.find_all(exp.Column)):
-            parts = [node.args[key] for key in ("catalog", "db", "table") if node.args.get(key)] + [node.this]
-            if isinstance(node.this, exp.Star):
-                continue
-            first, count = parts[0].name.casefold(), len(parts)
-            behind_table = first in tables
-            if count > (2 if behind_table else 1) and (behind_table or first in names):
-                node.replace(_field(parts, 2 if behind_table else 1))
-
-
-def _tables(query: exp.Expr) -> Iterator[str]:
-    yield from (node.name for node in query.find_all(exp.Table, exp.TableAlias))
+        for node in query.find_all(exp.Table, exp.TableAlias, exp.Alias, exp.Column):
+            if isinstance(node, exp.Alias):
+                names.add(node.alias.casefold())
+            elif not isinstance(node, exp.Column):
+                tables.add(node.name.casefold())
+                names |= {name.name.casefold() for name in node.args.get("columns") or []}
+            elif node.args.get("table") is not None and not isinstance(node.this, exp.Star):
+                qualified.append(node)
+    for node in qualified:
+        parts = [node.args[key] for key in ("catalog", "db", "table") if node.args.get(key)] + [node.this]
+        first, count = parts[0].name.casefold(), len(parts)
+        behind_table = first in tables
+        if count > (2 if behind_table else 1) and (behind_table or first in names):
+            node.replace(_field(parts, 2 if behind_table else 1))
 
 
 def _field(parts: list[exp.Identifier], count: int) -> exp.Expr:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import polars as pl
 from sqlglot import exp
 
-from ddcore.expressions import hashes
-from ddcore.sql import json_paths, patterns
+from ddcore.expressions import hashes, polars_json
+from ddcore.sql import json_paths, letters, patterns, zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import BOOL, FLOAT, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
@@ -33,9 +33,10 @@ def _joined(values: Values, node: exp.ConcatWs) -> Value:
     """Nulls are left out, with their separator."""
     separator, *others = node.expressions
     between = values.require(values.of(separator), "string")
-    if between.literal is None and others:
-        values.source.refuse(node, "concat_ws() with a separator that is no literal")
     texts = [text_of(values, values.of(other)) for other in others]
+    if between.literal is None and others:
+        joined = shared([between], lambda between: pl.concat_list(texts).list.drop_nulls().list.join(between.expr))
+        return Value(joined, TEXT, node)
     return Value(pl.concat_str(texts, separator=between.literal, ignore_nulls=True), TEXT, node)
 
 
@@ -74,14 +75,16 @@ def _substring(values: Values, node: exp.Substring) -> Value:
 
 def _trim(values: Values, node: exp.Trim) -> Value:
     text = values.require(values.of(node.this), "string").expr
-    letters = values.of(node.expression).literal if node.expression is not None else " "
-    if not isinstance(letters, str):
-        values.source.refuse(node, "trim() of letters that are no literal")
+    given = values.of(node.expression) if node.expression is not None else Value(pl.lit(" "), TEXT, node, " ")
+    letters = values.require(given, "string")
     side = str(node.args.get("position") or "BOTH").upper()
     strip = {"LEADING": text.str.strip_chars_start, "TRAILING": text.str.strip_chars_end}.get(
         side, text.str.strip_chars
     )
-    return Value(strip(letters), TEXT, node)
+    if letters.literal is not None:
+        return Value(strip(letters.literal), TEXT, node)
+    there = shared([letters], lambda letters: pl.when(letters.expr.is_not_null()).then(strip(letters.expr)))
+    return Value(there, TEXT, node)
 
 
 def _position(values: Values, node: exp.StrPosition) -> Value:
@@ -139,19 +142,39 @@ def repeated(text: pl.Expr, times: pl.Expr) -> pl.Expr:
     return pl.when(text.is_not_null() & times.is_not_null()).then(many)
 
 
-def _field(values: Values, node: exp.SplitPart) -> Value:
-    text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
-    number = values.of(node.args["part_index"]).literal
-    if not isinstance(number, int) or number == 0:
-        values.source.refuse(node, "split_part() of a field whose number is no literal, or 0")
+def field(*, whole: Callable[[pl.Expr, pl.Expr], pl.Expr] | None, zero_fails: bool) -> Rule:
+    """The rule of ``split_part``: negative numbers count from the end, a field that is not there is empty.
 
-    def field(text: Value, separator: Value) -> pl.Expr:
-        fields = text.expr.str.split(separator.expr)
-        there = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
-        whole = text.expr if number in (1, -1) else _unless_null("", text)
-        return pl.when(separator.expr == "").then(whole).when(_unless_null(True, text, separator)).then(there)
+    ``whole``: what a text and a number give where the separator is empty; None: each letter is a field. ``zero_fails``:
+    whether there is an error for field 0, which else is empty, too.
+    """
 
-    return Value(shared([text, separator], field), TEXT, node)
+    def rule(values: Values, node: exp.SplitPart) -> Value:
+        kinds = "string", "string", "int64"
+        parts = values.arguments(node, *kinds, keys=("this", "delimiter", "part_index"))
+        if zero_fails and parts[2].literal == 0:
+            values.source.refuse(node, "split_part() of field 0", "fields are counted from 1, and from -1 at the end")
+
+        def found(text: Value, separator: Value, number: Value) -> pl.Expr:
+            place = number.expr - pl.when(number.expr > 0).then(1).otherwise(0)
+            there = text.expr.str.split(separator.expr).list.get(place, null_on_oob=True).fill_null("")
+            if not number.literal:
+                there = pl.when(number.expr != 0).then(there).otherwise(pl.lit(""))
+            if whole is not None and not separator.literal:
+                there = pl.when(separator.expr == "").then(whole(text.expr, number.expr)).otherwise(there)
+            known = _unless_null(True, text, separator, number)
+            if zero_fails and number.literal is None:
+                known &= zeros.failing_where(number.expr == 0, "there is no field 0") == 0
+            return pl.when(known).then(there)
+
+        return Value(shared(parts, found), TEXT, node)
+
+    return rule
+
+
+def whole_at_ends(text: pl.Expr, number: pl.Expr) -> pl.Expr:
+    """A text without a separator is one field."""
+    return pl.when(number.abs() == 1).then(text).otherwise(pl.lit(""))
 
 
 def substring_from(begin: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
@@ -174,59 +197,72 @@ def substring_from(begin: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
-def split_field(*, zero: bool) -> Rule:
-    """The rule of ``split_part`` by literals. ``zero``: field 0 is empty; else it is refused."""
-
-    def rule(values: Values, node: exp.SplitPart) -> Value:
-        text, separator = values.arguments(node, "string", "string", keys=("this", "delimiter"))
-        number = values.of(node.args["part_index"]).literal
-        if not isinstance(number, int) or not (number or zero) or not separator.literal:
-            what = "split_part() with a separator or a number that is no literal"
-            values.source.refuse(node, what if zero else f"{what}, or 0")
-        fields = text.expr.str.split(separator.expr)
-        field = fields.list.get(number - 1 if number > 0 else number, null_on_oob=True).fill_null("")
-        return Value(pl.when(text.expr.is_not_null()).then(field if number else pl.lit("")), TEXT, node)
-
-    return rule
-
-
 def _translated(values: Values, node: exp.Translate) -> Value:
-    text = values.require(values.of(node.this), "string").expr
-    old, new = (values.of(node.args[key]).literal for key in ("from_", "to"))
+    text, *others = values.arguments(node, "string", "string", "string", keys=("this", "from_", "to"))
+    old, new = (other.literal for other in others)
     if not isinstance(old, str) or not isinstance(new, str):
-        values.source.refuse(node, "translate() of letters that are no literals")
+        return Value(shared([text, *others], _translated_by_rows), TEXT, node)
     letters = dict(zip(reversed(old), reversed([*new, *[""] * len(old)][: len(old)]), strict=True))
     if not letters:
-        return Value(text, TEXT, node)
-    return Value(text.str.replace_many([*letters], [*letters.values()]), TEXT, node)
+        return Value(text.expr, TEXT, node)
+    return Value(text.expr.str.replace_many([*letters], [*letters.values()]), TEXT, node)
+
+
+def _translated_by_rows(text: Value, old: Value, new: Value) -> pl.Expr:
+    """Each letter is looked for in ``old``, and the one with its number in ``new`` takes its place."""
+    letters_of_text = text.expr.str.extract_all("(?s).")
+    both = pl.struct(old=old.expr, new=new.expr).repeat_by(letters_of_text.list.len())
+    kind = pl.Struct({"old": pl.String, "new": pl.String})
+    pairs = polars_json.zipped(letters_of_text, both, (pl.String(), kind))
+    letter, names = pl.element().struct.field("key"), pl.element().struct.field("value").struct
+    before = names.field("old").str.splitn(letter, 2).struct.field("field_0").str.len_chars()
+    there = names.field("old").str.contains(letter, literal=True)
+    changed = pl.when(there).then(names.field("new").str.slice(before, 1)).otherwise(letter)
+    return pl.when(_unless_null(True, text, old, new)).then(pairs.list.eval(changed).list.join(""))
 
 
 def _overlaid(values: Values, node: exp.Overlay) -> Value:
-    text, new = values.arguments(node, "string", "string")
-    start = values.of(node.args["from_"]).literal
+    """The row fails for a place before the text."""
     length = node.args.get("for_")
-    count = values.of(length).literal if length is not None else len(new.literal or "")
-    if not isinstance(start, int) or start < 1 or not isinstance(count, int) or count < 0 or new.literal is None:
-        hint = "the new text and its place are literals, the place at least 1"
-        values.source.refuse(node, "overlay() of this place", hint)
-    return Value(text.expr.str.head(start - 1) + new.expr + text.expr.str.slice(start - 1 + count), TEXT, node)
+    keys = ("this", "expression", "from_", *(["for_"] if length is not None else []))
+    parts = values.arguments(node, "string", "string", *["int64"] * (len(keys) - 2), keys=keys)
+
+    def overlaid(text: Value, new: Value, start: Value, count: Value | None = None) -> pl.Expr:
+        wrong = zeros.failing_where(start.expr < 1, "is no place of overlay(), which counts from 1")
+        size = new.expr.str.len_chars().cast(pl.Int64) if count is None else count.expr
+        behind = (start.expr - 1 + size).clip(lower_bound=0)
+        whole = text.expr.str.head(start.expr - 1 + wrong) + new.expr + text.expr.str.slice(behind)
+        return pl.when(_unless_null(True, *(each for each in (start, count) if each is not None))).then(whole)
+
+    return Value(shared(parts, overlaid), TEXT, node)
+
+
+_PLACE = re.compile(r"%(?:(\d+)\$)?(-?)(\d*)([sL])|%%")
 
 
 def _formatted(values: Values, node: exp.Format) -> Value:
+    """``format('%s is %-5s %2$L', a, b)``: PostgreSQL's, with numbers of arguments and widths."""
     pattern = values.of(node.this).literal
-    if not isinstance(pattern, str) or "%" in re.sub("%[s%]", "", pattern):
-        values.source.refuse(node, "format() with anything but %s and %% in a literal")
-    pieces = re.split(r"(%[s%])", pattern)
-    if pieces.count("%s") > len(node.expressions):
-        raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
-    rest = iter(node.expressions)
-    joined = pl.lit("")
-    for piece in pieces:
-        text = {"%%": pl.lit("%")}.get(piece)
-        if piece == "%s":
-            text = text_of(values, values.of(next(rest))).fill_null("")
-        joined = joined + (pl.lit(piece) if text is None else text)
-    return Value(joined, TEXT, node)
+    if not isinstance(pattern, str) or "%" in _PLACE.sub("", pattern):
+        values.source.refuse(node, "format() with anything but %s, %L and %% in a literal", "quote names by ||")
+    parts, begin, number = [pl.lit("")], 0, 0
+    for place in _PLACE.finditer(pattern):
+        parts.append(pl.lit(pattern[begin : place.start()] + ("%" if place[0] == "%%" else "")))
+        begin = place.end()
+        if place[0] == "%%":
+            continue
+        number = int(place[1]) if place[1] else number + 1
+        if not 1 <= number <= len(node.expressions):
+            raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
+        parts.append(_in_width(text_of(values, values.of(node.expressions[number - 1])), place))
+    return Value(pl.concat_str([*parts, pl.lit(pattern[begin:])]), TEXT, node)
+
+
+def _in_width(text: pl.Expr, place: re.Match[str]) -> pl.Expr:
+    """A null is empty, or NULL among literals."""
+    text = letters.as_literal(text).fill_null("NULL") if place[4] == "L" else text.fill_null("")
+    width = int(place[3] or 0)
+    return text.str.pad_end(width) if place[2] else text.str.pad_start(width)
 
 
 def _bytes(text: pl.Expr) -> pl.Expr:
@@ -243,7 +279,7 @@ def printed(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Ex
     pieces = re.split("(%[sd%])", text)
     if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
         raise values.source.error(node, f"{name}() has another number of values", "give one for each %s and %d")
-    parts, given = list[pl.Expr](), iter([values.of(each) for each in rest])
+    parts, given = list[pl.Expr](), iter([values.of(part) for part in rest])
     for piece in pieces:
         if piece in ("%s", "%d"):
             value = next(given)
@@ -268,6 +304,14 @@ def _length(letters: Callable[[pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
+def _normalized(values: Values, node: exp.Normalize) -> Value:
+    form = node.args["form"].name.upper() if isinstance(node.args.get("form"), exp.Expr) else "NFC"
+    if form not in ("NFC", "NFD", "NFKC", "NFKD"):
+        values.source.refuse(node, f"normalize() to {form}", "NFC, NFD, NFKC and NFKD")
+    text = values.require(values.of(node.this), "string").expr
+    return Value(text.str.normalize(form), TEXT, node)  # type: ignore[arg-type]
+
+
 def _sha2(values: Values, node: exp.SHA2) -> Value:
     text, bits = values.arguments(node, "string")[0], node.args.get("length")
     number = values.of(bits).literal if bits is not None else 256
@@ -289,7 +333,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Reverse: function(lambda x: x.str.reverse(), TEXT, "string"),
     exp.Substring: _substring,
     exp.Overlay: _overlaid,
-    exp.SplitPart: _field,
+    exp.SplitPart: field(whole=whole_at_ends, zero_fails=True),
     exp.Trim: _trim,
     exp.Pad: _padded,
     exp.Repeat: function(repeated, TEXT, "string", "int64", keys=("this", "times"), repeats=True),
@@ -297,6 +341,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Replace: _replace,
     exp.Translate: _translated,
     exp.Format: _formatted,
+    exp.Normalize: _normalized,
     # A negative count leaves as many letters out at the other side.
     exp.Left: function(lambda x, count: x.str.head(count), TEXT, "string", "int64"),
     exp.Right: function(lambda x, count: x.str.tail(count), TEXT, "string", "int64"),

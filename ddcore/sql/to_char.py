@@ -12,8 +12,18 @@ from sqlglot import exp
 from ddcore.sql import number_patterns
 from ddcore.sql.values import TEXT, Rule, Value, Values
 
+_JULIAN = 2_440_588
+"""The number of 1970-01-01 in days of Julius Scaliger."""
+_ROMANS = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"]
 _PADDED = 9
 """``Day`` and ``Month`` are as wide as the longest name."""
+
+
+def _roman(on: Any) -> pl.Expr:
+    month: pl.Expr = on.month().cast(pl.Int64)
+    return month.replace_strict(list(range(1, 13)), _ROMANS, return_dtype=pl.String)
+
+
 _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "FM%uay": lambda on: on.strftime("%A"), "%uay": lambda on: on.strftime("%A").str.pad_end(_PADDED),
     "FM%uAY": lambda on: on.strftime("%A").str.to_uppercase(),
@@ -34,6 +44,10 @@ _WORDS: dict[str, Callable[[Any], pl.Expr]] = {
     "%u": lambda on: (on.weekday().cast(pl.Int64) % 7 + 1).cast(pl.String),
     "%U": lambda on: _sevenths(on.ordinal_day()).str.pad_start(2, "0"), "W": lambda on: _sevenths(on.day()),
     "CC": lambda on: ((on.year().cast(pl.Int64) - 1) // 100 + 1).cast(pl.String).str.pad_start(2, "0"),
+    "J": lambda on: (on.epoch("d").cast(pl.Int64) + _JULIAN).cast(pl.String),
+    "FMRM": _roman, "RM": lambda on: _roman(on).str.pad_end(4),
+    "FMrm": lambda on: _roman(on).str.to_lowercase(), "rm": lambda on: _roman(on).str.to_lowercase().str.pad_end(4),
+    "I%j": lambda on: ((on.week().cast(pl.Int64) - 1) * 7 + on.weekday()).cast(pl.String).str.pad_start(3, "0"),
     "HH": lambda on: on.strftime("%I"), "%S%SS": lambda on: _seconds(on).cast(pl.String),
     "AM": lambda on: on.strftime("%p"), "PM": lambda on: on.strftime("%p"),
     "am": lambda on: on.strftime("%P"), "pm": lambda on: on.strftime("%P"),
@@ -64,7 +78,7 @@ def _written(values: Values, node: exp.TimeToStr) -> Value:
     if not text or "".join(tokens) != text or any("%S%S" in token for token in tokens if token != "%S%SS"):
         hint = (
             "patterns have YYYY, YY, MM, Mon, Month, DD, DDD, D, Dy, Day, HH24, HH12, MI, SS, SSSSS, MS, US, AM, Q, W, "
-            "WW, CC, IYYY, IW, ID"
+            "WW, CC, IYYY, IW, ID, IDDD, J, RM"
         )
         values.source.refuse(node, "a pattern of to_char() that is not of these", hint)
     if value.type is not None and value.type.name == "date" and _CLOCK.search(re.sub('"[^"]*"', "", text)):

@@ -102,16 +102,16 @@ def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tu
     """Expressions of one type. Raises ProgramError where the types have none in common; ``what`` begins its message."""
     values = [settled(value) for value in values]
     known = [value for value in values if value.type is not None]
-    typed = [each for each in known if not isinstance(each.literal, str)] or known
+    typed = [value for value in known if not isinstance(value.literal, str)] or known
     common = typed[0].type if typed else TEXT
     assert common is not None
-    for each in typed[1:]:
-        assert each.type is not None
-        joined = _joined(common, each.type)
+    for value in typed[1:]:
+        assert value.type is not None
+        joined = _joined(common, value.type)
         if joined is None:
             place = what if isinstance(what, str) else shown(what)
             raise source.error(
-                each.node, f"{place}: the types {common} and {each.name} do not meet: {shown(each.node)}",
+                value.node, f"{place}: the types {common} and {value.name} do not meet: {shown(value.node)}",
                 "cast one of them: CAST(x AS type)",
             )  # fmt: skip
         common = joined
@@ -450,6 +450,20 @@ def like_pattern(pattern: str, escape: str) -> str:
             parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
         number += 1
     return f"(?s)^{''.join(parts)}$"
+
+
+def like_patterns(patterns: pl.Expr, escape: str) -> pl.Expr:
+    """The regular expressions of patterns of LIKE that are values of rows; null where an escape ends one."""
+    letter = pl.element()
+    one = pl.when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    token = "(?s)."
+    if escape:
+        token = f"(?s){re.escape(escape)}.|."
+        escaped = letter.str.starts_with(escape)
+        kept = pl.when(letter.str.len_chars() > 1).then(letter.str.slice(1).str.escape_regex())
+        one = pl.when(escaped).then(kept).when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    parts = patterns.str.extract_all(token).list.eval(one.otherwise(letter.str.escape_regex()))
+    return pl.lit("(?s)^") + parts.list.join("", ignore_nulls=False) + pl.lit("$")
 
 
 def column_value(values: Values, node: exp.Expr) -> Value:

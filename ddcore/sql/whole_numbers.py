@@ -7,8 +7,9 @@ import math
 import polars as pl
 from sqlglot import exp
 
+from ddcore.expressions import polars_json
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, Rule, Value, Values, shared
+from ddcore.sql.values import INT, Named, Rule, Value, Values, shared
 
 _MOST_FACTORIAL = 20
 
@@ -47,8 +48,48 @@ def _quotient(values: Values, node: exp.IntDiv) -> Value:
     return Value(left.expr.truncdiv(right.expr), INT, node)
 
 
+_MOST_STEPS = 50
+"""Of Euclid's algorithm on int64, where the remainder is the one nearest to 0."""
+
+
+def _common_divisor(one: pl.Expr, other: pl.Expr, steps: int = _MOST_STEPS) -> pl.Expr:
+    if not steps:
+        return one
+
+    def step(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+        rest = polars_json.called("Sql.Rem", [one, pl.when(other != 0).then(other)])
+        nearest = pl.when(rest.is_null()).then(0).when(rest > other - rest).then(other - rest).otherwise(rest)
+        return _common_divisor(pl.when(other != 0).then(other).otherwise(one), nearest, steps - 1)
+
+    return polars_json.share([one, other], step)
+
+
+def greatest_divisor(values: Values, node: exp.Anonymous) -> Value:
+    """``gcd(a, b)``: 0 of two zeros."""
+    sides = values.arguments(node, "int64", "int64")
+
+    def divisor(one: Value, other: Value) -> pl.Expr:
+        known = one.expr.is_not_null() & other.expr.is_not_null()
+        return pl.when(known).then(_common_divisor(one.expr.abs(), other.expr.abs()))
+
+    return Value(shared(sides, divisor), INT, node)
+
+
+def least_multiple(values: Values, node: exp.Anonymous) -> Value:
+    """``lcm(a, b)``: 0 where one is 0."""
+    sides = values.arguments(node, "int64", "int64")
+    divisor = greatest_divisor(values, node)
+
+    def multiple(one: Value, other: Value, divisor: Value) -> pl.Expr:
+        whole = (one.expr.truncdiv(pl.when(divisor.expr != 0).then(divisor.expr)) * other.expr).abs()
+        return pl.when(divisor.expr == 0).then(0).otherwise(whole)
+
+    return Value(shared([*sides, divisor], multiple), INT, node)
+
+
 RULES: dict[type[exp.Expr], Rule] = {
     exp.IntDiv: _quotient,
     exp.Factorial: factorial,
     exp.BitwiseLeftShift: _shifted_left,
 }
+NAMED: dict[str, Named] = {"gcd": (2, greatest_divisor), "lcm": (2, least_multiple)}

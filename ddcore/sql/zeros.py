@@ -38,24 +38,46 @@ def whole(values: Values, node: exp.Binary) -> Value:
 
 
 def remainder(*, fails: bool) -> Rule:
-    """The rule of what is left of a division of whole numbers or decimals; it has the sign of the left side.
+    """The rule of what is left of a division; it has the sign of the left side.
 
     Where the divisor is 0 the row fails, or the result is null. Decimals are divided as whole numbers of their last
-    digit, so they have 18 digits at most.
+    digit. PostgreSQL has no remainder of doubles; in DuckDB that by 0 is no number.
     """
 
     def rule(values: Values, node: exp.Binary) -> Value:
         left, right = values.arguments(node, "number", "number")
         kinds = [side.type for side in (left, right) if side.type is not None]
-        if FLOAT in kinds or any(kind.is_wide for kind in kinds):
-            hint = "cast both to decimal(18, n), or to bigint"
-            values.source.refuse(node, "a remainder of doubles, or of decimals of more than 18 digits", hint)
+        if FLOAT in kinds:
+            if values.source.dialect == "postgres":
+                values.source.refuse(node, "a remainder of doubles", "cast both to decimal(38, n), or to bigint")
+            sides = [
+                Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)
+            ]
+            may_fail = values.source.dialect != "duckdb"
+            rest = _checked(sides[0], sides[1], _rest) if may_fail else _rest(*(side.expr for side in sides))
+            return Value(rest, FLOAT, node)
         scale = max(kind.scale for kind in kinds)
+        if any(kind.is_wide for kind in kinds):
+            return _of_long_decimals(values, node, [left, right], scale, fails=fails)
         left, right = (unscaled(side, scale) for side in (left, right))
         rest = _checked(left, right, _rest) if fails else _rest(left.expr, right.expr)
         return scaled(rest, scale, node) if scale else Value(rest, INT, node)
 
     return rule
+
+
+def _of_long_decimals(values: Values, node: exp.Binary, sides: list[Value], scale: int, *, fails: bool) -> Value:
+    """The remainder of decimals of up to 38 digits."""
+    kind = Type("decimal", MOST_DIGITS, scale)
+    exprs = [as_type(values.source, side, kind) for side in sides]
+    parts = [Value(expr, kind, side.node, side.literal) for expr, side in zip(exprs, sides, strict=True)]
+
+    def rest(a: Value, b: Value) -> pl.Expr:
+        divisor = pl.when(b.expr != 0).then(b.expr).cast(kind.polars)
+        found = _rest(a.expr.cast(kind.polars), divisor)
+        return found + failing(b.expr).cast(kind.polars) if fails else found
+
+    return Value(shared(parts, rest).cast(kind.polars), kind, node)
 
 
 def _rest(a: pl.Expr, b: pl.Expr) -> pl.Expr:

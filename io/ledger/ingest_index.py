@@ -141,7 +141,7 @@ class IngestIndex:
         for one in self._files if names else ():
             of_columns = {number for number, column in enumerate(one["columns"]) if tuple(column) == columns}
             entries = {row[0] for row in one["ingests"] if row[4] in of_columns} & self.numbers.keys()
-            for entry, name, each in zip(one["places"], one["names"], one["marks"], strict=True):
+            for entry, name, marked in zip(one["places"], one["names"], one["marks"], strict=True):
                 if name in ingests and entry in entries:
-                    ingests[name].append((entry, each))
+                    ingests[name].append((entry, marked))
         return ingests

@@ -19,7 +19,7 @@ from polars import col, element
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import parse_schema
-from ddcore.expressions import hashes
+from ddcore.expressions import hashes, polars_json
 from ddcore.expressions.projections import ListProjection, Projection
 
 SCHEMA = parse_schema(
@@ -347,6 +347,10 @@ FUNCTIONS: dict[str, list[pl.Expr]] = {
 
 INSIDE_LISTS: dict[str, list[pl.Expr]] = {
     "Filter": [letters.list.filter(element() != "a"), floats.list.filter(element() / 3 > 0.1)],
+    "Zip": [
+        polars_json.zipped(words, words.list.reverse(), (pl.String(), pl.String())),
+        polars_json.zipped(ints, ints.list.eval(element().cast(pl.Float64)), (pl.Int64(), pl.Float64())),
+    ],
     "Reverse": [letters.list.reverse(), letters.list.eval(element().str.to_uppercase().reverse())],
     "Unique": [letters.list.unique(), letters.list.unique(maintain_order=True)],
     "Any": [flags.list.any()],

@@ -132,6 +132,30 @@ PAGE = Path(__file__).parents[2] / "docs" / "sql-functions.md"
 ENGINES = ("postgres", "spark", "duckdb")
 
 
+MISSING: dict[str, str] = {
+    "random rand randn uuid gen_random_uuid shuffle randstr":
+    "differ in each run; `md5(key)::uuid` of a key of the row stays the same",
+    "current_user current_database current_setting version pg_sleep input_file_name monotonically_increasing_id":
+    "are about the session or the files, not about a row",
+    "hash xxhash64 crc32 hashtext":
+    "are numbers of one engine's own; `md5` and `sha2` are the same everywhere",
+    "levenshtein damerau_levenshtein jaccard jaro_similarity soundex hamming":
+    "go through two texts letter by letter; `flat_map` with a function in Python",
+    "jsonb_set jsonb_insert jsonb_strip_nulls jsonb_pretty jsonb_path_query_first json_merge_patch from_json":
+    "take JSON apart or change it, and JSON is text here; take texts out by `->>`, and build it anew of its parts",
+    "trim_scale": "the type says the digits; `rtrim(rtrim(p::text, '0'), '.')` is the text",
+    "list_reduce map_zip_with": "fold step by step; `unnest` or `explode`, and group",
+    "typeof pg_typeof": "types have one name in all dialects here",
+    "array_fill list_zip list_grade_up": "give lists of lists, or of rows without names",
+    "xpath xml_is_well_formed from_xml from_csv to_tsvector int4range":
+    "are of types that are not here: XML, search in texts, ranges",
+    "get_byte set_byte set_bit aes_encrypt": "take bytes apart; `encode` and `decode` give them as text",
+    "pg_size_pretty format_bytes quote_ident parse_ident unistr conv to_base gamma erf expm1":
+    "are rare in views; put them together of others, or use `flat_map` in Python",
+}  # fmt: skip
+"""Names of functions of the engines that are not here, and why, or what to write instead."""
+
+
 def called(engine: str) -> set[str]:
     """The functions that the expressions of an engine call."""
     calls = (name.lower() for expression, _ in answers(engine) for name in _CALL.findall(expression))
@@ -156,6 +180,8 @@ def page() -> str:
     ]
     for name in sorted(set().union(*names.values())):
         lines.append(f"| `{name}` | " + " | ".join("yes" if name in names[each] else "" for each in ENGINES) + " |")
+    lines += ["", "## What is not here", "", "| functions | they |", "| --- | --- |"]
+    lines += [f"| {', '.join(f'`{name}`' for name in each.split())} | {why} |" for each, why in MISSING.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,87 @@
+"""Functions of SQL that are others of the same dialect put together: a text of SQL for each, whose columns are the
+arguments: ``_1``, ``_2``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import polars as pl
+from sqlglot import exp, parse_one
+
+from ddcore.base.schema import Type
+from ddcore.sql.source import shown
+from ddcore.sql.values import TEXT, Named, Rule, Value, Values, column_value, shared
+
+POSTGRES = {
+    "array_dims": "CASE WHEN cardinality(_1) > 0 THEN '[1:' || cardinality(_1) || ']' END",
+    "array_ndims": "CASE WHEN cardinality(_1) > 0 THEN 1 END",
+    "textcat": "_1 || _2",
+}
+SPARK = {
+    "find_in_set": "array_position(split(_2, ','), _1)",
+    "datepart": "date_part(_1, _2)",
+    "regexp": "_1 RLIKE _2",
+    "try_mod": "CASE WHEN _2 <> 0 THEN _1 % _2 END",
+    "try_to_date": "try_cast(_1 AS date)",
+}
+DUCKDB = {
+    "make_timestamp_ms": "epoch_ms(_1)",
+    "microsecond": "epoch_us(_1) % 60000000",
+    "millisecond": "epoch_us(_1) % 60000000 // 1000",
+    "signbit": "_1 < 0",
+}
+
+
+@lru_cache
+def _read(text: str, dialect: str) -> exp.Expr:
+    return parse_one(text, read=dialect)
+
+
+def by_text(text: str) -> Rule:
+    """The rule of a function that means what this SQL means. Its literal arguments stay literals."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        given = [values.of(part) for part in node.expressions or [node.this, node.expression]]
+        names = {f"_{number}": number for number in range(1, len(given) + 1)}
+        kinds: list[Type] = []
+
+        def whole(*parts: Value) -> pl.Expr:
+            def found(_: Values, part: exp.Expr) -> Value | None:
+                return parts[names[part.name] - 1] if isinstance(part, exp.Column) and part.name in names else None
+
+            value = column_value(Values(values.source, (), {}, found), _read(text, values.source.dialect).copy())
+            kinds.append(value.type or TEXT)
+            return value.expr
+
+        return Value(shared(given, whole), kinds[-1], node)
+
+    return rule
+
+
+def named(texts: dict[str, str]) -> dict[str, Named]:
+    """The functions of a table of texts, each with as many arguments as its text names."""
+    counts = {
+        name: max(number for number in range(9) if number == 0 or f"_{number}" in text) for name, text in texts.items()
+    }
+    return {name: (counts[name], by_text(text)) for name, text in texts.items()}
+
+
+OF_SPARK: dict[type[exp.Expr], Rule] = {exp.Getbit: by_text("(_1 >> _2) & 1")}
+
+
+def masked(values: Values, node: exp.Anonymous) -> Value:
+    """``mask(text, upper, lower, digit)``: the letters that take the place of others, by default X, x and n."""
+    usual = [exp.Literal.string(letter) for letter in "Xxn"]
+    parts = [*node.expressions, *usual[len(node.expressions) - 1 :]]
+    letters = [values.of(part).literal for part in parts[1:]]
+    if len(parts) != 4 or not all(isinstance(each, str) and len(each) == 1 for each in letters):
+        values.source.refuse(node, f"mask() by what is no literal letter: {shown(node)}", "mask(x, 'X', 'x', 'n')")
+    text, (upper, lower, digit) = values.require(values.of(parts[0]), "string").expr, letters
+    one = pl.element()
+    changed = (
+        pl.when(one.str.contains(r"^\p{Lu}$")).then(pl.lit(upper))
+        .when(one.str.contains(r"^\p{Ll}$")).then(pl.lit(lower))
+        .when(one.str.contains("^[0-9]$")).then(pl.lit(digit)).otherwise(one)
+    )  # fmt: skip
+    return Value(text.str.extract_all("(?s).").list.eval(changed).list.join(""), TEXT, node)

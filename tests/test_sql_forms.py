@@ -1,0 +1,138 @@
+"""Forms of other dialects that become something else while a program is read: joins, stars, aggregates.
+
+They equal DuckDB at every version; what Spark writes in its own way has a second text.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import polars as pl
+import pytest
+from sql_duckdb import bag
+from sql_peers import DuckDb
+from sql_tables import accumulated
+
+import ddcore as dd
+from ddcore.base.errors import DdError
+from ddcore.sql import program
+
+VERSIONS = 3
+SPARK_JOINS = [
+    ("SELECT id, e FROM t LATERAL VIEW explode(array(x, 1)) q AS e", "SELECT id, unnest([x, 1]) AS e FROM t"),
+    ("SELECT id FROM t LATERAL VIEW explode(array(x, 1)) q AS e", "SELECT id FROM t UNION ALL SELECT id FROM t"),
+    ("SELECT id, col FROM t LATERAL VIEW explode(array(x)) q", "SELECT id, x AS col FROM t"),
+    (
+        "SELECT id, q.e FROM t LATERAL VIEW OUTER explode(CASE WHEN x > 1 THEN array(x, 1) END) q AS e WHERE id > 3",
+        "SELECT id, e FROM t LEFT JOIN LATERAL (SELECT unnest([x, 1]) AS e WHERE x > 1) ON true WHERE id > 3",
+    ),
+    (
+        "SELECT id, n, e FROM t LATERAL VIEW posexplode(array(x, 7)) q AS n, e",
+        "SELECT id, 0 AS n, x AS e FROM t UNION ALL SELECT id, 1, 7 FROM t",
+    ),
+    (
+        "SELECT id, e, f FROM t LATERAL VIEW explode(array(x, 1)) q AS e LATERAL VIEW explode(array(e, 2)) w AS f",
+        "SELECT id, e, unnest([e, 2]) AS f FROM (SELECT id, unnest([x, 1]) AS e FROM t)",
+    ),
+    ("SELECT t.id FROM t LEFT SEMI JOIN u ON t.x = u.y", "SELECT t.id FROM t SEMI JOIN u ON t.x = u.y"),
+    ("SELECT * EXCEPT (g) FROM t LEFT ANTI JOIN u ON t.x = u.y", "SELECT id, x, b FROM t ANTI JOIN u ON t.x = u.y"),
+]
+DUCKDB = [
+    "SELECT t.* EXCLUDE (b), u.h FROM t JOIN u ON t.x = u.y",
+    "SELECT id FROM (SELECT * EXCLUDE (x) FROM t) q WHERE EXISTS (SELECT 1 FROM u WHERE u.y = q.id)",
+    "SELECT t.id, v.h FROM t SEMI JOIN u ON t.x = u.y LEFT JOIN u v ON v.h = t.g",
+    "SELECT * FROM t ANTI JOIN u ON t.x = u.y AND u.id > 3",
+]
+AGGREGATES = [
+    "list(x ORDER BY id)", "array_agg(x ORDER BY id DESC)", "list(x ORDER BY id) FILTER (WHERE b)",
+    "string_agg(g, '-' ORDER BY id)", "string_agg(DISTINCT g, ',' ORDER BY g)", "quantile_cont(x, 0.25)",
+    "quantile_disc(x, 0.7)", "percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC)", "min_by(x, id)", "arg_max(g, id)",
+    "bit_and(x)", "bit_or(x) FILTER (WHERE b)", "bit_xor(x)", "count_if(x > 1)", "countif(x > 1) FILTER (WHERE b)",
+]  # fmt: skip
+OF_SPARK = [
+    ("percentile(x, 0.3)", "quantile_cont(x, 0.3)"),
+    ("percentile_disc(0.3) WITHIN GROUP (ORDER BY x)", "quantile_disc(x, 0.3)"),
+    ("count_if(x > 1)", "count(*) FILTER (WHERE x > 1)"), ("bit_or(x)", "bit_or(x)"),
+]  # fmt: skip
+
+
+def logs(seed: int) -> dict[str, Any]:
+    rng = random.Random(seed)
+    some: list[Any] = [None, 0, 1, 2, 3]
+    t = [(n, rng.choice("abc"), rng.choice(some), rng.choice([None, True, False])) for n in range(14)]
+    u = [(n, rng.choice("abd"), rng.choice(some)) for n in range(6)]
+    names = {"t": ("id", "g", "x", "b"), "u": ("id", "h", "y")}
+    kinds = {"id": pl.Int64, "x": pl.Int64, "y": pl.Int64, "g": pl.String, "h": pl.String, "b": pl.Boolean}
+    found = {}
+    for name, rows in (("t", t), ("u", u)):
+        updates = [(*row, rng.randrange(2), 1) for row in rows]
+        updates += [(*row[:-2], row[-2] + 1, -1) for row in rng.sample(updates, len(rows) // 3)]
+        schema = {column: kinds[column] for column in names[name]} | {"version": pl.Int64, "diff": pl.Int64}
+        found[name] = pl.DataFrame(updates, schema=schema, orient="row")
+    return found
+
+
+def check(seed: int, dialect: str, *texts: tuple[str, str]) -> None:
+    """Queries and what DuckDB is asked in their place."""
+    updates, peer = logs(seed), DuckDb(as_postgres=False)
+    peer.load(updates, VERSIONS)
+    views = ";".join(f"CREATE VIEW r{number} AS {query}" for number, (query, _) in enumerate(texts))
+    results = dd.replay(program(views, dialect=dialect), **updates)
+    for number, (query, asked) in enumerate(texts):
+        log = results[f"r{number}"]
+        schema = {name: kind for name, kind in log.schema.items() if name not in ("version", "diff")}
+        for version in range(VERSIONS):
+            there = bag(accumulated(log, version).rows())
+            assert there == bag(peer.rows(asked, version, schema)), f"{query} at version {version}"
+
+
+def test_joins_of_spark(seed: int) -> None:
+    check(seed, "spark", *SPARK_JOINS)
+
+
+def test_joins_and_stars_of_duckdb(seed: int) -> None:
+    check(seed, "duckdb", *((query, query) for query in DUCKDB))
+
+
+@pytest.mark.parametrize("by", ["g", "x", None])
+def test_aggregates_of_duckdb(seed: int, by: str | None) -> None:
+    def query(aggregate: str) -> str:
+        return f"SELECT {by} AS k, {aggregate} AS v FROM t GROUP BY {by}" if by else f"SELECT {aggregate} AS v FROM t"
+
+    check(seed, "duckdb", *((query(each), query(each)) for each in AGGREGATES))
+
+
+def test_aggregates_of_spark(seed: int) -> None:
+    pairs = [[f"SELECT g, {text} AS v FROM t GROUP BY g" for text in pair] for pair in OF_SPARK]
+    check(seed, "spark", *((ours, asked) for ours, asked in pairs))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "query", "message"),
+    [
+        ("spark", "SELECT a FROM t LATERAL VIEW inline(x) q AS a, b", "program.sql:1:47: LATERAL VIEW of inline()"),
+        ("spark", "SELECT a FROM t LATERAL VIEW explode(array(x)) q AS a, b", "takes one name, for the elements"),
+        ("spark", "SELECT id FROM t LEFT SEMI JOIN u USING (id)", "a SEMI JOIN without ON is not supported"),
+        (
+            "spark",
+            "SELECT t.id FROM t LEFT ANTI JOIN u ON t.x = u.y FULL JOIN u v ON v.y = t.x",
+            "behind a SEMI or an ANTI",
+        ),
+        (
+            "spark",
+            "SELECT * EXCEPT (idd) FROM t",
+            "program.sql:1:25: * EXCEPT (idd): there is no column idd; there are",
+        ),
+        ("duckdb", "SELECT * EXCLUDE (id, g, x, b) FROM t", "leaves no column"),
+        ("duckdb", "SELECT * REPLACE (1 AS id) FROM t", "REPLACE or RENAME of a star is not supported"),
+        ("duckdb", "SELECT median(CAST(x AS decimal(9,2))) AS v FROM t", "a quantile of decimals, which DuckDB rounds"),
+        ("spark", "SELECT max_by(g, x) AS v FROM t", "the aggregate max_by in the dialect 'spark' is not supported"),
+    ],
+)
+def test_other_forms_are_refused_with_their_place(dialect: str, query: str, message: str) -> None:
+    with pytest.raises(DdError) as caught:
+        dd.replay(program(f"CREATE VIEW r AS {query}", dialect=dialect), **logs(1))
+    assert str(caught.value).startswith("program.sql:1:")
+    assert message in str(caught.value)
+    assert caught.value.hint
