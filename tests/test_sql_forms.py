@@ -136,3 +136,47 @@ def test_other_forms_are_refused_with_their_place(dialect: str, query: str, mess
     assert str(caught.value).startswith("program.sql:1:")
     assert message in str(caught.value)
     assert caught.value.hint
+
+
+# What PostgreSQL 15, DuckDB and Spark say, of four rows: true, false or null.
+ROWS = [
+    ("(x, id) > (2, 2)", "fft-", "fftt", "fftf"),
+    ("(x, id) <= (2, 2)", "ttf-", "ttff", "ttft"),
+    ("(id, x) < (4, 1)", "ttt-", "tttf", "tttt"),
+    ("(id, x) >= (3, 2)", "fftt", "fftt", "fftt"),
+    ("NOT (id, x) < (4, 1)", "fff-", "ffft", "ffff"),
+    ("(x, id) = (2, 2)", "ftff", "ftff", "ftff"),
+    ("(x, id) = (x, id)", "ttt-", "tttt", "tttt"),
+    ("(x, id) <> (2, 2)", "tftt", "tftt", "tftt"),
+    ("(x, id) BETWEEN (1, 1) AND (2, 2)", "ttf-", "ttff", "ttff"),
+    ("(x, id) IN ((2, 2), (1, 1))", "ttff", "ttff", "ttff"),
+    ("ROW(x, id) > ROW(2, 2)", "fft-", "fftt", ""),
+    ("struct(x, id) > struct(2, 2)", "", "", "fftf"),
+]
+
+
+@pytest.mark.parametrize(("place", "dialect"), [(1, "postgres"), (2, "duckdb"), (3, "spark")])
+def test_rows_are_compared_as_the_dialect_does(place: int, dialect: str) -> None:
+    asked = [row for row in ROWS if row[place]]
+    columns = ", ".join(f"{row[0]} AS c{number}" for number, row in enumerate(asked))
+    t = pl.DataFrame({"x": [1, 2, 2, None], "id": [1, 2, 3, 4], "version": 0, "diff": 1})
+    log = dd.replay(program(f"CREATE VIEW r AS SELECT id, {columns} FROM t", dialect=dialect), t=t)["r"].sort("id")
+    letters = {True: "t", False: "f", None: "-"}
+    for number, row in enumerate(asked):
+        assert "".join(letters[value] for value in log[f"c{number}"]) == row[place], row[0]
+
+
+def test_rows_of_two_tables_are_compared(seed: int) -> None:
+    queries = [
+        "SELECT t.id, u.id AS other FROM t JOIN u ON (t.x, t.id) > (u.y, u.id)",
+        "SELECT t.id FROM t LEFT JOIN u ON t.g = u.h AND (t.x, t.id) <= (u.y, 7)",
+        "SELECT t.id FROM t JOIN u ON (t.x, t.g) = (u.y, u.h)",
+    ]
+    check(seed, "duckdb", *((query, query) for query in queries))
+
+
+@pytest.mark.parametrize("query", ["SELECT (x, id) > (1, 2, 3) AS b FROM t", "SELECT (x, id) AS b FROM t"])
+def test_rows_that_no_row_stands_beside(query: str) -> None:
+    with pytest.raises(DdError) as caught:
+        dd.replay(program(f"CREATE VIEW r AS {query}"), **logs(1))
+    assert "(x, " in caught.value.hint

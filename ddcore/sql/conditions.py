@@ -12,8 +12,9 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import MOST_DIGITS, Type
+from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import intervals, zeros
+from ddcore.sql.comparisons import EQUAL_PARTS, compared, has_interval, parts_of, rows_compared
 from ddcore.sql.quantifiers import any_element, items_of, quantified
 from ddcore.sql.values import (
     BOOL,
@@ -27,7 +28,6 @@ from ddcore.sql.values import (
     like_patterns,
     merged,
     null,
-    settled,
     shared,
 )
 
@@ -61,8 +61,10 @@ def _logic(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
 
 def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
-        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
-            return _rows_equal(values, node)
+        row = parts_of(values, node.this)
+        if row is not None and parts_of(values, node.expression) is not None:
+            rows = rows_compared(values, compare, list(map(values.of, row)), node.expression, node)
+            return Value(rows, BOOL, node)
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return any_element(values, values.of(node.this), node.expression.this)
         if (items := items_of(node.expression)) is not None:
@@ -72,50 +74,11 @@ def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
-def compared(
-    values: Values, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], left: Value, right: Value, node: exp.Expr
-) -> Value:
-    """Two values compared: null where one is null."""
-    left, right = settled(left), settled(right)
-    (own, other), kind = aligned(values.source, [left, right], node)
-    if kind.is_nested and (compare not in (pl.Expr.eq, pl.Expr.ne) or _has_interval(kind)):
-        values.source.refuse(node, f"comparing {kind} by {node.key.upper()}", _EQUAL_PARTS)
-    if left.type is None or right.type is None:
-        return Value(null(BOOL), BOOL, node)
-    if kind == INTERVAL:
-        return Value(intervals.compared(compare, own, other), BOOL, node)
-    return Value(compare(own, other), BOOL, node)
-
-
-_EQUAL_PARTS = "lists, structs and maps are equal, by = and <>, where all their parts are"
-
-
-def _has_interval(kind: Type) -> bool:
-    """Whether there are intervals inside, which are compared by their lengths."""
-    return any(inner == INTERVAL or _has_interval(inner) for _, inner in kind.inner)
-
-
-def _rows_equal(values: Values, node: exp.Binary) -> Value:
-    if not isinstance(node, exp.EQ | exp.NEQ):
-        values.source.refuse(node, "comparing these rows")
-    equal = _row_equals(values, list(map(values.of, node.this.expressions)), node.expression, node)
-    return Value(~equal if isinstance(node, exp.NEQ) else equal, BOOL, node)
-
-
-def _row_equals(values: Values, row: Sequence[Value], other: exp.Expr, node: exp.Expr) -> pl.Expr:
-    if not isinstance(other, exp.Tuple) or len(row) != len(other.expressions):
-        values.source.refuse(node, "comparing these rows")
-    equal = pl.lit(True)
-    for left, right in zip(row, other.expressions, strict=True):
-        equal = equal & compared(values, pl.Expr.eq, left, values.of(right), node).expr
-    return equal
-
-
 def _distinct_from(*, equal: bool) -> Rule:
     def rule(values: Values, node: exp.Binary) -> Value:
         (left, right), kind = aligned(values.source, [values.of(node.this), values.of(node.expression)], node)
-        if _has_interval(kind):
-            values.source.refuse(node, f"comparing {kind}", _EQUAL_PARTS)
+        if has_interval(kind):
+            values.source.refuse(node, f"comparing {kind}", EQUAL_PARTS)
         same = left.eq_missing(right)
         if kind == INTERVAL:  # equal where they are equally long
             lengths = intervals.compared(pl.Expr.eq, left, right)
@@ -137,6 +100,13 @@ def _is(values: Values, node: exp.Is) -> Value:
 
 
 def _between(values: Values, node: exp.Between) -> Value:
+    if (row := parts_of(values, node.this)) is not None and not node.args.get("symmetric"):
+
+        def inside(*row: Value) -> pl.Expr:
+            above = rows_compared(values, pl.Expr.ge, row, node.args["low"], node)
+            return above & rows_compared(values, pl.Expr.le, row, node.args["high"], node)
+
+        return Value(shared(list(map(values.of, row)), inside), BOOL, node)
     low, high = values.of(node.args["low"]), values.of(node.args["high"])
 
     def both(value: Value, low: Value, high: Value) -> pl.Expr:
@@ -155,13 +125,13 @@ def _in(values: Values, node: exp.In) -> Value:
         values.source.refuse(node, "a subquery in this place")
     if not node.expressions:
         values.source.refuse(node, "IN without values")
-    if isinstance(node.this, exp.Tuple):
-        row = list(map(values.of, node.this.expressions))
+    if (parts := parts_of(values, node.this)) is not None:
 
         def any_row(*row: Value) -> pl.Expr:
-            return reduce(operator.or_, [_row_equals(values, row, expression, node) for expression in node.expressions])
+            rows = [rows_compared(values, pl.Expr.eq, row, expression, node) for expression in node.expressions]
+            return reduce(operator.or_, rows)
 
-        return Value(shared(row, any_row), BOOL, node)
+        return Value(shared(list(map(values.of, parts)), any_row), BOOL, node)
     value = values.of(node.this)
     others = [values.of(expression) for expression in node.expressions]
     is_interval = intervals.is_interval(value)
@@ -239,6 +209,11 @@ def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Va
     return Value(shared([text], met), BOOL, node)
 
 
+def _row(values: Values, node: exp.Tuple) -> Value:
+    hint = "compare it with another, (x, y) = (1, 2), or write its parts by themselves"
+    values.source.refuse(node, "a row as a value", hint)
+
+
 def _case(values: Values, node: exp.Case) -> Value:
     branches = node.args["ifs"]
     results = [values.of(branch.args["true"]) for branch in branches]
@@ -307,6 +282,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Boolean: lambda values, node: constant(bool(node.this), node),
     exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,
+    exp.Tuple: _row,
     exp.Paren: lambda values, node: values.of(node.this),
     exp.And: _logic(lambda a, b: a & b),
     exp.Or: _logic(lambda a, b: a | b),

@@ -118,16 +118,18 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
     if exp.Pivot in kinds:
         tree = with_pivots(source, tree)
     if exp.Anonymous in kinds:
-        tree = with_tables(_with_every(tree))
+        tree = with_tables(_with_known(source, tree))
     tree = dialects.read(source, tree)
     return tree if kinds.isdisjoint((exp.Anonymous, *TIMES)) else with_instants(tree)
 
 
-def _with_every(tree: exp.Create) -> exp.Create:
-    """``every(x)`` is bool_and, which sqlglot does not know."""
+def _with_known(source: Source, tree: exp.Create) -> exp.Create:
+    """``every(x)`` is bool_and and ``ROW(x, y)`` is ``(x, y)``, which sqlglot does not know."""
     for node in list(tree.find_all(exp.Anonymous)):
         if node.name.lower() == "every" and len(node.expressions) == 1:
             node.replace(exp.LogicalAnd(this=node.expressions[0]))
+        elif node.name.lower() == "row" and source.dialect not in dialects.SPARKS:
+            node.replace(exp.Tuple(expressions=node.expressions))
     return tree
 
 
