@@ -523,8 +523,8 @@ def test_mistakes_name_their_place_and_a_way_on(query: str) -> None:
             "program.sql:1:22: column id is string here and",
         ),
         (
-            "CREATE TABLE orders (id int NOT NULL); CREATE VIEW v AS SELECT 1 AS a",
-            "program.sql:1:22: this part of a table",
+            "CREATE TABLE orders (LIKE customers); CREATE VIEW v AS SELECT 1 AS a",
+            "program.sql:1:27: this part of a table",
         ),
         ("CREATE TABLE orders; CREATE VIEW v AS SELECT 1 AS a", "program.sql:1:14: the table orders has no columns"),
         ("CREATE RECURSIVE VIEW v AS SELECT 1 AS a", "program.sql:1:23: the recursive view v names no columns"),
@@ -562,7 +562,8 @@ def test_programs_are_views(text: str, message: str, caplog: pytest.LogCaptureFi
     "head",
     [
         "CREATE OR REPLACE VIEW", "CREATE VIEW IF NOT EXISTS", "CREATE MATERIALIZED VIEW", "CREATE TABLE",
-        "CREATE TABLE IF NOT EXISTS", "create or replace view",
+        "CREATE TABLE IF NOT EXISTS", "create or replace view", "CREATE OR REFRESH MATERIALIZED VIEW",
+        "CREATE OR REFRESH STREAMING TABLE", "CREATE LIVE VIEW",
     ],
 )  # fmt: skip
 def test_views_are_read_as_people_write_them(head: str) -> None:

@@ -180,3 +180,37 @@ def test_rows_that_no_row_stands_beside(query: str) -> None:
     with pytest.raises(DdError) as caught:
         dd.replay(program(f"CREATE VIEW r AS {query}"), **logs(1))
     assert "(x, " in caught.value.hint
+
+
+def test_tables_and_views_are_declared_as_databricks_does() -> None:
+    text = """
+        CREATE TABLE t (id bigint NOT NULL COMMENT 'a', x bigint DEFAULT 1, PRIMARY KEY (id)) USING delta
+        COMMENT 'rows' PARTITIONED BY (id) TBLPROPERTIES ('a' = 'b');
+        CREATE OR REFRESH MATERIALIZED VIEW v (id COMMENT 'b', n) COMMENT 'c' TBLPROPERTIES ('d' = 'e')
+        AS SELECT id, x FROM LIVE.t;
+    """
+    t = pl.DataFrame({"id": [1, None], "x": [1, 2], "version": 0, "diff": 1})
+    views = program(text, dialect="databricks")
+    assert bag(dd.replay(views, t=t)["v"].rows()) == bag([(1, 1, 0, 1), (None, 2, 0, 1)])
+    left_out = "is left out: rows of t are taken as they come, and data tests check them"
+    places = [("2:25", "NOT NULL"), ("2:74", "DEFAULT 1"), ("2:90", "PRIMARY KEY (id)")]
+    notes = [f"program.sql:{place}: {what} {left_out}" for place, what in places]
+    assert views.notes == notes  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT id FROM t ORDER BY zz", "program.sql:1:44: there is no column zz"),
+        ("SELECT id FROM t ORDER BY id, t.zz + 1", "program.sql:1:48: there is no column t.zz"),
+        ("SELECT id FROM t ORDER BY 2", "ORDER BY 2: the SELECT has 1 columns"),
+        ("SELECT id FROM t UNION SELECT id FROM u ORDER BY zz", "program.sql:1:67: ORDER BY zz is no column"),
+        ("SELECT DISTINCT id FROM t ORDER BY x", "ORDER BY x is no column of SELECT DISTINCT"),
+    ],
+)
+def test_an_order_that_is_left_out_names_columns_all_the_same(query: str, message: str) -> None:
+    with pytest.raises(DdError) as caught:
+        dd.replay(program(f"CREATE VIEW r AS {query}"), **logs(1))
+    assert message in str(caught.value)
+    good = "SELECT g, sum(x) AS s FROM t GROUP BY g ORDER BY count(*), s, g"
+    dd.replay(program(f"CREATE VIEW r AS {good}"), **logs(1))

@@ -37,6 +37,8 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
             node.replace(exp.Anonymous(this="exists", expressions=[node.this, node.expression]))
         elif isinstance(node, exp.RawString):
             node.replace(exp.Literal.string(node.this))
+        elif isinstance(node, exp.Table) and node.db.lower() == "live" and source.dialect in SPARKS:
+            node.set("db", None)  # as Databricks names the tables of a pipeline
         elif isinstance(node, exp.AggFunc):
             plain(source, node)
     return tree

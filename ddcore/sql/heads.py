@@ -15,9 +15,11 @@ from ddcore.sql.tokens import CLAUSES, INSIDE, is_kind, nearly, word, written
 
 _FORM = "a program is a list of CREATE VIEW name AS SELECT ..., with semicolons between them"
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "PIVOT", "UNPIVOT")
-_OPTIONS = ("OR", "REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE")
+_OPTIONS = ("OR", "REPLACE", "REFRESH", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "LIVE", "STREAMING", "RECURSIVE")
 _KINDS = ("VIEW", "TABLE")
-_DROPPED = ("OR", "REPLACE", "LOCAL", "RECURSIVE", "IF", "NOT", "EXISTS")
+_DROPPED = ("OR", "REPLACE", "REFRESH", "LOCAL", "LIVE", "STREAMING", "RECURSIVE", "IF", "NOT", "EXISTS")
+_STORED = ("TBLPROPERTIES", "PARTITIONED BY", "CLUSTER BY")
+"""How an engine keeps a table, in parentheses behind the word: here it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ def head_of(tokens: Sequence[Token], source: Source) -> Head:
     place = _behind_name(tokens, name_at, source)
     options = [word(tokens, number) for number in range(name_at)]
     recursive, local = "RECURSIVE" in options, "LOCAL" in options
-    dropped = {number for number in range(1, name_at) if options[number] in _DROPPED}
+    end = _behind_options(tokens, place)
+    dropped = {number for number in range(1, name_at) if options[number] in _DROPPED} | {*range(place, end)}
+    place = end
     kept = [token for number, token in enumerate(tokens) if number not in dropped]
     if "TABLE" in options and place >= len(tokens):
         return Head(kept, None, recursive, local)
@@ -72,6 +76,19 @@ def _behind_name(tokens: Sequence[Token], place: int, source: Source) -> int:
         place += 2
     if is_kind(tokens, place, TokenType.L_PAREN) and word(tokens, place + 1) not in _QUERIES:
         place = closing(tokens, place) + 1
+    return place
+
+
+def _behind_options(tokens: Sequence[Token], place: int) -> int:
+    """The number of the token behind a comment and what says how an engine keeps the rows."""
+    while place + 1 < len(tokens):
+        is_comment = word(tokens, place) == "COMMENT" and is_kind(tokens, place + 1, TokenType.STRING)
+        if is_comment or word(tokens, place) == "USING":
+            place += 2
+        elif word(tokens, place) in _STORED and is_kind(tokens, place + 1, TokenType.L_PAREN):
+            place = closing(tokens, place + 1) + 1
+        else:
+            break
     return place
 
 

@@ -68,8 +68,10 @@ def projected(
         return result
 
     sorts = []
-    if order is not None and (firsts is not None or _counts(queries, node)):
+    if order is not None:
         sorts = [(key_of(expression.this), expression) for expression in order.expressions]
+        if firsts is None and not _counts(queries, node):
+            sorts, hidden = [], {}
     groups = [key_of(part) for part in firsts.expressions] if firsts is not None else []
     rows = relation.rows.select(**exprs, **hidden)
     whole = Relation(rows, tuple(results), relation.carried)
@@ -111,7 +113,7 @@ def _first_of_each(
 def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     """The first rows of a set operation or of a subquery in parentheses."""
     order, sorts = node.args.get("order"), []
-    if order is not None and _counts(queries, node):
+    if order is not None:
         for expression in order.expressions:
             key = _result(queries, relation.own, expression.this)
             if key is None:
@@ -119,6 +121,7 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
                     expression, f"ORDER BY {shown(expression.this)} is no column", "order by a column's name"
                 )
             sorts.append((key, expression))
+        sorts = sorts if _counts(queries, node) else []
     return _first(queries, node, relation, sorts, [])
 
 

@@ -26,6 +26,8 @@ from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
 from ddcore.sql.tokens import statements
 
+_PROMISES = exp.PrimaryKey, exp.ForeignKey, exp.UniqueColumnConstraint, exp.CheckColumnConstraint, exp.Constraint
+_SILENT = exp.CommentColumnConstraint
 _FORM = "write CREATE VIEW name AS SELECT ..."
 
 
@@ -47,11 +49,15 @@ class View:
 
 @dataclass(frozen=True)
 class Table:
-    """One statement: ``CREATE TABLE name (column type, ...)`` without a query. It declares an input."""
+    """One statement: ``CREATE TABLE name (column type, ...)`` without a query. It declares an input.
+
+    ``unchecked``: the parts that promise something of its rows, which nothing here checks.
+    """
 
     name: str
     columns: tuple[exp.ColumnDef, ...]
     node: exp.Expr
+    unchecked: tuple[exp.Expr, ...] = ()
 
 
 def parse(
@@ -153,13 +159,28 @@ def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
         raise source.error(tree, "CREATE VIEW takes a name, columns and a query only", "write CREATE VIEW name AS ...")
     temporary = head.local or bool(properties and properties.find(exp.TemporaryProperty))
     target = tree.this
-    columns = tuple(target.expressions) if isinstance(target, exp.Schema) else ()
+    columns = tuple(
+        _view_column(source, each) for each in (target.expressions if isinstance(target, exp.Schema) else ())
+    )
     table, query = _named(source, target), tree.expression
     if head.recursive and not columns:
         hint = "write CREATE RECURSIVE VIEW name (a, b) AS ..., or leave RECURSIVE out"
         raise source.error(table, f"the recursive view {table.name} names no columns", hint)
     comment = "\n".join(line.strip() for comment_ in first.comments for line in comment_.strip().splitlines())
     return View(table.name, columns, query, temporary, table, first.start, comment)
+
+
+def _view_column(source: Source, node: exp.Expr) -> exp.Identifier:
+    """The name of a column of a view, which may have a comment."""
+    name = node.this if isinstance(node, exp.ColumnDef) else node
+    kinds = [each.args.get("kind") for each in node.args.get("constraints") or []]
+    if (
+        not isinstance(name, exp.Identifier)
+        or node.args.get("kind")
+        or not all(isinstance(each, _SILENT) for each in kinds)
+    ):
+        source.refuse(node, "this part of a view", "write CREATE VIEW name (a, b) AS ...")
+    return name
 
 
 def _named(source: Source, target: exp.Expr) -> exp.Table:
@@ -173,15 +194,16 @@ def _named(source: Source, target: exp.Expr) -> exp.Table:
 def _table(source: Source, tree: exp.Create) -> Table:
     target = tree.this
     table = _named(source, target)
-    columns = target.expressions if isinstance(target, exp.Schema) else []
-    for column in columns:
-        if not isinstance(column, exp.ColumnDef) or column.args.get("kind") is None or column.args.get("constraints"):
-            hint = (
-                "write CREATE TABLE name (column type, ...); conditions on a table are data tests: docs/data-tests.md"
-            )
-            source.refuse(column, "this part of a table", hint)
+    parts = target.expressions if isinstance(target, exp.Schema) else []
+    columns = [part for part in parts if isinstance(part, exp.ColumnDef)]
+    others = [part for part in parts if not isinstance(part, exp.ColumnDef)]
+    for part in parts:
+        if part.args.get("kind") is None if isinstance(part, exp.ColumnDef) else not isinstance(part, _PROMISES):
+            source.refuse(part, "this part of a table", "write CREATE TABLE name (column type, ...)")
     if not columns or tree.args.get("properties"):
         raise source.error(
             table, f"the table {table.name} has no columns, or options", "CREATE TABLE name (column type, ...)"
         )
-    return Table(table.name, tuple(columns), table)
+    constraints = [each for column in columns for each in column.args.get("constraints") or []]
+    unchecked = [each for each in constraints if not isinstance(each.args.get("kind"), _SILENT)]
+    return Table(table.name, tuple(columns), table, (*unchecked, *others))

@@ -20,7 +20,7 @@ from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
 from ddcore.sql.recursion import renamed
-from ddcore.sql.source import Source
+from ddcore.sql.source import Source, shown
 from ddcore.sql.structs import with_fields
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import selected
@@ -133,6 +133,10 @@ def _check_table(source: Source, table: Table, inputs: Mapping[str, Any]) -> Non
         if schema[own[0]] != kind:
             what = f"column {column.name} is {kind} here and {schema[own[0]]} in dd.toml"
             raise source.error(column, what, "declare it in the same way in both")
+    for part in table.unchecked:
+        source.note(
+            part, f"{shown(part)} is left out: rows of {found[0]} are taken as they come, and data tests check them"
+        )
 
 
 @contextmanager
