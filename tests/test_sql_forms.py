@@ -6,6 +6,7 @@ They equal DuckDB at every version; what Spark writes in its own way has a secon
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -35,10 +36,29 @@ SPARK_JOINS = [
         "SELECT id, e, f FROM t LATERAL VIEW explode(array(x, 1)) q AS e LATERAL VIEW explode(array(e, 2)) w AS f",
         "SELECT id, e, unnest([e, 2]) AS f FROM (SELECT id, unnest([x, 1]) AS e FROM t)",
     ),
+    ("SELECT id, explode(array(x, 1)) AS e FROM t WHERE x > 1", "SELECT id, unnest([x, 1]) AS e FROM t WHERE x > 1"),
+    ("SELECT explode(array(x, 1)), id FROM t", "SELECT unnest([x, 1]) AS col, id FROM t"),
+    ("SELECT *, explode(array(x, 1)) AS e FROM t", "SELECT *, unnest([x, 1]) AS e FROM t"),
+    ("SELECT h, explode(array(x, y)) AS e FROM t, u", "SELECT h, unnest([x, y]) AS e FROM t, u"),
+    (
+        "SELECT id, explode_outer(CASE WHEN x > 1 THEN array(x, 1) END) AS e FROM t",
+        "SELECT id, unnest(CASE WHEN x > 1 THEN [x, 1] ELSE [NULL] END) AS e FROM t",
+    ),
+    (
+        "SELECT posexplode(array(x, 7)) AS (n, e), id FROM t",
+        "SELECT 0 AS n, x AS e, id FROM t UNION ALL SELECT 1, 7, id FROM t",
+    ),
+    ("SELECT id FROM t LEFT SEMI JOIN u USING (id)", "SELECT id FROM t SEMI JOIN u USING (id)"),
     ("SELECT t.id FROM t LEFT SEMI JOIN u ON t.x = u.y", "SELECT t.id FROM t SEMI JOIN u ON t.x = u.y"),
     ("SELECT * EXCEPT (g) FROM t LEFT ANTI JOIN u ON t.x = u.y", "SELECT id, x, b FROM t ANTI JOIN u ON t.x = u.y"),
 ]
 DUCKDB = [
+    "SELECT unnest([x, id]) + 1 AS e, g FROM t ORDER BY e, g LIMIT 3",
+    "SELECT DISTINCT unnest([x, 1]) AS e FROM t JOIN u ON t.x = u.y",
+    "SELECT e, count(*) AS n FROM (SELECT * EXCLUDE (b), unnest([x, id]) AS e FROM t) q GROUP BY e",
+    "SELECT unnest([1, 2]) AS e",
+    "SELECT * FROM t a SEMI JOIN u USING (id)",
+    "SELECT a.g FROM t a ANTI JOIN u b USING (id) WHERE a.x > 0",
     "SELECT t.* EXCLUDE (b), u.h FROM t JOIN u ON t.x = u.y",
     "SELECT id FROM (SELECT * EXCLUDE (x) FROM t) q WHERE EXISTS (SELECT 1 FROM u WHERE u.y = q.id)",
     "SELECT t.id, v.h FROM t SEMI JOIN u ON t.x = u.y LEFT JOIN u v ON v.h = t.g",
@@ -113,7 +133,11 @@ def test_aggregates_of_spark(seed: int) -> None:
     [
         ("spark", "SELECT a FROM t LATERAL VIEW inline(x) q AS a, b", "program.sql:1:47: LATERAL VIEW of inline()"),
         ("spark", "SELECT a FROM t LATERAL VIEW explode(array(x)) q AS a, b", "takes one name, for the elements"),
-        ("spark", "SELECT id FROM t LEFT SEMI JOIN u USING (id)", "a SEMI JOIN without ON is not supported"),
+        ("spark", "SELECT id FROM t LEFT SEMI JOIN t USING (id)", "this SEMI JOIN without ON is not supported"),
+        ("duckdb", "SELECT unnest([x]) AS a, unnest([x]) AS b FROM t", "unnest() beside another, groups or windows"),
+        ("duckdb", "SELECT g, unnest(list(x)) AS e FROM t GROUP BY g", "unnest() beside another, groups or windows"),
+        ("duckdb", "SELECT unnest([x]) FROM t", "UNNEST([x]) needs 1 name behind AS"),
+        ("spark", "SELECT posexplode(array(x)) AS e FROM t", "needs 2 names behind AS"),
         (
             "spark",
             "SELECT t.id FROM t LEFT ANTI JOIN u ON t.x = u.y FULL JOIN u v ON v.y = t.x",
@@ -203,6 +227,7 @@ def test_tables_and_views_are_declared_as_databricks_does() -> None:
     [
         ("SELECT id FROM t ORDER BY zz", "program.sql:1:44: there is no column zz"),
         ("SELECT id FROM t ORDER BY id, t.zz + 1", "program.sql:1:48: there is no column t.zz"),
+        ("SELECT id FROM t ORDER BY (id, zz)", "program.sql:1:49: there is no column zz"),
         ("SELECT id FROM t ORDER BY 2", "ORDER BY 2: the SELECT has 1 columns"),
         ("SELECT id FROM t UNION SELECT id FROM u ORDER BY zz", "program.sql:1:67: ORDER BY zz is no column"),
         ("SELECT DISTINCT id FROM t ORDER BY x", "ORDER BY x is no column of SELECT DISTINCT"),
@@ -212,5 +237,57 @@ def test_an_order_that_is_left_out_names_columns_all_the_same(query: str, messag
     with pytest.raises(DdError) as caught:
         dd.replay(program(f"CREATE VIEW r AS {query}"), **logs(1))
     assert message in str(caught.value)
-    good = "SELECT g, sum(x) AS s FROM t GROUP BY g ORDER BY count(*), s, g"
+    good = "SELECT g, sum(x) AS s FROM t GROUP BY g ORDER BY count(*), s, (g, max(id) + 1)"
     dd.replay(program(f"CREATE VIEW r AS {good}"), **logs(1))
+
+
+def test_windows_of_spark_in_select() -> None:
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    t = pl.DataFrame({"ts": [start + timedelta(minutes=minute) for minute in (17, 2)], "version": 0, "diff": 1})
+
+    def rows(query: str) -> list[tuple[Any, ...]]:
+        log = dd.replay(program(f"CREATE VIEW r AS {query}", dialect="spark"), t=t)["r"]
+        minutes = [[each - start if isinstance(each, datetime) else each for each in row[:-2]] for row in log.rows()]
+        return sorted(tuple(each // timedelta(minutes=1) for each in row) for row in minutes)
+
+    call = "window(ts, '10 minutes', '5 minutes')"
+    windows = [(-5, 5), (0, 10), (10, 20), (15, 25)]
+    assert rows(f"SELECT {call}.start AS a, {call}.end AS b FROM t") == windows
+    assert rows(f"SELECT {call}.start AS a, {call}.end AS b FROM t GROUP BY {call}") == windows
+    assert rows("SELECT *, window(ts, '10 minutes').start AS a FROM t") == [(2, 0), (17, 10)]
+
+
+HINTS = {
+    "SELECT id FROM t LIMIT x": "QUALIFY row_number() OVER (ORDER BY y) <= x",
+    "SELECT CAST(x AS foo) AS y FROM t": "the types are bigint, double",
+    "SELECT CAST(x AS timestmp) AS y FROM t": "did you mean 'timestamp'?",
+    "SELECT extract(foo FROM now()) AS y FROM t": "the fields are year, ",
+    "SELECT extract(hours FROM now()) AS y FROM t": "did you mean 'hour'?",
+    "SELECT id FROM t ORDER BY id FETCH FIRST 10 PERCENT ROWS ONLY": "<= ceil(0.10 * count(*) OVER ())",
+    "SELECT id FROM t FOR UPDATE": "leave it out",
+    "SELECT id FROM t TABLESAMPLE (10 PERCENT)": "id % 10 = 0",
+    'SELECT g COLLATE "de_DE" AS g FROM t': "lower(x) leaves capitals out",
+    "SELECT rank() AS y FROM t": "rank() OVER (ORDER BY x)",
+    "SELECT row_number() AS y FROM t": "row_number() OVER (ORDER BY x)",
+    "SELECT lag(x) AS y FROM t": "lag() OVER (ORDER BY x)",
+    "SELECT to_char(now(), 'QQQQ') AS y FROM t": "date_format(ts, 'yyyy-MM-dd') in spark",
+}
+OF_POSTGRES = {"SELECT to_char(now(), 'QQQQ') AS y FROM t"}
+REFUSED_BY_SPARKS_GRAMMAR = {query for query in HINTS if "CAST" in query}
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "duckdb", "spark"])
+def test_a_refusal_says_what_to_write(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    left_out = {"postgres": OF_POSTGRES, "spark": REFUSED_BY_SPARKS_GRAMMAR}.get(dialect, set())
+    for query in (query for query in HINTS if query not in left_out):
+        with pytest.raises(DdError) as caught:
+            dd.replay(program(f"CREATE VIEW r AS {query}", dialect=dialect), **logs(1))
+        assert HINTS[query] in caught.value.hint, (query, caught.value.hint)
+        assert str(caught.value).startswith("program.sql:1:"), query
+    assert not caplog.records, "a warning of sqlglot beside our error"
+
+
+def test_what_the_hints_say_is_taken(seed: int) -> None:
+    part = "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY id, g, x, b) <= ceil(0.40 * count(*) OVER ())"
+    most = "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY id, g, x, b) <= x"
+    check(seed, "duckdb", (part, part), (most, most), *[('SELECT g COLLATE "C" AS g FROM t', "SELECT g FROM t")])

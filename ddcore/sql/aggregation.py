@@ -117,6 +117,12 @@ def aggregates_of(values: Values, node: exp.Expr, prefix: str) -> Aggregates:
     return made
 
 
+_OF_WINDOWS = (
+    exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist, exp.Lag, exp.Lead,
+    exp.FirstValue, exp.LastValue, exp.NthValue,
+)  # fmt: skip
+
+
 class Aggregates:
     """The aggregates under way: equal ones are computed once."""
 
@@ -138,7 +144,13 @@ class Aggregates:
             inner = node.this
             where = self.values.truth(node.expression.this, "FILTER")
         if not isinstance(inner, AGGREGATES):
-            source.refuse(node, f"the aggregate {called(inner)}", "docs/sql.md lists those that are")
+            of_windows = isinstance(inner, _OF_WINDOWS)
+            hint = (
+                f"it has OVER: {called(inner)}() OVER (ORDER BY x)"
+                if of_windows
+                else "docs/sql.md lists those that are"
+            )
+            source.refuse(node, f"{'' if of_windows else 'the aggregate '}{called(inner)}", hint)
         if not isinstance(inner, gathered.KINDS):
             self.values.require_arguments(inner, type(inner))
         if not self.nested and is_nested(inner.this if isinstance(inner, exp.WithinGroup) else inner):

@@ -209,6 +209,17 @@ def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Va
     return Value(shared([text], met), BOOL, node)
 
 
+_BY_CODES = ("c", "posix", "ucs_basic", "binary", "utf8_binary")
+"""Orders of texts by their letters' numbers, as it is here."""
+
+
+def _collated(values: Values, node: exp.Collate) -> Value:
+    if node.expression.name.lower() not in _BY_CODES:
+        hint = 'texts are compared by the numbers of their letters, as COLLATE "C" says; lower(x) leaves capitals out'
+        values.source.refuse(node, "another order of texts", hint)
+    return values.require(values.of(node.this), "string")
+
+
 def _row(values: Values, node: exp.Tuple) -> Value:
     hint = "compare it with another, (x, y) = (1, 2), or write its parts by themselves"
     values.source.refuse(node, "a row as a value", hint)
@@ -283,6 +294,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Null: lambda values, node: Value(pl.lit(None), None, node),
     exp.Column: Values.column,
     exp.Tuple: _row,
+    exp.Collate: _collated,
     exp.Paren: lambda values, node: values.of(node.this),
     exp.And: _logic(lambda a, b: a & b),
     exp.Or: _logic(lambda a, b: a | b),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -35,6 +35,7 @@ from ddcore.sql.values import (
     literal_interval,
     shared,
 )
+from ddcore.text.wording import listed, meant
 
 __all__ = [
     "FIELDS",
@@ -149,16 +150,22 @@ def _extract(values: Values, node: exp.Extract) -> Value:
     unit = node.this.name.upper()
     rule = (FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else FIELDS).get(unit)
     if rule is None:
-        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}")
+        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}", no_field(unit, FIELDS | _CLOCK_FIELDS))
     kind = _FRACTIONS.get(unit, INT) if moment.type == TIMESTAMP else INT
     return Value(rule(moment.expr.dt).cast(kind.polars), kind, node)
+
+
+def no_field(unit: str, fields: Iterable[str]) -> str:
+    """The hint for a field that there is not."""
+    names = [name.lower() for name in fields]
+    return meant(unit.lower(), names) or f"the fields are {listed(names)}"
 
 
 def clock_field(values: Values, node: exp.Extract, time: Value) -> Value:
     """A field of a time of day."""
     unit = node.this.name.upper()
     if unit not in _CLOCK_FIELDS:
-        values.source.refuse(node, f"extract({unit.lower()}) of {time.name}")
+        values.source.refuse(node, f"extract({unit.lower()}) of {time.name}", no_field(unit, _CLOCK_FIELDS))
     kind = _FRACTIONS.get(unit, INT)
     if unit == "EPOCH":
         return Value(in_places(time.expr.cast(pl.Int64) // 1_000, 6), kind, node)

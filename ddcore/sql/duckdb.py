@@ -106,7 +106,7 @@ _CLOCK = ("HOUR", "MINUTE", "SECOND")
 def _part(values: Values, node: exp.Expr, unit: Any, moment: Value) -> Value:
     name = str(unit).upper()
     if name not in _FIELDS or (name in _CLOCK and moment.type == DATE):
-        values.source.refuse(node, f"extract({name.lower()}) of {moment.name}")
+        values.source.refuse(node, f"extract({name.lower()}) of {moment.name}", dates.no_field(name, _FIELDS))
     return Value(_FIELDS[name](moment.expr.dt).cast(pl.Int64), INT, node)
 
 

@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import dates
-from ddcore.sql.source import shown
 from ddcore.sql.values import (
     FLOAT,
     INT,
@@ -291,7 +290,7 @@ def field(values: Values, node: exp.Extract, value: Value) -> Value:
     """A field of an interval: ``extract(day FROM i)``. Seconds and the epoch have six digits behind the point."""
     unit = node.this.name.upper()
     if unit not in _FIELDS:
-        values.source.refuse(node, f"extract({unit.lower()}) of an interval: {shown(node)}")
+        values.source.refuse(node, f"extract({unit.lower()}) of an interval", dates.no_field(unit, _FIELDS))
     number = _FIELDS[unit](*_parts(settled(value).expr))
     if unit not in ("SECOND", "EPOCH"):
         return Value(number, INT, node)

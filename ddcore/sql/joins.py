@@ -94,7 +94,7 @@ class _From(Pool):
         else:
             source.refuse(table, "this kind of table in FROM", "write plain tables, subqueries and JOIN ... ON")
         if table.args.get("sample"):
-            source.refuse(table, "a sample")
+            source.refuse(table, "a sample", "write a condition that always takes the same rows: id % 10 = 0")
         for pivot in table.args.get("pivots") or []:
             query = query_of_pivot(source, [column.name for column in relation.own], pivot, _PIVOTED)
             query.parent = pivot

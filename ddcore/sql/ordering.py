@@ -18,6 +18,8 @@ from ddcore.sql.values import Value, Values, column_value, selected
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
 
+_A_LIMIT = "write the number: LIMIT 10; with one of a column: QUALIFY row_number() OVER (ORDER BY y) <= x"
+_A_PART = "write QUALIFY row_number() OVER (ORDER BY y) <= ceil(0.10 * count(*) OVER ())"
 Replace = Callable[[Values, exp.Expr], Value | None]
 
 
@@ -69,8 +71,9 @@ def projected(
 
     sorts = []
     if order is not None:
-        sorts = [(key_of(expression.this), expression) for expression in order.expressions]
-        if firsts is None and not _counts(queries, node):
+        counts = firsts is not None or _counts(queries, node)
+        sorts = [(key_of(part), each) for each in order.expressions for part in _sorted_by(each, whole=counts)]
+        if not counts:
             sorts, hidden = [], {}
     groups = [key_of(part) for part in firsts.expressions] if firsts is not None else []
     rows = relation.rows.select(**exprs, **hidden)
@@ -125,6 +128,11 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     return _first(queries, node, relation, sorts, [])
 
 
+def _sorted_by(each: exp.Ordered, *, whole: bool) -> list[exp.Expr]:
+    """What an order names; of a row, its parts, unless the ``whole`` is meant."""
+    return list(each.this.expressions) if isinstance(each.this, exp.Tuple) and not whole else [each.this]
+
+
 def _counts(queries: Queries, node: exp.Expr) -> bool:
     """Whether an order says which rows there are. Without LIMIT it does not, and is left out with a note."""
     if any(node.args.get(key) is not None for key in ("limit", "offset")):
@@ -168,7 +176,7 @@ def _first(
     options = limit.args.get("limit_options") if limit is not None and is_fetch else None
     ties = bool(options and options.args.get("with_ties"))
     if options and options.args.get("percent"):
-        source.refuse(node, "FETCH ... PERCENT")
+        source.refuse(node, "FETCH ... PERCENT", _A_PART)
     skipped = _number(queries, offset.expression, offset) if offset is not None else 0
     count = None
     if limit is not None:
@@ -195,7 +203,7 @@ def _first(
 def _number(queries: Queries, node: exp.Expr | None, around: exp.Expr) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
         return int(node.name)
-    queries.source.refuse(around, "a limit that is no whole number")
+    queries.source.refuse(around, "a limit that is no whole number", _A_LIMIT)
 
 
 def sortable(rows: Any, sorts: Sequence[tuple[str, exp.Ordered]]) -> tuple[Any, list[str], list[bool]]:

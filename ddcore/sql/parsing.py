@@ -19,6 +19,7 @@ from ddcore.sql.clock import TIMES, with_instants
 from ddcore.sql.commas import check_commas
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.interval_texts import with_whole_intervals
+from ddcore.sql.join_forms import GENERATORS, with_elements_joined
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
@@ -126,6 +127,9 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
     if exp.Anonymous in kinds:
         tree = with_tables(_with_known(source, tree))
     tree = dialects.read(source, tree)
+    if any(issubclass(kind, GENERATORS) for kind in kinds):
+        for select in list(tree.find_all(exp.Select)):
+            with_elements_joined(source, select)
     return tree if kinds.isdisjoint((exp.Anonymous, *TIMES)) else with_instants(tree)
 
 

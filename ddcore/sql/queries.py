@@ -25,6 +25,11 @@ _PARTS = {
     "qualify", "windows", "kind", "hint",
 }  # fmt: skip
 
+_LEFT_OUT = {
+    "locks": ("FOR UPDATE or FOR SHARE", "leave it out: a view reads its tables as they are at each version"),
+}
+"""Parts of a SELECT that there are not, as people know them, and what to write."""
+
 
 class QueryPlanner(Queries):
     """Plans queries over the inputs and the views that they name."""
@@ -75,7 +80,8 @@ class QueryPlanner(Queries):
         frames.resolved(self.source, node)
         for key, value in node.args.items():
             if value and key not in _PARTS:
-                self.source.refuse(node, f"{key.strip('_').upper()} in a SELECT")
+                what, hint = _LEFT_OUT.get(key, (key.strip("_").upper(), "write a SELECT without it"))
+                self.source.refuse(node, f"{what} in a SELECT", hint)
         relation = joins.from_where(self, node, env)
         node, relation = time_windows.grouped(self, node, relation)
         columns = self.expanded(node, relation)

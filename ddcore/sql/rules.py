@@ -70,6 +70,8 @@ _INSTEAD = {
     "regexp_matches": "regexp_match() gives the groups of the first match",
     "element_at": "m['a'] is the value of a key",
     "trim_scale": "rtrim(rtrim(p::text, '0'), '.') is its text; the value is p",
+    "to_char": "date_format(ts, 'yyyy-MM-dd') in spark, strftime(ts, '%Y-%m-%d') in duckdb",
+    "row_number": "it has OVER: row_number() OVER (ORDER BY x)",
     "array_fill": "ARRAY[x, x]", "clock_timestamp": "now()",
 }  # fmt: skip
 """What to write in place of functions that are not here."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql.dialect_names import DIALECTS
@@ -138,7 +139,7 @@ def shown(node: exp.Expr) -> str:
     """A part as SQL, cut behind a word where it is long."""
     dialect = dialect_of(node)
     whole = node.transform(_as_written) if node.find(exp.Subquery) else node
-    return cut(whole.sql(dialect=dialect))
+    return cut(whole.sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE))
 
 
 def _as_written(node: exp.Expr) -> exp.Expr:
@@ -153,7 +154,9 @@ def dialect_of(node: exp.Expr) -> str:
 
 def called(node: exp.Expr) -> str:
     """The name of a function, as SQL writes it."""
-    name = re.match(r"\w+", node.sql(dialect=dialect_of(node)))
+    name = re.match(r"\w+", node.sql(dialect=dialect_of(node), unsupported_level=ErrorLevel.IGNORE))
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Cast) and name and name.group() == "CAST":
+        return node.sql_name().lower()
     return name.group().lower() if name else shown(node)
 
 

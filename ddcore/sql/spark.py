@@ -162,7 +162,9 @@ _CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {"HOUR": lambda on: on.hour
 def _part(values: Values, node: exp.Expr, unit: str, moment: Value) -> Value:
     compute = (_FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else _FIELDS).get(unit.upper())
     if compute is None:
-        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}")
+        values.source.refuse(
+            node, f"extract({unit.lower()}) of {moment.name}", dates.no_field(unit, _FIELDS | _CLOCK_FIELDS)
+        )
     return Value(compute(moment.expr.dt).cast(pl.Int64), INT, node)
 
 
@@ -326,11 +328,11 @@ SHARED: tuple[type[exp.Expr], ...] = (
     # text
     exp.ConcatWs, exp.Upper, exp.Lower, exp.Length, exp.BitLength, exp.Reverse, exp.Trim, exp.Pad, exp.Repeat,
     exp.StrPosition, exp.Replace, exp.Translate, exp.StartsWith, exp.EndsWith, exp.Contains, exp.Overlay,
-    exp.MD5, exp.SHA2, exp.SHA,
+    exp.MD5, exp.SHA2, exp.SHA, exp.Collate,
     # dates
     exp.TimestampFromParts, exp.StrToTime,
     # lists and structs
-    exp.Array, exp.Dot,
+    exp.Array, exp.Dot, exp.Tuple,
 )  # fmt: skip
 """What means the same as in the default dialect."""
 

@@ -12,6 +12,7 @@ from sqlglot import Token, TokenType, exp
 from ddcore.base.source_line import planning
 from ddcore.sql.brackets import closing
 from ddcore.sql.dates import Interval, interval
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.names import WINDOW_ENDS, Column, Relation, resolve
 from ddcore.sql.source import shown
 from ddcore.sql.values import DATE, INT, TIMESTAMP, Value, Values
@@ -146,30 +147,47 @@ class _Call:
             is_end = isinstance(node, exp.Anonymous) and node.name.lower() == f"{self.kind}_{name}"
             if is_end and node.expressions == self.node.expressions:
                 return self.end(name)
+        if self.table and isinstance(node, exp.Dot) and node.this == self.node and node.name in ("start", "end"):
+            return self.end(node.name)
         return self.end("start") if node == self.node and not self.table else node
 
 
 def grouped(queries: Queries, node: exp.Select, relation: Relation) -> tuple[exp.Select, Relation]:
     """A SELECT that groups by windows, as one that groups by their ends, and the rows with these."""
     keys = node.args["group"].expressions if node.args.get("group") else []
-    found = [key for key in keys if _kind(key)]
+    found: list[Any] = [key for key in keys if _kind(key)] or (
+        [] if node.args.get("group") else _of_rows(queries, node)
+    )
     if not found:
         return node, relation
     if len(found) > 1:
-        queries.source.refuse(found[1], "a second window in GROUP BY", "use a subquery: FROM TUMBLE(...)")
+        queries.source.refuse(
+            found[1],
+            "a second window in GROUP BY" if keys else "a second window in SELECT",
+            "use a subquery: FROM TUMBLE(...)",
+        )
     call = _Call(found[0], _kind(found[0]))
     with planning(queries.source.place(call.node)):
         relation = _with_ends(queries, call, [key for key in keys if key is not call.node], relation)
     changed = node.copy()
     changed.parent = node.parent
-    items = [
-        new
-        for expression in changed.args["group"].expressions
-        for new in ([call.end("start"), call.end("end")] if expression == call.node else [expression])
-    ]
-    changed.args["group"].set("expressions", items)
+    if keys:
+        items = [
+            new
+            for expression in changed.args["group"].expressions
+            for new in ([call.end("start"), call.end("end")] if expression == call.node else [expression])
+        ]
+        changed.args["group"].set("expressions", items)
     changed.transform(call.standing, copy=False)
     return changed, relation
+
+
+def _of_rows(queries: Queries, node: exp.Select) -> list[Any]:
+    """Spark's ``SELECT window(ts, '10 minutes').start`` without groups: each row with each of its windows."""
+    if queries.source.dialect not in SPARKS:
+        return []
+    calls = (part for column in node.expressions for part in column.find_all(exp.Anonymous) if _kind(part) == "window")
+    return list(dict.fromkeys(part for part in calls if part.parent_select is node))
 
 
 def _kind(node: exp.Expr) -> str:

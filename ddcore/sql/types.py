@@ -7,6 +7,7 @@ from sqlglot import exp
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import Source
+from ddcore.text.wording import listed, meant
 
 _TYPES = {
     "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
@@ -15,6 +16,20 @@ _TYPES = {
     "BINARY": "binary", "VARBINARY": "binary", "JSON": "string", "JSONB": "string",
     "TIME": "time", "UUID": "uuid", "INTERVAL": "interval",
 }  # fmt: skip
+
+_KNOWN = [
+    "bigint",
+    "double",
+    "boolean",
+    "text",
+    "date",
+    "timestamp",
+    "decimal(p, s)",
+    "binary",
+    "time",
+    "uuid",
+    "interval",
+]
 
 
 def declared_type(source: Source, kind: exp.DataType) -> Type:
@@ -30,7 +45,8 @@ def declared_type(source: Source, kind: exp.DataType) -> Type:
     elif name in _TYPES:
         text = _TYPES[name]
     else:
-        source.refuse(kind, f"the type {kind.sql(dialect=source.dialect)}")
+        name = kind.sql(dialect=source.dialect)
+        source.refuse(kind, f"the type {name}", meant(name.lower(), _KNOWN) or f"the types are {listed(_KNOWN)}")
     try:
         return parse_type(text)
     except ProgramError as error:
