@@ -93,14 +93,15 @@ def drawn(seed: int, name: str, dims: int = 1) -> Case:
     return Case(seed, source, scope["program"], frames)
 
 
-QUICK = ["triangles", "three", "truss"]
-CASES = [(0, name) for name in QUICK] + [
+QUICK = ["triangles", "three"]
+LATER = (52, "truss")  # a prefix meets what is stored of an earlier version in a later round
+CASES = [LATER, *((0, name) for name in QUICK)] + [
     (seed, name) for seed in range(8) for name in PROGRAMS if seed or name not in QUICK
 ]
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
+@pytest.mark.parametrize(("seed", "name"), nightly(CASES, 1 + len(QUICK)))
 def test_delta_joins_through_any_number_of_workers(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -444,3 +444,19 @@ def test_the_ledger_counts_diffs_exactly(tmp_path: Path) -> None:
     run = Ledger.load(Warehouse(project.warehouse)).current_run()
     assert run is not None
     assert run.outputs == {"out": {time_of(0): (2 * MOST, -2 * LEAST)}}
+
+
+@pytest.mark.parametrize("size", [2**32, 2**40])
+@pytest.mark.parametrize("small", ["r", "s", "t"])
+def test_a_delta_join_multiplies_more_than_two_diffs(size: int, small: str) -> None:
+    """The product of two large ones, whose lower 64 bits are 0, is not cut off."""
+
+    def triangles(r: dd.Collection, s: dd.Collection, t: dd.Collection) -> dict[str, dd.Collection]:
+        return {"out": dd.delta_join((r, ["x", "y"]), (s, ["y", "z"]), (t, ["x", "z"]))}
+
+    logs = {
+        name: pl.DataFrame({"a": [1], "b": [1], "version": [0], "diff": [3 if name == small else size]})
+        for name in ("r", "s", "t")
+    }
+    with pytest.raises(DiffOverflow, match=f" {size**2},| {3 * size**2},"):
+        dd.replay(triangles, ("version",), **logs)

@@ -74,6 +74,10 @@ FUNCTIONS = [
     "SELECT r.a, v.x FROM r JOIN (VALUES (1, 'x'), (2, NULL), (2, 'z')) AS v (k, x) ON r.a = v.k",
     "WITH v (k, x) AS (VALUES (1, 'x'), (2, 'y')) SELECT r.a, v.x FROM r LEFT JOIN v ON r.a = v.k",
     "VALUES (1, 'a'), (2, NULL)",
+    "SELECT r.a, q.c FROM r JOIN q ON r.a = ANY (ARRAY[q.a, q.c])",
+    "SELECT r.a, q.c FROM r LEFT JOIN q ON r.b = q.c AND r.a = ALL (ARRAY[q.a, q.a])",
+    "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM q WHERE r.a = ALL (ARRAY[q.a, q.a]) AND q.c > 0)",
+    "SELECT a FROM r WHERE NOT EXISTS (SELECT 1 FROM q WHERE r.a = ANY (ARRAY[q.a, q.c]))",
 ]
 PIVOTS = [
     "SELECT * FROM (SELECT a, b, s FROM r) AS t PIVOT (sum(b) FOR s IN ('x' AS one, 'y' AS two))",

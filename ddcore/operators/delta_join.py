@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ddcore.base.digests import digest
-from ddcore.base.errors import ProgramError
+from ddcore.base.errors import DiffOverflow, ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
@@ -271,6 +271,7 @@ class _Rule:
         """The prefix joined with a relation by some of its attributes; the others are bound by it."""
         arrangement, names = self._arrangement(relation, key)
         batch, others = prefix.arrange_by(names, arrangement, self.state.budget), self._others(relation, key)
+        self._require_int64(batch)
         bound = [name for name in prefix.attributes if name not in names]
         fresh = [self.step.join.relations[relation][column] for column in arrangement.values]
         heads = Heads.of(batch, arrangement.key_words)
@@ -279,6 +280,14 @@ class _Rule:
             words = [word[pairs.left] for word in (*keys, *batch.words[arrangement.key_words :])]
             words += [word[pairs.right] for word in pairs.other.words[arrangement.key_words :]]
             yield _Prefix((*names, *bound, *fresh), pairs.of(words))
+
+    def _require_int64(self, batch: ColumnBatch) -> None:
+        """Raises DiffOverflow where int64 does not hold a product of diffs, which :func:`matches` would cut off."""
+        if batch.high is None:
+            return
+        for at in np.flatnonzero(batch.high != batch.diffs >> 63)[:1]:
+            product = (int(batch.high[at]) << 64) + (int(batch.diffs[at]) & (2**64 - 1))
+            raise DiffOverflow(f"{self.step.label}: diffs multiply to {product}, which int64 cannot hold")
 
     def _confirm(self, prefix: _Prefix, relations: Sequence[int]) -> _Prefix:
         """The prefix joined with relations all of whose attributes are bound."""

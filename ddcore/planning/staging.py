@@ -102,8 +102,8 @@ class _Stages:
         self.join, self.draft, self.block, self.node = operator, draft, block, plan.nodes[block.node]
         self.names = (*plan.dims, *(f"_round_{number + 1}" for number in range(block.depth)))
         self.ports = dict(zip(operator.ports, block.ports, strict=True))
-        # A join of times is at the position of the later one if there is but one version and one round.
-        self.times = len(self.names) if len(plan.dims) > 1 or block.depth > 1 else 0
+        # In a loop a join of times may be at a later position: an earlier version has had updates of later rounds.
+        self.times = len(self.names) if len(plan.dims) > 1 or block.depth else 0
 
     def add(self) -> None:
         """The stages of all rules; the results of the last ones go where those of the delta join go."""

@@ -18,6 +18,7 @@ from ddcore.sql import grouping
 from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, free, names_used, resolve, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts
+from ddcore.sql.quantifiers import items_of
 from ddcore.sql.source import parts, shown
 from ddcore.sql.values import Value, Values, aligned
 
@@ -163,7 +164,7 @@ def direct(queries: Queries, query: exp.Expr, env: Env) -> list[tuple[exp.Column
         return None
     found: list[tuple[exp.Column, exp.Expr, exp.Expr]] = []
     for node in conjuncts(query.args.get("where")):
-        if not isinstance(node, exp.EQ) or subqueries_in([node]):
+        if not isinstance(node, exp.EQ) or items_of(node.expression) is not None or subqueries_in([node]):
             continue
         for reference, inner in ((node.left, node.right), (node.right, node.left)):
             if id(reference) in references and not any(id(part) in references for part in inner.find_all(exp.Column)):

@@ -17,6 +17,7 @@ from ddcore.sql import subqueries
 from ddcore.sql.between import Between, Comparison, comparisons, ranges
 from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.pairs import Pair
+from ddcore.sql.quantifiers import items_of
 from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned
 
@@ -48,7 +49,7 @@ class Condition:
     def is_equality(self) -> bool:
         """Whether it says that two values are equal, which may be of two tables."""
         is_one = isinstance(self.node, exp.EQ) and not isinstance(self.node.this, exp.Tuple)
-        is_one = is_one and not isinstance(self.node.expression, exp.Any | exp.All)
+        is_one = is_one and items_of(self.node.expression) is None
         return self.equal is not None or (is_one and not self.asks)
 
     def sides(self, queries: Queries, env: Env) -> tuple[AbstractSet[str], AbstractSet[str]]:
