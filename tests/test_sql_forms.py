@@ -44,16 +44,34 @@ DUCKDB = [
     "SELECT t.id, v.h FROM t SEMI JOIN u ON t.x = u.y LEFT JOIN u v ON v.h = t.g",
     "SELECT * FROM t ANTI JOIN u ON t.x = u.y AND u.id > 3",
 ]
+REGRESSIONS = ("count", "avgx", "avgy", "sxx", "syy", "sxy", "slope", "intercept", "r2")
 AGGREGATES = [
     "list(x ORDER BY id)", "array_agg(x ORDER BY id DESC)", "list(x ORDER BY id) FILTER (WHERE b)",
     "string_agg(g, '-' ORDER BY id)", "string_agg(DISTINCT g, ',' ORDER BY g)", "quantile_cont(x, 0.25)",
     "quantile_disc(x, 0.7)", "percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC)", "min_by(x, id)", "arg_max(g, id)",
     "bit_and(x)", "bit_or(x) FILTER (WHERE b)", "bit_xor(x)", "count_if(x > 1)", "countif(x > 1) FILTER (WHERE b)",
+    *(f"regr_{of}(x, id) + 1" for of in REGRESSIONS), "regr_slope(id, x) FILTER (WHERE b) + 1", "corr(id, x) + 1",
+    "first(x ORDER BY id)", "last(x ORDER BY id) FILTER (WHERE b)", "any_value(x ORDER BY id DESC)",
+    "any_value(x ORDER BY id) FILTER (WHERE b)", "approx_count_distinct(b)", "group_concat(g ORDER BY id)",
 ]  # fmt: skip
+MOST = "(list(id ORDER BY x DESC, id) FILTER (WHERE x IS NOT NULL))[1]"
 OF_SPARK = [
     ("percentile(x, 0.3)", "quantile_cont(x, 0.3)"),
     ("percentile_disc(0.3) WITHIN GROUP (ORDER BY x)", "quantile_disc(x, 0.3)"),
     ("count_if(x > 1)", "count(*) FILTER (WHERE x > 1)"), ("bit_or(x)", "bit_or(x)"),
+    *((f"{name}(x)", "coalesce(list(x ORDER BY x) FILTER (WHERE x IS NOT NULL), [])")
+      for name in ("collect_list", "array_agg")),
+    ("collect_list(x) FILTER (WHERE b)", "coalesce(list(x ORDER BY x) FILTER (WHERE b AND x IS NOT NULL), [])"),
+    ("collect_set(x)", "coalesce(list(DISTINCT x ORDER BY x) FILTER (WHERE x IS NOT NULL), [])"),
+    ("listagg(g)", "string_agg(g, '' ORDER BY g)"), ("string_agg(DISTINCT g, '-')", "string_agg(DISTINCT g, '-')"),
+    ("listagg(g, '-') WITHIN GROUP (ORDER BY id DESC)", "string_agg(g, '-' ORDER BY id DESC)"),
+    ("max_by(x, id)", "(list(x ORDER BY id DESC))[1]"), ("min_by(x, id)", "(list(x ORDER BY id))[1]"),
+    ("min_by(x, id) FILTER (WHERE b)", "(list(x ORDER BY id) FILTER (WHERE b))[1]"), ("max_by(id, x)", MOST),
+    ("first(x)", "min(x)"), ("first(x, true) FILTER (WHERE b)", "min(x) FILTER (WHERE b)"), ("last(x)", "max(x)"),
+    ("first_value(x)", "min(x)"), ("last_value(x) IGNORE NULLS", "max(x)"),
+    ("approx_count_distinct(x)", "count(DISTINCT x)"),
+    *((f"regr_{of}(x, id) + 1",) * 2 for of in REGRESSIONS if of != "slope"),
+    ("regr_slope(x, id) + 1", "CASE WHEN regr_sxx(x, id) > 0 THEN regr_slope(x, id) + 1 END"),
 ]  # fmt: skip
 
 
@@ -127,7 +145,8 @@ def test_aggregates_of_spark(seed: int) -> None:
         ("duckdb", "SELECT * EXCLUDE (id, g, x, b) FROM t", "leaves no column"),
         ("duckdb", "SELECT * REPLACE (1 AS id) FROM t", "REPLACE or RENAME of a star is not supported"),
         ("duckdb", "SELECT median(CAST(x AS decimal(9,2))) AS v FROM t", "a quantile of decimals, which DuckDB rounds"),
-        ("spark", "SELECT max_by(g, x) AS v FROM t", "the aggregate max_by in the dialect 'spark' is not supported"),
+        ("spark", "SELECT kurtosis(x) AS v FROM t", "the aggregate kurtosis in the dialect 'spark' is not supported"),
+        ("duckdb", "SELECT arg_max(g, x, 2) AS v FROM t", "arg_max of several rows is not supported"),
     ],
 )
 def test_other_forms_are_refused_with_their_place(dialect: str, query: str, message: str) -> None:

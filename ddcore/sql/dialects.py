@@ -37,6 +37,6 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
             node.replace(exp.Anonymous(this="exists", expressions=[node.this, node.expression]))
         elif isinstance(node, exp.RawString):
             node.replace(exp.Literal.string(node.this))
-        elif isinstance(node, exp.AggFunc):
-            plain(source, node)
+    for node in reversed(list(tree.find_all(exp.AggFunc))):  # those inside of others first
+        plain(source, node)
     return tree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -15,7 +15,7 @@ from ddcore.operators import gathering
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.gathering import GATHERED
 from ddcore.sql.source import called, shown
-from ddcore.sql.values import Value, Values
+from ddcore.sql.values import Value, Values, null
 
 _SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
     exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
@@ -165,6 +165,9 @@ def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
         value = values.require(value, "string")
     elif value.type is None:
         values.source.refuse(node, "array_agg(NULL)")
+    if node.args.get("nulls_excluded"):
+        there = value.expr.is_not_null()
+        where = there if where is None else where & there
     keys = [_plain(values, node, sort.this) for sort in sorts]
     if distinct and any(canonical(key.expr) != canonical(value.expr) for key in keys):
         raise values.source.error(
@@ -191,7 +194,11 @@ def _in_order(
     assert value.type is not None
     types = {"value": value.type}
     if isinstance(node, exp.ArrayAgg):
-        return Found(gathering.array_agg(value.expr, **options), types)
+        made = Found(gathering.array_agg(value.expr, **options), types)
+        if not node.args.get("nulls_excluded"):
+            return made
+        nothing = pl.concat_list([null(value.type)]).list.head(0)
+        return replace(made, after=lambda found: pl.coalesce(found, nothing))  # Spark's list of no values
     separator = node.args.get("separator")
     if not isinstance(separator, exp.Literal) or not separator.is_string:
         values.source.refuse(node, "a separator that is no literal", "write string_agg(x, ', ')")
