@@ -126,6 +126,47 @@ def test_aggregates_of_spark(seed: int) -> None:
     check(seed, "spark", *((ours, asked) for ours, asked in pairs))
 
 
+def listed(values: str, order: str, where: str = "true") -> str:
+    """What PostgreSQL's json_agg writes, by other means."""
+    return f"'[' || string_agg(coalesce({values}, 'null'), ', ' ORDER BY {order}) FILTER (WHERE {where}) || ']'"
+
+
+OF_POSTGRES = [
+    ("json_agg(x ORDER BY id)", listed("x::text", "id")),
+    ("jsonb_agg(x)", listed("x::text", "x")),
+    ("json_agg(g ORDER BY id DESC) FILTER (WHERE b)", listed("'\"' || g || '\"'", "id DESC", "b")),
+    (
+        "json_build_object('a', coalesce(json_agg(x ORDER BY id) FILTER (WHERE b), '[]'))",
+        f"'{{\"a\" : ' || coalesce({listed('x::text', 'id', 'b')}, '[]') || '}}'",
+    ),
+    (
+        "jsonb_agg(jsonb_build_object('bb', x, 'a', id) ORDER BY id)",
+        listed("'{\"a\": ' || id || ', \"bb\": ' || coalesce(x::text, 'null') || '}'", "id"),
+    ),
+]
+
+
+def test_lists_of_json_in_postgres(seed: int) -> None:
+    pairs = [[f"SELECT g, {text} AS v FROM t GROUP BY g" for text in pair] for pair in OF_POSTGRES]
+    check(seed, "postgres", *((ours, asked) for ours, asked in pairs))
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),  # PostgreSQL 15
+    [
+        ("json_agg(ARRAY[x, id] ORDER BY id)", "[[1,1], \n [null,3]]"),
+        ("jsonb_agg(ARRAY[x, id] ORDER BY id)", "[[1, 1], [null, 3]]"),
+        ("to_json(json_agg(DATE '2020-01-01'))", '["2020-01-01", "2020-01-01"]'),
+        ("jsonb_build_object('a', jsonb_agg(x ORDER BY id))", '{"a": [1, null]}'),
+        ("CASE WHEN count(*) > 1 THEN json_agg(x ORDER BY id DESC) END", "[null, 1]"),
+        ("jsonb_agg(id) FILTER (WHERE id > 99)", None),
+    ],
+)
+def test_json_of_groups_is_the_text_of_postgres(expression: str, text: str | None) -> None:
+    t = pl.DataFrame({"id": [1, 3], "x": [1, None], "version": [0, 0], "diff": [1, 1]})
+    assert dd.replay(program(f"CREATE VIEW r AS SELECT {expression} AS v FROM t"), t=t)["r"]["v"].to_list() == [text]
+
+
 @pytest.mark.parametrize(
     ("dialect", "query", "message"),
     [
@@ -146,6 +187,7 @@ def test_aggregates_of_spark(seed: int) -> None:
         ("duckdb", "SELECT * REPLACE (1 AS id) FROM t", "REPLACE or RENAME of a star is not supported"),
         ("duckdb", "SELECT median(CAST(x AS decimal(9,2))) AS v FROM t", "a quantile of decimals, which DuckDB rounds"),
         ("spark", "SELECT kurtosis(x) AS v FROM t", "the aggregate kurtosis in the dialect 'spark' is not supported"),
+        ("postgres", "SELECT json_agg(DISTINCT x) AS v FROM t", "JSON of distinct values is not supported"),
         ("duckdb", "SELECT arg_max(g, x, 2) AS v FROM t", "arg_max of several rows is not supported"),
     ],
 )
