@@ -197,3 +197,11 @@ def test_other_forms_are_refused_with_their_place(dialect: str, query: str, mess
     assert str(caught.value).startswith("program.sql:1:")
     assert message in str(caught.value)
     assert caught.value.hint
+
+
+def test_an_aggregate_without_an_alias_is_called_as_its_function() -> None:
+    names = ["bool_and", "every", "string_agg", "json_agg", "jsonb_agg", "array_agg", "stddev_pop", "count"]
+    arguments = {"string_agg": "(g, ',')", "bool_and": "(b)", "every": "(b)"}
+    columns = ", ".join(f"{name}{arguments.get(name, '(x)')}" for name in names)
+    rows = dd.replay(program(f"CREATE VIEW r AS SELECT {columns}, every(b) FILTER (WHERE b) AS last FROM t"), **logs(1))
+    assert rows["r"].columns[: len(names)] == names

@@ -126,10 +126,15 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
 def _with_every(tree: exp.Create) -> exp.Create:
     """``every(x)`` is bool_and, and ``jsonb_agg`` a kind of ``json_agg``: sqlglot does not know them."""
     for node in list(tree.find_all(exp.Anonymous)):
-        if node.name.lower() == "every" and len(node.expressions) == 1:
-            node.replace(exp.LogicalAnd(this=node.expressions[0]))
-        elif node.name.lower() == "jsonb_agg" and len(node.expressions) == 1:
-            node.replace(exp.JSONArrayAgg(this=node.expressions[0], return_type=exp.DataType.build("jsonb")))
+        name = node.name.lower()
+        if name in ("every", "jsonb_agg") and len(node.expressions) == 1:
+            (argument,) = node.expressions
+            kind = exp.DataType.build("jsonb")
+            made = (
+                exp.LogicalAnd(this=argument) if name == "every" else exp.JSONArrayAgg(this=argument, return_type=kind)
+            )
+            made.meta["called"] = name
+            node.replace(made)
     return tree
 
 
