@@ -50,7 +50,8 @@ AGGREGATES = [
     "string_agg(g, '-' ORDER BY id)", "string_agg(DISTINCT g, ',' ORDER BY g)", "quantile_cont(x, 0.25)",
     "quantile_disc(x, 0.7)", "percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC)", "min_by(x, id)", "arg_max(g, id)",
     "bit_and(x)", "bit_or(x) FILTER (WHERE b)", "bit_xor(x)", "count_if(x > 1)", "countif(x > 1) FILTER (WHERE b)",
-    *(f"regr_{of}(x, id) + 1" for of in REGRESSIONS), "regr_slope(id, x) FILTER (WHERE b) + 1", "corr(id, x) + 1",
+    *(f"regr_{of}(x, id) + 1000.5" for of in REGRESSIONS),
+    "regr_slope(id, x) FILTER (WHERE b) + 1000.5", "corr(id, x) + 1000.5",
     "first(x ORDER BY id)", "last(x ORDER BY id) FILTER (WHERE b)", "any_value(x ORDER BY id DESC)",
     "any_value(x ORDER BY id) FILTER (WHERE b)", "approx_count_distinct(b)", "group_concat(g ORDER BY id)",
 ]  # fmt: skip
@@ -70,8 +71,8 @@ OF_SPARK = [
     ("first(x)", "min(x)"), ("first(x, true) FILTER (WHERE b)", "min(x) FILTER (WHERE b)"), ("last(x)", "max(x)"),
     ("first_value(x)", "min(x)"), ("last_value(x) IGNORE NULLS", "max(x)"),
     ("approx_count_distinct(x)", "count(DISTINCT x)"),
-    *((f"regr_{of}(x, id) + 1",) * 2 for of in REGRESSIONS if of != "slope"),
-    ("regr_slope(x, id) + 1", "CASE WHEN regr_sxx(x, id) > 0 THEN regr_slope(x, id) + 1 END"),
+    *((f"regr_{of}(x, id) + 1000.5",) * 2 for of in REGRESSIONS if of != "slope"),
+    ("regr_slope(x, id) + 1000.5", "CASE WHEN regr_sxx(x, id) > 0 THEN regr_slope(x, id) + 1000.5 END"),
 ]  # fmt: skip
 
 
