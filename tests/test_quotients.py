@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+import random
+from collections import Counter
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import polars as pl
@@ -120,3 +123,75 @@ def test_a_quotient_of_two_casts_keeps_the_digits_of_the_first(fold: Any) -> Non
     assert found == by_reference(divided, rows=rows)
     quotients = dict(dd.replay(divided, rows=rows)["out"].select("g", "q").rows())
     assert quotients == {0: Decimal("0.333333"), 1: Decimal("0.666667"), 2: Decimal("-0.125"), 3: None}
+
+
+CASTS: dict[str, Any] = {
+    "CAST(d / 3 AS decimal(38,5))": lambda d, n: exact(Fraction(d) / 3, 5),
+    "(d / 3.70)::decimal(38,12)": lambda d, n: exact(Fraction(d) / Fraction("3.7"), 12),
+    "CAST(7 / CAST(n + 1 AS decimal(38,2)) AS decimal(38,10))": lambda d, n: exact(Fraction(7, n + 1), 10),
+}
+MEANS_CAST: dict[str, Any] = {
+    "CAST(avg(d) AS decimal(38,5))": (lambda rows: rows, 5),
+    "avg(DISTINCT d)::decimal(38,12)": (set, 12),
+    "(avg(d) FILTER (WHERE d > 1))::numeric(30,2)": (lambda rows: [d for d in rows if d > 1], 2),
+    "CAST(sum(d) / count(d) AS decimal(38,5))": (lambda rows: rows, 5),
+    "CAST(avg(n) AS decimal(38,3))": (lambda rows: rows, 3),
+    "CAST((avg(d) OVER (PARTITION BY g)) AS decimal(38,5))": (lambda rows: rows, 5),
+}
+
+
+def exact(number: Fraction, places: int) -> Decimal:
+    """The nearest one, and of two that are as near the one away from 0."""
+    units = int(abs(number) * 10**places + Fraction(1, 2))
+    return Decimal(units if number >= 0 else -units).scaleb(-places, Context(prec=60))
+
+
+def accumulated(log: pl.DataFrame, version: int) -> list[Any]:
+    """The rows that are there: keys and values, each as often as its diff says."""
+    there = Counter[Any]()
+    for *row, at, diff in log.select(pl.exclude("version", "diff"), "version", "diff").rows():
+        there[tuple(row)] += diff * (at <= version)
+    return sorted(there.elements())
+
+
+def test_quotients_and_means_under_a_cast_keep_every_digit_in_postgres(seed: int) -> None:
+    rng = random.Random(seed)
+    drawn = [Decimal(rng.randrange(-(10**n), 10**n)).scaleb(-10) for n in range(1, 31) for _ in range(2)]
+    added = [(rng.randrange(4), d, int(d) % 10**15, rng.randrange(2), 1) for d in drawn]
+    log = added + [(*row[:3], 2, -1) for row in rng.sample(added, 20)]
+    schema: dict[str, Any] = {
+        "g": pl.Int64,
+        "d": pl.Decimal(38, 10),
+        "n": pl.Int64,
+        "version": pl.Int64,
+        "diff": pl.Int64,
+    }
+    t = pl.DataFrame(log, schema, orient="row")
+    rows, groups = [*CASTS], [*MEANS_CAST]
+    text = "".join(f"CREATE VIEW r{i} AS SELECT d, {one} AS v FROM t;" for i, one in enumerate(rows))
+    for i, one in enumerate(groups):
+        by = "" if " OVER " in one else "GROUP BY g"
+        text += f"CREATE VIEW m{i} AS SELECT DISTINCT * FROM (SELECT g, {one} AS v FROM t {by}) q;"
+    found = dd.replay(program(text), t=t)
+    for version in range(3):
+        there = accumulated(t, version)
+        for i, one in enumerate(rows):
+            expected = sorted((d, CASTS[one](d, n)) for _, d, n in there)
+            assert accumulated(found[f"r{i}"], version) == expected, one
+        for i, one in enumerate(groups):
+            choose, places = MEANS_CAST[one]
+            values = {
+                g: choose([Fraction(n if "(n)" in one else d) for h, d, n in there if h == g]) for g, _, _ in there
+            }
+            means = {g: exact(sum(some) / Fraction(len(some)), places) if some else None for g, some in values.items()}
+            assert dict(accumulated(found[f"m{i}"], version)) == means, one
+
+
+def test_quotients_that_38_digits_are_too_few_for_are_refused_or_fail_in_their_row() -> None:
+    row = pl.DataFrame({"d": [Decimal(10) ** 27]}, {"d": pl.Decimal(38, 10)}).with_columns(version=0, diff=1)
+    with pytest.raises(ExpressionError, match=r"program.sql:1:30: .*overflow.* in the row"):
+        dd.replay(program("CREATE VIEW o AS SELECT CAST(d / 3 AS decimal(38,12)) AS v FROM t"), t=row)
+    for text in ("d / CAST(d AS decimal(38,20))", "CAST(d AS decimal(38,30)) / 3", "avg(CAST(d AS decimal(38,30)))"):
+        with pytest.raises(ProgramError, match="a quotient that needs more than 38 digits") as caught:
+            dd.replay(program(f"CREATE VIEW o AS SELECT CAST({text} AS decimal(38,12)) AS v FROM t"), t=row)
+        assert "fewer digits behind the point" in caught.value.hint

@@ -64,16 +64,35 @@ DUCKDB = [
     "SELECT t.id, v.h FROM t SEMI JOIN u ON t.x = u.y LEFT JOIN u v ON v.h = t.g",
     "SELECT * FROM t ANTI JOIN u ON t.x = u.y AND u.id > 3",
 ]
+REGRESSIONS = ("count", "avgx", "avgy", "sxx", "syy", "sxy", "slope", "intercept", "r2")
 AGGREGATES = [
     "list(x ORDER BY id)", "array_agg(x ORDER BY id DESC)", "list(x ORDER BY id) FILTER (WHERE b)",
     "string_agg(g, '-' ORDER BY id)", "string_agg(DISTINCT g, ',' ORDER BY g)", "quantile_cont(x, 0.25)",
     "quantile_disc(x, 0.7)", "percentile_cont(0.4) WITHIN GROUP (ORDER BY x DESC)", "min_by(x, id)", "arg_max(g, id)",
     "bit_and(x)", "bit_or(x) FILTER (WHERE b)", "bit_xor(x)", "count_if(x > 1)", "countif(x > 1) FILTER (WHERE b)",
+    *(f"regr_{of}(x, id) + 1000.5" for of in REGRESSIONS),
+    "regr_slope(id, x) FILTER (WHERE b) + 1000.5", "corr(id, x) + 1000.5",
+    "first(x ORDER BY id)", "last(x ORDER BY id) FILTER (WHERE b)", "any_value(x ORDER BY id DESC)",
+    "any_value(x ORDER BY id) FILTER (WHERE b)", "approx_count_distinct(b)", "group_concat(g ORDER BY id)",
 ]  # fmt: skip
+MOST = "(list(id ORDER BY x DESC, id) FILTER (WHERE x IS NOT NULL))[1]"
 OF_SPARK = [
     ("percentile(x, 0.3)", "quantile_cont(x, 0.3)"),
     ("percentile_disc(0.3) WITHIN GROUP (ORDER BY x)", "quantile_disc(x, 0.3)"),
     ("count_if(x > 1)", "count(*) FILTER (WHERE x > 1)"), ("bit_or(x)", "bit_or(x)"),
+    *((f"{name}(x)", "coalesce(list(x ORDER BY x) FILTER (WHERE x IS NOT NULL), [])")
+      for name in ("collect_list", "array_agg")),
+    ("collect_list(x) FILTER (WHERE b)", "coalesce(list(x ORDER BY x) FILTER (WHERE b AND x IS NOT NULL), [])"),
+    ("collect_set(x)", "coalesce(list(DISTINCT x ORDER BY x) FILTER (WHERE x IS NOT NULL), [])"),
+    ("listagg(g)", "string_agg(g, '' ORDER BY g)"), ("string_agg(DISTINCT g, '-')", "string_agg(DISTINCT g, '-')"),
+    ("listagg(g, '-') WITHIN GROUP (ORDER BY id DESC)", "string_agg(g, '-' ORDER BY id DESC)"),
+    ("max_by(x, id)", "(list(x ORDER BY id DESC))[1]"), ("min_by(x, id)", "(list(x ORDER BY id))[1]"),
+    ("min_by(x, id) FILTER (WHERE b)", "(list(x ORDER BY id) FILTER (WHERE b))[1]"), ("max_by(id, x)", MOST),
+    ("first(x)", "min(x)"), ("first(x, true) FILTER (WHERE b)", "min(x) FILTER (WHERE b)"), ("last(x)", "max(x)"),
+    ("first_value(x)", "min(x)"), ("last_value(x) IGNORE NULLS", "max(x)"),
+    ("approx_count_distinct(x)", "count(DISTINCT x)"),
+    *((f"regr_{of}(x, id) + 1000.5",) * 2 for of in REGRESSIONS if of != "slope"),
+    ("regr_slope(x, id) + 1000.5", "CASE WHEN regr_sxx(x, id) > 0 THEN regr_slope(x, id) + 1000.5 END"),
 ]  # fmt: skip
 
 
@@ -128,6 +147,47 @@ def test_aggregates_of_spark(seed: int) -> None:
     check(seed, "spark", *((ours, asked) for ours, asked in pairs))
 
 
+def listed(values: str, order: str, where: str = "true") -> str:
+    """What PostgreSQL's json_agg writes, by other means."""
+    return f"'[' || string_agg(coalesce({values}, 'null'), ', ' ORDER BY {order}) FILTER (WHERE {where}) || ']'"
+
+
+OF_POSTGRES = [
+    ("json_agg(x ORDER BY id)", listed("x::text", "id")),
+    ("jsonb_agg(x)", listed("x::text", "x")),
+    ("json_agg(g ORDER BY id DESC) FILTER (WHERE b)", listed("'\"' || g || '\"'", "id DESC", "b")),
+    (
+        "json_build_object('a', coalesce(json_agg(x ORDER BY id) FILTER (WHERE b), '[]'))",
+        f"'{{\"a\" : ' || coalesce({listed('x::text', 'id', 'b')}, '[]') || '}}'",
+    ),
+    (
+        "jsonb_agg(jsonb_build_object('bb', x, 'a', id) ORDER BY id)",
+        listed("'{\"a\": ' || id || ', \"bb\": ' || coalesce(x::text, 'null') || '}'", "id"),
+    ),
+]
+
+
+def test_lists_of_json_in_postgres(seed: int) -> None:
+    pairs = [[f"SELECT g, {text} AS v FROM t GROUP BY g" for text in pair] for pair in OF_POSTGRES]
+    check(seed, "postgres", *((ours, asked) for ours, asked in pairs))
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),  # PostgreSQL 15
+    [
+        ("json_agg(ARRAY[x, id] ORDER BY id)", "[[1,1], \n [null,3]]"),
+        ("jsonb_agg(ARRAY[x, id] ORDER BY id)", "[[1, 1], [null, 3]]"),
+        ("to_json(json_agg(DATE '2020-01-01'))", '["2020-01-01", "2020-01-01"]'),
+        ("jsonb_build_object('a', jsonb_agg(x ORDER BY id))", '{"a": [1, null]}'),
+        ("CASE WHEN count(*) > 1 THEN json_agg(x ORDER BY id DESC) END", "[null, 1]"),
+        ("jsonb_agg(id) FILTER (WHERE id > 99)", None),
+    ],
+)
+def test_json_of_groups_is_the_text_of_postgres(expression: str, text: str | None) -> None:
+    t = pl.DataFrame({"id": [1, 3], "x": [1, None], "version": [0, 0], "diff": [1, 1]})
+    assert dd.replay(program(f"CREATE VIEW r AS SELECT {expression} AS v FROM t"), t=t)["r"]["v"].to_list() == [text]
+
+
 @pytest.mark.parametrize(
     ("dialect", "query", "message"),
     [
@@ -151,7 +211,9 @@ def test_aggregates_of_spark(seed: int) -> None:
         ("duckdb", "SELECT * EXCLUDE (id, g, x, b) FROM t", "leaves no column"),
         ("duckdb", "SELECT * REPLACE (1 AS id) FROM t", "REPLACE or RENAME of a star is not supported"),
         ("duckdb", "SELECT median(CAST(x AS decimal(9,2))) AS v FROM t", "a quantile of decimals, which DuckDB rounds"),
-        ("spark", "SELECT max_by(g, x) AS v FROM t", "the aggregate max_by in the dialect 'spark' is not supported"),
+        ("spark", "SELECT kurtosis(x) AS v FROM t", "the aggregate kurtosis in the dialect 'spark' is not supported"),
+        ("postgres", "SELECT json_agg(DISTINCT x) AS v FROM t", "JSON of distinct values is not supported"),
+        ("duckdb", "SELECT arg_max(g, x, 2) AS v FROM t", "arg_max of several rows is not supported"),
     ],
 )
 def test_other_forms_are_refused_with_their_place(dialect: str, query: str, message: str) -> None:
@@ -291,3 +353,11 @@ def test_what_the_hints_say_is_taken(seed: int) -> None:
     part = "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY id, g, x, b) <= ceil(0.40 * count(*) OVER ())"
     most = "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY id, g, x, b) <= x"
     check(seed, "duckdb", (part, part), (most, most), *[('SELECT g COLLATE "C" AS g FROM t', "SELECT g FROM t")])
+
+
+def test_an_aggregate_without_an_alias_is_called_as_its_function() -> None:
+    names = ["bool_and", "every", "string_agg", "json_agg", "jsonb_agg", "array_agg", "stddev_pop", "count"]
+    arguments = {"string_agg": "(g, ',')", "bool_and": "(b)", "every": "(b)"}
+    columns = ", ".join(f"{name}{arguments.get(name, '(x)')}" for name in names)
+    rows = dd.replay(program(f"CREATE VIEW r AS SELECT {columns}, every(b) FILTER (WHERE b) AS last FROM t"), **logs(1))
+    assert rows["r"].columns[: len(names)] == names

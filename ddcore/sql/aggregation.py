@@ -16,7 +16,7 @@ from ddcore.sql import gathered, quotients
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.names import Relation, types
 from ddcore.sql.pairs import paired
-from ddcore.sql.source import called, parts, shown
+from ddcore.sql.source import DIALECT, called, parts, shown
 from ddcore.sql.values import Value, Values, is_plain, null
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ def is_grouping(node: exp.Expr) -> bool:
     return isinstance(node, _GROUPING)
 
 
+def text_of(node: exp.Expr) -> str:
+    """The text of an aggregate, with what its value depends on beside: equal ones are computed once."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    kind = quotients.digits_around(node) if isinstance(inner, exp.Avg) else None
+    return f"{node.sql()} {bool(inner.args.get('nulls_excluded'))} {kind.sql() if kind else ''}"
+
+
 @dataclass(frozen=True)
 class Computed:
     """Aggregates: the collection of keys and results, and the value of each aggregate by its text."""
@@ -51,7 +58,7 @@ class Computed:
 
     def known(self, node: exp.Expr) -> Value | None:
         """The value of an aggregate, if this part is one."""
-        make = self.values.get(node.sql()) if isinstance(node, _AGGREGATE) else None
+        make = self.values.get(text_of(node)) if isinstance(node, _AGGREGATE) else None
         return make(node) if make else None
 
     def filled(self, rows: Any) -> Any:
@@ -136,7 +143,8 @@ class Aggregates:
 
     def add(self, node: exp.Expr) -> None:
         """One aggregate of the query."""
-        if node.sql() in self.known:
+        text = text_of(node)
+        if text in self.known:
             return
         source = self.values.source
         inner, where = node, None
@@ -155,7 +163,7 @@ class Aggregates:
             self.values.require_arguments(inner, type(inner))
         if not self.nested and is_nested(inner.this if isinstance(inner, exp.WithinGroup) else inner):
             raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
-        self.known[node.sql()] = self._result(inner, where)
+        self.known[text] = self._result(inner, where)
 
     def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         one = gathered.of_one(node)
@@ -191,14 +199,14 @@ class Aggregates:
                 self.values.source.refuse(node, f"{called(node)} of {value.name}")
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
-        if distinct and self._has_decimal_mean(node, value):
-            return self._decimal_mean_of_distinct(value, where)
+        mean = self._decimal_mean_type(node, value)
+        if distinct and mean is not None:
+            return self._decimal_mean_of_distinct(value, mean, where)
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)
         if isinstance(node, exp.Avg):
-            is_decimal = self._has_decimal_mean(node, value)
-            return self._decimal_mean(value, where) if is_decimal else self._plain(aggregates.mean, value, where)
+            return self._decimal_mean(value, mean, where) if mean else self._plain(aggregates.mean, value, where)
         return self._sum(value, where)
 
     def _gathered(self, found: gathered.Found) -> Callable[[exp.Expr], Value]:
@@ -263,21 +271,25 @@ class Aggregates:
 
         return result
 
-    def _has_decimal_mean(self, node: exp.Expr, value: Value) -> bool:
-        """Whether it is a mean of decimals in a dialect in which that is a decimal."""
-        is_decimal = value.type is not None and value.type.name == "decimal"
-        return isinstance(node, exp.Avg) and is_decimal and self.values.source.dialect in SPARKS
+    def _decimal_mean_type(self, node: exp.Expr, value: Value) -> Type | None:
+        """The type of a mean that is a decimal: of decimals in Spark's, under a cast in PostgreSQL's dialect."""
+        source = self.values.source
+        if not isinstance(node, exp.Avg) or value.type is None or value.type.name not in ("decimal", "int64"):
+            return None
+        if source.dialect in SPARKS:
+            return quotients.mean_type(self.values, value) if value.type.name == "decimal" else None
+        return quotients.mean_type_in_cast(self.values, value, node) if source.dialect == DIALECT else None
 
-    def _decimal_mean(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
-        """Spark's mean of decimals: null where no value is there."""
-        kind, of = quotients.mean_type(self.values, value), value.type
+    def _decimal_mean(self, value: Value, kind: Type, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        """The mean of decimals as one: null where no value is there."""
+        of = value.type
         assert of is not None
         total = self._plain(aggregates.sum, value, where)
         number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
         return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
 
-    def _decimal_mean_of_distinct(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
-        kind, of = quotients.mean_type(self.values, value), value.type
+    def _decimal_mean_of_distinct(self, value: Value, kind: Type, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+        of = value.type
         assert of is not None
         total = self._of_distinct("sum", aggregates.sum, value, where)
         number = self._of_distinct("count", lambda _: aggregates.count(), value, where)

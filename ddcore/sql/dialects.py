@@ -39,6 +39,6 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
             node.replace(exp.Literal.string(node.this))
         elif isinstance(node, exp.Table) and node.db.lower() == "live" and source.dialect in SPARKS:
             node.set("db", None)  # as Databricks names the tables of a pipeline
-        elif isinstance(node, exp.AggFunc):
-            plain(source, node)
+    for node in reversed(list(tree.find_all(exp.AggFunc))):  # those inside of others first
+        plain(source, node)
     return tree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -14,8 +14,9 @@ from ddcore.expressions.canonical import canonical
 from ddcore.operators import gathering
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.gathering import GATHERED
+from ddcore.sql import json_paths
 from ddcore.sql.source import called, shown
-from ddcore.sql.values import Value, Values
+from ddcore.sql.values import TEXT, Value, Values, null
 
 _SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
     exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
@@ -33,7 +34,7 @@ _BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
 _ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
 FRAMED: tuple[type[exp.Expr], ...] = (*_SPREADS, *_LINES, exp.Corr, exp.GroupConcat, exp.ArrayAgg)
 """Those that may have a frame: what sums give, and lists."""
-KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup)
+KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup, exp.JSONArrayAgg)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # no
     """One of ``KINDS``. Raises ProgramError, with its place, for what is not supported."""
     if isinstance(node, exp.WithinGroup):
         return _within(values, node, where)
-    if isinstance(node, exp.GroupConcat | exp.ArrayAgg):
+    if isinstance(node, exp.GroupConcat | exp.ArrayAgg | exp.JSONArrayAgg):
         return _listed(values, node, where)
     one = of_one(node)
     if one is not None:
@@ -160,11 +161,16 @@ def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
         (argument,) = argument.expressions
     if isinstance(argument, exp.Limit | exp.HavingMax | exp.IgnoreNulls):
         values.source.refuse(node, f"this {called(node)}")
+    if isinstance(node, exp.JSONArrayAgg):
+        return _json(values, node, argument, sorts, distinct=distinct, where=where)
     value = values.of(argument)
     if isinstance(node, exp.GroupConcat):
         value = values.require(value, "string")
     elif value.type is None:
         values.source.refuse(node, "array_agg(NULL)")
+    if node.args.get("nulls_excluded"):
+        there = value.expr.is_not_null()
+        where = there if where is None else where & there
     keys = [_plain(values, node, sort.this) for sort in sorts]
     if distinct and any(canonical(key.expr) != canonical(value.expr) for key in keys):
         raise values.source.error(
@@ -172,6 +178,30 @@ def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
             "order it by its own value, or aggregate a SELECT DISTINCT",
         )  # fmt: skip
     return _in_order(values, node, value, keys, sorts, distinct=distinct, where=where)
+
+
+def _json(
+    values: Values,
+    node: exp.JSONArrayAgg,
+    argument: exp.Expr,
+    sorts: Sequence[exp.Expr],
+    *,
+    distinct: bool,
+    where: pl.Expr | None,
+) -> Found:
+    """A list of JSON, as text: that of no rows is null, and nulls are in it. Lists begin a line each in JSON."""
+    if distinct:
+        values.source.refuse(node, "JSON of distinct values", "aggregate a SELECT DISTINCT")
+    is_binary, value = bool(node.args.get("return_type")), values.peek(argument)
+    written = Value(json_paths.written(values, argument, sorts=is_binary), TEXT, argument)
+    is_list = value.type is not None and value.type.is_nested
+    between = ", \n " if is_list and not is_binary else ", "
+    own = written if is_list or value.type is None else value
+    keys = [_plain(values, node, sort.this) for sort in sorts] or [own]
+    order = sorts or [exp.Ordered(this=argument, nulls_first=False)]
+    text = exp.GroupConcat(this=argument, separator=exp.Literal.string(between))
+    made = _in_order(values, text, written, keys, order, distinct=False, where=where)
+    return replace(made, after=lambda found: pl.lit("[") + found + pl.lit("]"))
 
 
 def _in_order(
@@ -191,7 +221,11 @@ def _in_order(
     assert value.type is not None
     types = {"value": value.type}
     if isinstance(node, exp.ArrayAgg):
-        return Found(gathering.array_agg(value.expr, **options), types)
+        made = Found(gathering.array_agg(value.expr, **options), types)
+        if not node.args.get("nulls_excluded"):
+            return made
+        nothing = pl.concat_list([null(value.type)]).list.head(0)
+        return replace(made, after=lambda found: pl.coalesce(found, nothing))  # Spark's list of no values
     separator = node.args.get("separator")
     if not isinstance(separator, exp.Literal) or not separator.is_string:
         values.source.refuse(node, "a separator that is no literal", "write string_agg(x, ', ')")

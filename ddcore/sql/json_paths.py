@@ -174,18 +174,30 @@ def _quoted(text: pl.Expr) -> pl.Expr:
     return pl.lit('"') + text.str.replace_many([*_ESCAPES], [*_ESCAPES.values()]) + pl.lit('"')
 
 
+def _aggregate(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Filter | exp.Window):
+        node = node.this
+    return node
+
+
 def is_json_node(node: exp.Expr) -> bool:
     """Whether a part is JSON in PostgreSQL: built here, or a cast."""
+    if isinstance(_aggregate(node), exp.JSONArrayAgg):
+        return True
+    if isinstance(node, exp.Coalesce):
+        return is_json_node(node.this.unnest())
+    if isinstance(node, exp.Case):
+        return any(is_json_node(part.args["true"].unnest()) for part in node.args["ifs"])
     is_built = isinstance(node, exp.Anonymous) and node.name.lower() in _BUILDERS
     return is_built or (isinstance(node, exp.Cast) and node.to.this in _JSON)
 
 
-def _written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
+def written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
     """A value as JSON, never null. ``sorts``: as JSONB, of which all parts are."""
     inner = node.unnest()
     if sorts and isinstance(inner, exp.Anonymous) and inner.name.lower() in _BUILDERS:
         node = exp.Anonymous(this=inner.name.lower().replace("json_", "jsonb_"), expressions=inner.expressions)
-    elif sorts and is_json_node(inner):
+    elif sorts and is_json_node(inner) and not _aggregate(inner).args.get("return_type"):
         values.source.refuse(node, "JSON in JSONB", "build it here, or use json_build_object and json_build_array")
     value = values.of(node)
     if value.type is None:
@@ -238,13 +250,13 @@ def compact_object(values: Values, node: exp.JSONObject) -> Value:
     pairs = [(values.of(pair.this).literal, pair.expression) for pair in node.expressions]
     if not all(isinstance(name, str) for name, _ in pairs):
         values.source.refuse(node, "keys of JSON that are no literals", "write 'key', value, 'key', value")
-    parts = [pl.lit(f'"{_escaped(name)}":') + _written(values, value, sorts=False) for name, value in pairs]
+    parts = [pl.lit(f'"{_escaped(name)}":') + written(values, value, sorts=False) for name, value in pairs]
     return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "{}"), TEXT, node)
 
 
 def compact_array(values: Values, node: exp.JSONArray) -> Value:
     """``json_array(x, y)`` of DuckDB."""
-    parts = [_written(values, value, sorts=False) for value in node.expressions]
+    parts = [written(values, value, sorts=False) for value in node.expressions]
     return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "[]"), TEXT, node)
 
 
@@ -252,8 +264,8 @@ def whole(values: Values, node: exp.Expr) -> Value:
     """``to_json(x)``: null of null."""
     inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
     value = values.peek(inner)
-    written = _written(values, inner, sorts=node.name.lower() == "to_jsonb")
-    return Value(pl.when(value.expr.is_not_null()).then(written), TEXT, node)
+    text = written(values, inner, sorts=node.name.lower() == "to_jsonb")
+    return Value(pl.when(value.expr.is_not_null()).then(text), TEXT, node)
 
 
 def is_valid(values: Values, node: exp.Anonymous) -> Value:
@@ -285,7 +297,7 @@ def _object(values: Values, node: exp.Anonymous) -> Value:
         behind = ": "
     parts: list[Any] = []
     for name, value in pairs:
-        parts += [f'{between if parts else ""}"{_escaped(name)}"{behind}', _written(values, value, sorts=sorts)]
+        parts += [f'{between if parts else ""}"{_escaped(name)}"{behind}', written(values, value, sorts=sorts)]
     return Value(_joined(parts, "{}"), TEXT, node)
 
 
@@ -293,7 +305,7 @@ def _array(values: Values, node: exp.Anonymous) -> Value:
     parts: list[Any] = []
     sorts = node.name.lower().startswith("jsonb")
     for value in node.expressions:
-        parts += [*([", "] if parts else []), _written(values, value, sorts=sorts)]
+        parts += [*([", "] if parts else []), written(values, value, sorts=sorts)]
     return Value(_joined(parts, "[]"), TEXT, node)
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import Schema, Type, parse_schema
 from ddcore.sql.pivots import columns_of_pivot
-from ddcore.sql.source import Source, parts, shown
+from ddcore.sql.source import Source, called, parts, shown
 from ddcore.text.wording import listed, meant
 
 WINDOW_ENDS = ("window_start", "window_end")
@@ -280,7 +280,9 @@ def result_name(node: exp.Expr) -> str:
         return result_name(node.this)
     if isinstance(node, exp.Anonymous | exp.Subquery):
         return str(node.meta.get("name", "") if isinstance(node, exp.Subquery) else node.name).lower()
-    return node.sql_name().lower() if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Case) else ""
+    is_function = isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Case)
+    usual = node.sql_name().lower() if isinstance(node, exp.Func) and is_function else ""
+    return str(node.meta.get("called") or called(node)) if isinstance(node, exp.AggFunc) else usual
 
 
 # -- names of the query around ----------------------------------------------------------------------------------------

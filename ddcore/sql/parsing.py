@@ -134,11 +134,20 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
 
 
 def _with_known(source: Source, tree: exp.Create) -> exp.Create:
-    """``every(x)`` is bool_and and ``ROW(x, y)`` is ``(x, y)``, which sqlglot does not know."""
+    """``every(x)`` is bool_and, ``jsonb_agg`` a kind of ``json_agg``, ``ROW(x, y)`` is ``(x, y)``: sqlglot does not
+    know them.
+    """
     for node in list(tree.find_all(exp.Anonymous)):
-        if node.name.lower() == "every" and len(node.expressions) == 1:
-            node.replace(exp.LogicalAnd(this=node.expressions[0]))
-        elif node.name.lower() == "row" and source.dialect not in dialects.SPARKS:
+        name = node.name.lower()
+        if name in ("every", "jsonb_agg") and len(node.expressions) == 1:
+            (argument,) = node.expressions
+            kind = exp.DataType.build("jsonb")
+            made = (
+                exp.LogicalAnd(this=argument) if name == "every" else exp.JSONArrayAgg(this=argument, return_type=kind)
+            )
+            made.meta["called"] = name
+            node.replace(made)
+        elif name == "row" and source.dialect not in dialects.SPARKS:
             node.replace(exp.Tuple(expressions=node.expressions))
     return tree
 

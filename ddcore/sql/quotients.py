@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.sql import zeros
+from ddcore.sql.types import declared_type
 from ddcore.sql.values import FLOAT, INT, Value, Values, shared
 
 _FEWEST_PLACES = 6  # that a quotient has at least
@@ -31,9 +32,18 @@ def divided(values: Values, node: exp.Div, left: Value, right: Value) -> Value:
     return Value(expr, kind, node)
 
 
+def digits_around(node: exp.Expr) -> exp.DataType | None:
+    """The decimal type of the cast around an aggregate, with its FILTER and OVER."""
+    while isinstance(node.parent, exp.Paren | exp.Filter | exp.Window) and node.arg_key == "this":
+        node = node.parent
+    cast = node.parent
+    is_cast = type(cast) is exp.Cast and node.arg_key == "this" and cast.to.this == exp.DType.DECIMAL
+    return cast.to if is_cast and isinstance(cast, exp.Cast) else None
+
+
 def cast(values: Values, node: exp.Cast, wanted: Type) -> Value | None:
     """``CAST(a / b AS decimal(p, s))`` of decimals with every digit, null where ``b`` is 0; None where the quotient is
-    a float, or where 38 digits may be too few for it.
+    a float. A row whose quotient needs more than 38 digits on the way fails. Raises ProgramError where all would.
     """
     inner = node.this.unnest()
     if wanted.name != "decimal" or not isinstance(inner, exp.Div):
@@ -43,10 +53,7 @@ def cast(values: Values, node: exp.Cast, wanted: Type) -> Value | None:
     if len(kinds) < 2 or FLOAT in kinds or all(kind == INT for kind in kinds):
         return None
     places, other = (0 if kind == INT else kind.scale for kind in kinds)
-    digits, other_digits = (_LONG if kind == INT else kind.precision for kind in kinds)
-    more = max(other + 1, places - wanted.scale)
-    if digits - places + wanted.scale + more >= MOST_DIGITS or other_digits + more >= MOST_DIGITS:
-        return None
+    _require_digits(values, node, places, other, wanted.scale)
 
     def quotient(a: Value, b: Value) -> pl.Expr:
         divisor = _decimal(b.expr, other)
@@ -68,13 +75,34 @@ def mean(total: pl.Expr, number: pl.Expr, places: int, kind: Type) -> pl.Expr:
     return _quotient(_decimal(total, places), places, some, 0, kind.scale).cast(kind.polars)
 
 
+def mean_type_in_cast(values: Values, value: Value, node: exp.Expr) -> Type | None:
+    """The type of a mean with a cast to a decimal around it. Raises ProgramError where 38 digits are too few."""
+    kind = digits_around(node)
+    if kind is None:
+        return None
+    wanted = declared_type(values.source, kind)
+    _require_digits(values, node, 0 if value.type is None else value.type.scale, 0, wanted.scale)
+    return wanted
+
+
+def _require_digits(values: Values, node: exp.Expr, places: int, other: int, scale: int) -> None:
+    if max(places, other) + _zeros(places, other, scale) >= MOST_DIGITS:
+        hint = "cast what is divided to decimals with fewer digits behind the point, or to double precision"
+        values.source.refuse(node, "a quotient that needs more than 38 digits", hint)
+
+
+def _zeros(places: int, other_places: int, scale: int) -> int:
+    """How often both sides of a quotient are multiplied by ten."""
+    return max(other_places + 1, places - scale)
+
+
 def _quotient(dividend: pl.Expr, places: int, divisor: pl.Expr, other_places: int, scale: int) -> pl.Expr:
     """The quotient at a scale, the nearest one, and of two that are as near the one further from 0.
 
     Polars gives the nearest, and the even one of two. So both sides are multiplied by a power of ten, such that one
     unit of the scale, added to the dividend, leads away from a tie and across no other.
     """
-    factor = pl.lit(Decimal(10) ** max(other_places + 1, places - scale), dtype=_wide(0))
+    factor = pl.lit(Decimal(10) ** _zeros(places, other_places, scale), dtype=_wide(0))
     unit = Decimal(1).scaleb(-scale)
     away = pl.when(dividend < 0).then(pl.lit(-unit, dtype=_wide(scale))).otherwise(pl.lit(unit, dtype=_wide(scale)))
     return (dividend * factor + away).cast(_wide(scale)) / (divisor * factor).cast(_wide(0))

@@ -115,7 +115,7 @@ def _windows(
         if isinstance(function, aggregation.AGGREGATES):
             added = aggregation.aggregates_of(values, window.this, f"{each} ")
             functions |= {key: replaced(made, frame=frame) for key, made in added.aggregates.items()}
-            results.append((each, window, added.known[window.this.sql()]))
+            results.append((each, window, added.known[aggregation.text_of(window.this)]))
         else:
             functions[each], kind = _Functions(values, window).made(function, frame)
             results.append((each, window, partial(_named, each, kind)))
