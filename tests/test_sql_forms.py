@@ -334,13 +334,13 @@ HINTS = {
     "SELECT lag(x) AS y FROM t": "lag() OVER (ORDER BY x)",
     "SELECT to_char(now(), 'QQQQ') AS y FROM t": "date_format(ts, 'yyyy-MM-dd') in spark",
 }
-OF_POSTGRES = {"SELECT to_char(now(), 'QQQQ') AS y FROM t"}
+TAKEN_BY_POSTGRES = {"SELECT to_char(now(), 'QQQQ') AS y FROM t"}
 REFUSED_BY_SPARKS_GRAMMAR = {query for query in HINTS if "CAST" in query}
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "duckdb", "spark"])
 def test_a_refusal_says_what_to_write(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
-    left_out = {"postgres": OF_POSTGRES, "spark": REFUSED_BY_SPARKS_GRAMMAR}.get(dialect, set())
+    left_out = {"postgres": TAKEN_BY_POSTGRES, "spark": REFUSED_BY_SPARKS_GRAMMAR}.get(dialect, set())
     for query in (query for query in HINTS if query not in left_out):
         with pytest.raises(DdError) as caught:
             dd.replay(program(f"CREATE VIEW r AS {query}", dialect=dialect), **logs(1))
