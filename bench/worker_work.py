@@ -48,7 +48,12 @@ def run(rounds: int) -> Iterator[Result]:
         for number in WORKERS:
             together = medians[str(number)]
             yield Result(
-                f"{name}, {number} workers", together["cpu_s"], "one worker", one, rounds, unit="s of processor time"
+                f"{name}, {number} workers given",
+                together["cpu_s"],
+                "one worker",
+                one,
+                rounds,
+                unit="s of processor time",
             )
 
 
