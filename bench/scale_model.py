@@ -63,9 +63,11 @@ class Model:
 
 def model_of(start: float, few: Figures, one: Figures, four: Figures, edges: int = EDGES) -> Model:
     """The model of one worker over an ``FEWER``-th of the edges and over all, and of four workers. Raises Failed."""
-    edge = (one["cpu_s"] - few["cpu_s"]) / (edges - edges // FEWER)
-    fixed = one["cpu_s"] - edge * edges
-    if edge <= 0 or fixed <= 0:
+    more = (one["cpu_s"] - few["cpu_s"]) / (edges - edges // FEWER)
+    # Where caches hold the few edges, so many more take more than as many times the work.
+    fixed = max(0.0, one["cpu_s"] - more * edges)
+    edge = (one["cpu_s"] - fixed) / edges
+    if more <= 0:
         raise Failed(f"{FEWER} times the edges take {one['cpu_s']:.2f} s, and not more than {few['cpu_s']:.2f} s")
     messages = 4 * 2 * 3 * four["supersteps"] * MESSAGE
     byte = max(0.0, four["cpu_s"] - 4 * fixed - edge * edges - messages) / four["bytes"]
