@@ -17,19 +17,18 @@ import sparkless
 from programs import HEADER, Case
 from seeds import nightly
 from test_exchange import expected_of
-from test_heavy_keys import unevenness
+from test_heavy_keys import check_through_workers, unevenness
 from test_random_programs import compare
-from warehouses import log_of, logs_of, project_of
+from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import algorithms
 from ddcore.io.project.times import time_of
-from ddcore.jobs import compact, replay
+from ddcore.jobs import replay
 from ddcore.jobs.engines.routes import routing_of
 from ddcore.planning.planner import build
 from ddcore.planning.staging import staged
 
-WORKERS = (1, 2, 3, 5)
 AB = "select('a', 'b')"
 PROGRAMS = {
     "triangles": "out = triangles(r)",
@@ -113,17 +112,7 @@ def test_delta_joins_through_any_number_of_workers(
     project = project_of(tmp_path / "p", case, tuning=tuning)
     if seed % 4 == 3:
         project = replace(project, memory=1 << 20)
-    sparkless.install(monkeypatch, seed=seed)
-    numbers = [dice.choice(WORKERS) for _ in range(4)]
-    print(f"seed {seed}, workers {numbers}")
-    for version, workers in enumerate(numbers):
-        replay.run(project, last=time_of(version), engine="spark", parallelism=workers)
-        if dice.random() < 0.2:
-            compact.compact(project)
-    plan = build(case.program, project.inputs, project.dims)
-    compare(case, f"by {numbers}", expected_of(case), logs_of(project, plan.outputs))
-    log = log_of(project, "out", plan.outputs["out"])
-    assert not log.select(*plan.outputs["out"], "version").is_duplicated().any(), "updates of one row and time are one"
+    check_through_workers(case, project, dice, seed, monkeypatch)
 
 
 @pytest.mark.sample(1)

@@ -24,6 +24,7 @@ from warehouses import log_of, logs_of, project_of
 import ddcore as dd
 from ddcore import algorithms
 from ddcore.base.tuning import DEFAULT
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 from ddcore.jobs.engines import exchange
@@ -95,13 +96,10 @@ CASES = [(0, name) for name in QUICK] + [
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
-def test_heavy_keys_through_any_number_of_workers(
-    seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def check_through_workers(
+    case: Case, project: Project, dice: random.Random, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dice, case = random.Random(seed), drawn(seed, name)
-    tuning = replace(sparkless.tuning_of(seed), heavy_load=0, message_rows=1 + seed % 3, divided_rows=1 + seed % 4)
-    project = project_of(tmp_path / "p", case, tuning=tuning)
+    """The law where each of four runs has another number of workers, and updates of one row and time are one."""
     sparkless.install(monkeypatch, seed=seed)
     numbers = [dice.choice(WORKERS) for _ in range(4)]
     print(f"seed {seed}, workers {numbers}")
@@ -114,6 +112,16 @@ def test_heavy_keys_through_any_number_of_workers(
     for output, schema in plan.outputs.items():
         log = log_of(project, output, schema)
         assert not log.select(*schema, "version").is_duplicated().any(), "updates of one row and time are one"
+
+
+@pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
+def test_heavy_keys_through_any_number_of_workers(
+    seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, case = random.Random(seed), drawn(seed, name)
+    tuning = replace(sparkless.tuning_of(seed), heavy_load=0, message_rows=1 + seed % 3, divided_rows=1 + seed % 4)
+    project = project_of(tmp_path / "p", case, tuning=tuning)
+    check_through_workers(case, project, dice, seed, monkeypatch)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -346,6 +346,18 @@ def test_large_groups_are_searched_around_the_changes(seed: int, onwards: bool, 
     assert folding.fed_early(program, seed=seed, tuning=tuning, t=t) == expected
 
 
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many updates each evaluation of windows from now on has read."""
+    read, evaluate = list[int](), _OverStep.evaluate
+
+    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
+        read.append(len(history.diffs))
+        return evaluate(step, evaluations, history, *rest)
+
+    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    return read
+
+
 @pytest.mark.parametrize(
     ("function", "change"),
     [
@@ -387,13 +399,7 @@ def test_what_is_read_of_a_large_group(function: Any, change: str, monkeypatch: 
     rows = pl.DataFrame({"k": "a", "n": range(0, 300, 2), "version": 0, "diff": 1})
     first = rows.with_columns(x=pl.col("n") % 10).select("k", "n", "x", "version", "diff")
     t = pl.concat([first, frame("k n x", f"{change}@1")], how="vertical_relaxed")
-    read, evaluate = list[int](), _OverStep.evaluate
-
-    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
-        read.append(len(history.diffs))
-        return evaluate(step, evaluations, history, *rest)
-
-    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    read = rows_read(monkeypatch)
     program = over("n", it=function)
     actual = folding.one_time_each(program, tuning=tuning, t=t)
     assert actual == folding.by_reference(program, t=t)

@@ -9,10 +9,10 @@ import folding
 import polars as pl
 import pytest
 from notation import frame
+from test_over import rows_read
 
 import ddcore as dd
 from ddcore.base.tuning import Tuning
-from ddcore.operators.over import _OverStep
 
 
 @pytest.mark.parametrize("first", [1, 5])
@@ -69,13 +69,7 @@ def test_what_is_read_of_a_large_partition(change: str, down: bool, monkeypatch:
     rows = pl.DataFrame({"k": "a", "n": range(0, 9000, 2), "version": 0, "diff": 1})
     first = rows.with_columns(x=pl.col("n") % 10).select("k", "n", "x", "version", "diff")
     t = pl.concat([first, frame("k n x", f"{change}@1")], how="vertical_relaxed")
-    read, evaluate = list[int](), _OverStep.evaluate
-
-    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
-        read.append(len(history.diffs))
-        return evaluate(step, evaluations, history, *rest)
-
-    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    read = rows_read(monkeypatch)
 
     def program(t: Any) -> Any:
         return {"out": t.group_by("k").over("n", descending=down, it=dd.ntile(4))}
@@ -105,13 +99,7 @@ def test_what_is_read_where_functions_are_several(monkeypatch: pytest.MonkeyPatc
     """A row behind all others costs some rows of each operator: none sees changes at the cuts, but that which cuts."""
     rows = pl.DataFrame({"k": "a", "n": range(0, 8000, 2), "x": 1, "version": 0, "diff": 1})
     t = pl.concat([rows, frame("k n x", "(a,9001,5):+1@1")], how="vertical_relaxed")
-    read, evaluate = list[int](), _OverStep.evaluate
-
-    def noted(step: Any, evaluations: Any, history: Any, *rest: Any) -> Any:
-        read.append(len(history.diffs))
-        return evaluate(step, evaluations, history, *rest)
-
-    monkeypatch.setattr(_OverStep, "evaluate", noted)
+    read = rows_read(monkeypatch)
     functions: dict[str, Any] = {
         "part": dd.ntile(4), "total": dd.sum("x"), "near": dd.count().range_between(-9, 0), "before": dd.lag("x"),
     }  # fmt: skip

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 import polars as pl
 
 from ddcore.base.schema import Schema
 from ddcore.operators.frame import Frame
 from ddcore.operators.window import Window
+from ddcore.text.wording import fresh
 
 _ZERO = "count", "count_distinct", "sum"
 """The aggregates that are 0 of no rows."""
@@ -74,6 +74,6 @@ class Shift:
 def shifts(windows: Sequence[Window], schema: Schema) -> dict[str, Shift]:
     """Those that there are of windows, by the name of the result. ``schema``: names that are taken."""
     taken = {*schema, *(window.name for window in windows)}
-    names = (name for number in count() if (name := f"_there_{number}") not in taken)
+    names = fresh("_there_", taken)
     found = ((window.name, Shift.of(window, next(names))) for window in windows)
     return {name: shift for name, shift in found if shift is not None}
