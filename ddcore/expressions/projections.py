@@ -207,7 +207,7 @@ def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:
     """A tree without marks, which change no value, and the type that a mark gives to the result: see
     :func:`ddcore.data.forms.marked`.
     """
-    if isinstance(tree, syntax.Column) or not any(syntax.operation(node) == MARKING for node in syntax.walk(tree)):
+    if isinstance(tree, syntax.Column) or not any(syntax.operation(node) == MARKING for node in syntax.every(tree)):
         return tree, None
     kind = None
     if isinstance(tree, syntax.Call) and tree.name == MARKING:
