@@ -284,6 +284,37 @@ def test_a_network_that_lets_nobody_through_is_recognised(
     assert time.monotonic() - start < 60, "the system gives up after minutes"
 
 
+def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system takes the connections at once: the network is not what is slow."""
+    monkeypatch.setattr(meeting, "REACHING", 0.25)
+    proved = meeting._Reception._proved
+
+    def slowly(self: Any, connection: socket.socket) -> int | None:
+        time.sleep(0.75)
+        return proved(self, connection)
+
+    monkeypatch.setattr(meeting._Reception, "_proved", slowly)
+    assert together(2, wait_for) == [ALL[:2]] * 2
+
+
+def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience: list[float] = []
+
+    def lost(address: tuple[str, int], timeout: float) -> socket.socket:
+        patience.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", lost)
+    monkeypatch.setattr(meeting, "MEETING", 2.0)
+    monkeypatch.setattr(meeting, "REACHING", 0.25)
+    results = together(2, wait_for)
+    assert patience == [0.25]
+    assert "worker 1 cannot reach worker 0 at " in str(results[1])
+    assert isinstance(results[0], Unreachable)
+
+
 def test_a_worker_that_stops_before_all_have_met_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes connections for it, and nobody answers."""
     monkeypatch.setattr(meeting, "MEETING", 1.5)

@@ -90,6 +90,8 @@ def test_executors_of_a_cluster_have_some_time_to_come() -> None:
     late: Any = Cluster(3)
     assert obstacle(late, 3) == ""
     assert late.asked == 3
+    slow: Any = Cluster(9)  # after each the wait begins anew
+    assert obstacle(slow, 9, patience=0.5) == ""
     few: Any = Cluster(2)
     assert obstacle(few, 3, patience=0.2) == "Spark runs 2 tasks at a time"
 

@@ -25,8 +25,9 @@ from ddcore.jobs.engines.certificates import context_of
 from ddcore.jobs.engines.peers import Header, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Credentials, Unreachable
 
-MEETING = 10.0  # seconds in which all workers must have found each other, once all have started
-_GREETING = 3.0  # seconds that one connection may take to prove who it is
+REACHING = 10.0  # seconds until a machine takes a connection: its system does, however busy the worker there is
+MEETING = 60.0  # seconds in which all workers must have found each other, once all have started
+_GREETING = 10.0  # seconds that one connection may take to prove who it is
 _STRANGERS = 32  # connections at once that have not, beside those of the workers that are awaited
 _AGAIN = 0.05  # seconds after which a worker that was turned away calls again
 _WHO = struct.Struct("<I32s")  # a worker's number, and a number used once
@@ -111,7 +112,7 @@ def _called(side: _Side, peer: int, address: list[Any], deadline: float) -> sock
     where = f"worker {side.rank} cannot reach worker {peer} at {address[0]}:{address[1]}"
     while True:
         try:
-            patience = max(0.1, deadline - time.monotonic())
+            patience = max(0.1, min(REACHING, deadline - time.monotonic()))
             connection = socket.create_connection((address[0], address[1]), timeout=patience)
         except OSError as error:
             raise Unreachable(f"{where}: {error}") from error
