@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ddcore.base.errors import StorageError
 from ddcore.io.storage.address import Address, Place
@@ -27,6 +27,8 @@ from ddcore.io.storage.address import Address, Place
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+    from ddcore.io.storage.objects import Object, Whole
 
 __all__ = [
     "UNREADABLE", "Contents", "Entry", "Mapped", "Place", "below", "create_folder", "delete", "entries", "exists",
@@ -60,15 +62,8 @@ class Entry(NamedTuple):
         return below(folder, self.place)
 
 
-class Contents(Protocol):
-    """The bytes of an open file."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-
-    def read(self, length: int, begin: int) -> bytes:
-        """``length`` bytes from ``begin`` on."""
+Contents: TypeAlias = "_File | Object | Whole"
+"""The bytes of an open file."""
 
 
 class Mapped(Protocol):
