@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from test_peers import BOTH, ENCRYPTED, PLAIN, Gathering, together
 
+from ddcore.base.tuning import Tuning
 from ddcore.jobs.engines import meeting, peers
 from ddcore.jobs.engines.certificates import context_of, new_certificate
 from ddcore.jobs.engines.meeting import _introduced, _Side
@@ -99,20 +100,16 @@ def test_what_a_stranger_sends_ends_nothing(say: Callable[[socket.socket], None]
 
 
 @BOTH
-def test_more_strangers_than_may_wait_keep_no_worker_out(
-    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_strangers_than_may_wait_keep_no_worker_out(credentials: Credentials) -> None:
     """The oldest go. A worker that is taken for one of them calls again."""
-    monkeypatch.setattr(meeting, "_STRANGERS", 2)
-    monkeypatch.setattr(meeting, "_GREETING", 60.0)
+    few = Tuning(strangers=2, greeting_seconds=60.0)
     start = time.monotonic()
     with bothered(half_a_greeting, 20) as gathering:
-        assert together(3, wait_for, gathering=gathering, credentials=credentials) == [ALL] * 3
+        assert together(3, wait_for, gathering=gathering, credentials=credentials, tuning=few) == [ALL] * 3
     assert time.monotonic() - start < 60, "nobody waits for a stranger to end"
 
 
-def test_a_stranger_has_seconds_in_all_and_not_for_each_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_GREETING", 0.3)
+def test_a_stranger_has_seconds_in_all_and_not_for_each_byte() -> None:
     ours, stranger = socket.socketpair()
     one_byte_after_the_other(stranger)
     start = time.monotonic()
@@ -287,14 +284,13 @@ def test_a_network_that_lets_nobody_through_is_recognised(
 def test_a_worker_that_stops_before_all_have_met_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes connections for it, and nobody answers."""
     monkeypatch.setattr(meeting, "MEETING", 1.5)
-    monkeypatch.setattr(meeting, "_GREETING", 0.5)
     silent = socket.create_server(("127.0.0.1", 0))
 
     def change(rank: int, words: dict[str, Any]) -> None:
         if rank == 0:
             words["address"] = list(silent.getsockname())
 
-    results = together(3, wait_for, gathering=Gathering(3, change))
+    results = together(3, wait_for, gathering=Gathering(3, change), tuning=Tuning(greeting_seconds=0.5))
     silent.close()
     assert all(isinstance(result, Unreachable) for result in results), results
     assert str(results[1]).startswith("worker 1 cannot reach worker 0 at 127.0.0.1:")
