@@ -133,8 +133,8 @@ def test_a_comparison_in_constant_time_decides_who_is_let_in(verdict: bool, monk
         return verdict
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    monkeypatch.setattr(meeting, "MEETING", 30.0 if verdict else 1.0)
-    results = together(2, wait_for, credentials=[PLAIN, OTHER if verdict else PLAIN])
+    within = Tuning(meeting_seconds=30.0 if verdict else 1.0)
+    results = together(2, wait_for, credentials=[PLAIN, OTHER if verdict else PLAIN], tuning=within)
     if verdict:
         assert results == [[{"rank": 0}, {"rank": 1}]] * 2
         assert compared == [(32, 32)] * 2
@@ -154,18 +154,14 @@ def test_a_comparison_in_constant_time_decides_who_is_let_in(verdict: bool, monk
         (ENCRYPTED, PLAIN),
     ],
 )
-def test_a_worker_of_another_fold_is_none(
-    first: Credentials, second: Credentials, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(meeting, "MEETING", 0.5)
-    results = together(2, wait_for, credentials=[first, second])
+def test_a_worker_of_another_fold_is_none(first: Credentials, second: Credentials) -> None:
+    results = together(2, wait_for, credentials=[first, second], tuning=Tuning(meeting_seconds=0.5))
     assert all(isinstance(result, Unreachable) for result in results), results
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
 
 
-def test_a_worker_of_another_attempt_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_attempt_is_none() -> None:
     """It has the secret, but not what the workers of this attempt have told each other."""
-    monkeypatch.setattr(meeting, "MEETING", 2.0)
     refused: list[str] = []
 
     def change(rank: int, words: dict[str, Any]) -> None:
@@ -180,7 +176,8 @@ def test_a_worker_of_another_attempt_is_none(monkeypatch: pytest.MonkeyPatch) ->
         except OSError as error:
             refused.append(str(error))
 
-    assert together(3, wait_for, gathering=Gathering(3, change)) == [ALL] * 3
+    gathering = Gathering(3, change)
+    assert together(3, wait_for, gathering=gathering, tuning=Tuning(meeting_seconds=2.0)) == [ALL] * 3
     assert refused == ["what answers there does not know the secret of this fold"]
 
 
@@ -271,26 +268,53 @@ def test_nobody_listens_once_all_have_met() -> None:
     ],
 )
 def test_a_network_that_lets_nobody_through_is_recognised(
-    change: Callable[[int, dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+    change: Callable[[int, dict[str, Any]], None],
 ) -> None:
-    monkeypatch.setattr(meeting, "MEETING", 1.5)
     start = time.monotonic()
-    results = together(3, wait_for, gathering=Gathering(3, change))
+    results = together(3, wait_for, gathering=Gathering(3, change), tuning=Tuning(meeting_seconds=1.5))
     assert all(isinstance(result, Unreachable) for result in results), results
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
     assert time.monotonic() - start < 60, "the system gives up after minutes"
 
 
-def test_a_worker_that_stops_before_all_have_met_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system takes the connections at once: the network is not what is slow."""
+    proved = meeting._Reception._proved
+
+    def slowly(self: Any, connection: socket.socket) -> int | None:
+        time.sleep(0.75)
+        return proved(self, connection)
+
+    monkeypatch.setattr(meeting._Reception, "_proved", slowly)
+    assert together(2, wait_for, tuning=Tuning(reaching_seconds=0.25)) == [ALL[:2]] * 2
+
+
+def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience: list[float] = []
+
+    def lost(address: tuple[str, int], timeout: float) -> socket.socket:
+        patience.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", lost)
+    results = together(2, wait_for, tuning=Tuning(meeting_seconds=2.0, reaching_seconds=0.25))
+    assert patience == [0.25]
+    assert "worker 1 cannot reach worker 0 at " in str(results[1])
+    assert isinstance(results[0], Unreachable)
+
+
+def test_a_worker_that_stops_before_all_have_met_is_missed() -> None:
     """The system takes connections for it, and nobody answers."""
-    monkeypatch.setattr(meeting, "MEETING", 1.5)
     silent = socket.create_server(("127.0.0.1", 0))
 
     def change(rank: int, words: dict[str, Any]) -> None:
         if rank == 0:
             words["address"] = list(silent.getsockname())
 
-    results = together(3, wait_for, gathering=Gathering(3, change), tuning=Tuning(greeting_seconds=0.5))
+    waits = Tuning(meeting_seconds=1.5, greeting_seconds=0.5)
+    results = together(3, wait_for, gathering=Gathering(3, change), tuning=waits)
     silent.close()
     assert all(isinstance(result, Unreachable) for result in results), results
     assert str(results[1]).startswith("worker 1 cannot reach worker 0 at 127.0.0.1:")

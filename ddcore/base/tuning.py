@@ -176,8 +176,14 @@ class Tuning:
     silent_seconds: float = _setting(
         20.0, "seconds", "without a byte of a worker that is waited for, after which the fold begins again", least=10
     )
+    meeting_seconds: float = _setting(
+        60.0, "seconds", "in which all workers must have found each other, once all have started", least=30
+    )
+    reaching_seconds: float = _setting(
+        10.0, "seconds", "until a machine takes a connection: its system does, however busy the worker there", least=5
+    )
     greeting_seconds: float = _setting(
-        3.0, "seconds", "that one connection to a worker may take to prove who it is", least=1
+        10.0, "seconds", "that one connection to a worker may take to prove who it is", least=1
     )
     strangers: int = _setting(
         32, "connections", "to a worker at once that have not proved it, beside those of the others"

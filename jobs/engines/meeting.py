@@ -26,7 +26,6 @@ from ddcore.jobs.engines.certificates import context_of
 from ddcore.jobs.engines.peers import Header, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Credentials, Unreachable
 
-MEETING = 10.0  # seconds in which all workers must have found each other, once all have started
 _AGAIN = 0.05  # seconds after which a worker that was turned away calls again
 _WHO = struct.Struct("<I32s")  # a worker's number, and a number used once
 _PROOF = 32  # bytes
@@ -86,7 +85,7 @@ def _meet(rank: int, host: str, credentials: Credentials, gather: Gather, tuning
             _Side(rank, key, context_of(credentials, answers=answers) if credentials.certificate else None, tuning)
             for answers in (False, True)
         )
-        deadline = time.monotonic() + MEETING
+        deadline = time.monotonic() + tuning.meeting_seconds
         connections = {
             peer: opened.enter_context(_called(calling, peer, others[peer]["address"], deadline))
             for peer in range(rank)
@@ -113,7 +112,7 @@ def _called(side: _Side, peer: int, address: list[Any], deadline: float) -> sock
     where = f"worker {side.rank} cannot reach worker {peer} at {address[0]}:{address[1]}"
     while True:
         try:
-            patience = max(0.1, deadline - time.monotonic())
+            patience = max(0.1, min(side.tuning.reaching_seconds, deadline - time.monotonic()))
             connection = socket.create_connection((address[0], address[1]), timeout=patience)
         except OSError as error:
             raise Unreachable(f"{where}: {error}") from error
@@ -166,7 +165,8 @@ class _Reception:
             while len(self._found) < len(self._awaited):
                 if time.monotonic() > deadline:
                     raise Unreachable(
-                        f"worker {self._side.rank} was not reached by worker {self._missing()} within {MEETING:.0f} s"
+                        f"worker {self._side.rank} was not reached by worker {self._missing()} "
+                        f"within {self._side.tuning.meeting_seconds:.0f} s"
                     )
                 with contextlib.suppress(OSError):  # nobody calls, has hung up already, or no file can be opened
                     self._admit(listener.accept()[0])
