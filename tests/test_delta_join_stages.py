@@ -99,7 +99,7 @@ CASES = [LATER, *((0, name) for name in QUICK)] + [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("seed", "name"), nightly(CASES, 1 + len(QUICK)))
 def test_delta_joins_through_any_number_of_workers(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -172,7 +172,7 @@ def test_every_function_of_a_dialect_is_compared_with_its_engine(engine: str) ->
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_functions_equal_the_reference_as_rows_come_and_go(engine: str, every: int, seed: int) -> None:
     views = program(view_of_all(engine, every, seed), dialect=engine)
