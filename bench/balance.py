@@ -49,6 +49,13 @@ import ddcore as dd
 def program(orders, customers):
     return {"priced": orders.join(customers, on="customer").select("id", cost="amount * price")}
 """
+PRICED = """
+import ddcore as dd
+
+
+def program(orders, prices):
+    return {"priced": orders.join_between(prices, "at", "since", "until").select("id", "price")}
+"""
 APPENDED = """
 import ddcore as dd
 
@@ -133,6 +140,16 @@ def heavy_join(folder: Path) -> None:
     write_project(folder, JOINED, orders=_orders(rng), customers=customers)
 
 
+def between(folder: Path) -> None:
+    """Each order with the price at its moment: most are early, where prices follow each other fast."""
+    rng = np.random.default_rng(SEED)
+    moments = (np.minimum(1 / rng.random(ROWS), ROWS) * 1_000).astype(np.int64)
+    since = np.unique(moments[: ROWS // 20])
+    until = np.append(since[1:], np.int64(2) * ROWS * 1_000) - 1
+    prices = pl.DataFrame({"since": since, "until": until, "price": rng.integers(1, 9, len(since))})
+    write_project(folder, PRICED, orders=pl.DataFrame({"id": np.arange(ROWS), "at": moments}), prices=prices)
+
+
 def daily(folder: Path) -> None:
     """A day of new orders, where those of the days before are folded already."""
     rng = np.random.default_rng(SEED)
@@ -153,6 +170,7 @@ WORKLOADS: dict[str, Callable[[Path], None]] = {
     "triangles of votes": graph(votes, "triangles"),
     "totals, 30 % of the rows of one key": heavy_group,
     "join, 30 % of the rows of one key": heavy_join,
+    "rows between two values, without keys": between,
     "a day appended to thirty": daily,
 }
 

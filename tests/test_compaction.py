@@ -698,6 +698,43 @@ def test_a_compaction_does_not_take_a_killed_ingest_back(mine: Project) -> None:
     assert state is not None and DeltaTable(str(table)).version() == state.version
 
 
+def test_what_one_large_ingest_wrote_is_not_merged() -> None:
+    """Its files are full; those that are not half full, and many small ones beside them, are merged."""
+    full, half = 1 << 21, 1 << 20
+
+    def merged(rows: list[int]) -> list[int]:
+        files = [
+            table_files.LiveFile(f"{n}.parquet", 1, rows, {"version": 0}, {"version": 0}) for n, rows in enumerate(rows)
+        ]
+        merge = compaction.log_merge(Path("inputs", "edges"), files, ("version",), ((9,),), everything=False)
+        return [] if merge is None else [file.rows for file in merge.files]
+
+    assert merged([full] * 40) == merged([full] * 40 + [half] * 20 + [5] * 7) == []
+    assert merged([full] * 3 + [half - 1] * 20) == [half - 1] * 20
+    assert merged([full] * 40 + [5] * 16) == [5] * 16
+
+
+def test_the_ranges_of_one_run_count_as_one_file_of_state() -> None:
+    """Sixteen workers write as many files into each arrangement: all state is not merged after their first run."""
+    digest = "0123456789abcdef"
+
+    def merged(runs: list[list[int]]) -> compaction.Merge | None:
+        files = [
+            table_files.LiveFile(f"part-{worker}-{run:06d}-{digest}.parquet", 1, rows, {}, {})
+            for run, sizes in enumerate(runs)
+            for worker, rows in enumerate(sizes)
+        ]
+        return compaction.state_merge(Path("state", "a"), files, ("version",), ((9,),), everything=False)
+
+    large = [5_000] * 16
+    assert merged([large]) is merged([large] * 7) is None
+    eight, sixteen = merged([large] * 8), merged([large] * 16)
+    assert eight is not None and sixteen is not None
+    assert (eight.is_due, sixteen.is_due, len(sixteen.files)) == (False, True, 256)
+    alone = merged([[5] * 16])  # small files would be too many
+    assert alone is not None and alone.is_due
+
+
 def test_tables_are_merged_together_as_soon_as_one_has_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def merge(number: int) -> compaction.Merge | None:
         files = [table_files.LiveFile(f"{n}.parquet", 1000, 10, {"version": n}, {"version": n}) for n in range(number)]

@@ -25,7 +25,7 @@ import ddcore as dd
 from ddcore import algorithms
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
-from ddcore.jobs.engines.routes import routing_of
+from ddcore.operators.delta_join import DeltaJoin
 from ddcore.planning.planner import build
 from ddcore.planning.staging import staged
 
@@ -116,6 +116,22 @@ def test_delta_joins_through_any_number_of_workers(
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize(("seed", "name"), nightly([(seed, name) for seed in range(4) for name in PROGRAMS], 1))
+def test_a_changed_program_is_rebuilt_by_several(
+    seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From arrangements that others have stored, some or all, or from the inputs."""
+    dice, case = random.Random(seed), drawn(seed, name)
+    before = dice.choice([name, dice.choice([*PROGRAMS])])  # some arrangements of it are those of the other
+    first = replace(case, source=case.source.replace(PROGRAMS[name], PROGRAMS[before]))
+    later = replace(case, source=case.source.replace("{'out': out}", "{'new': out.concat(out)}"))
+    scope: dict[str, Any] = {}
+    exec(later.source, scope)
+    project = project_of(tmp_path / "p", first, tuning=replace(sparkless.tuning_of(seed), message_rows=1 + seed % 3))
+    check_through_workers(first, project, dice, seed, monkeypatch, later=replace(later, program=scope["program"]))
+
+
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("seed", "name"), nightly([(seed, name) for seed in range(3) for name in PROGRAMS], 1))
 def test_joins_of_times_that_are_complete_later(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,8 +152,8 @@ def test_no_stage_is_the_work_of_one(name: str) -> None:
     rows = {"a": "int64", "b": "int64", "s": "string"}
     plan = build(drawn(0, name).program, dict.fromkeys("rst", rows), ("version",))
     stages = staged(plan)
-    assert routing_of(plan).single
-    assert not routing_of(stages).single
+    operators = [stages.operator(block) for block in stages.blocks]
+    assert all(operator.staged for operator in operators if isinstance(operator, DeltaJoin))
     assert len(stages.stages) >= 2
     own = stages.arrangements[: len(plan.arrangements)]
     assert [arrangement.fingerprint for arrangement in own] == [a.fingerprint for a in plan.arrangements]

@@ -95,15 +95,21 @@ CASES = [(0, name) for name in QUICK] + [
 ]
 
 
-@pytest.mark.sample(1)
 def check_through_workers(
-    case: Case, project: Project, dice: random.Random, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The law where each of four runs has another number of workers, and updates of one row and time are one."""
-    sparkless.install(monkeypatch, seed=seed)
+    case: Case, project: Project, dice: random.Random, seed: int, monkeypatch: pytest.MonkeyPatch,
+    *, unrest: float = 0.0, later: Case | None = None,
+) -> None:  # fmt: skip
+    """The law where each of four runs has another number of workers, and updates of one row and time are one.
+
+    ``unrest``: how often one of them is killed; ``later``: what the program is from the third run on.
+    """
+    sparkless.install(monkeypatch, seed=seed, unrest=unrest)
     numbers = [dice.choice(WORKERS) for _ in range(4)]
     print(f"seed {seed}, workers {numbers}")
     for version, workers in enumerate(numbers):
+        if later is not None and version == 2:
+            case = later
+            (project.root / "program.py").write_text(later.source)
         replay.run(project, last=time_of(version), engine="spark", parallelism=workers)
         if dice.random() < 0.2:
             compact.compact(project)
@@ -114,6 +120,7 @@ def check_through_workers(
         assert not log.select(*schema, "version").is_duplicated().any(), "updates of one row and time are one"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("seed", "name"), nightly(CASES, len(QUICK)))
 def test_heavy_keys_through_any_number_of_workers(
     seed: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from ddcore.base.tuning import Tuning
 from ddcore.data import encoding
 from ddcore.data.encoding import NULL
 from ddcore.operators import join, join_between
+from ddcore.operators.ends import Ends
 from ddcore.planning.planner import build
 from ddcore.traces import consolidation
 from ddcore.traces.consolidation import arrange
@@ -268,7 +269,7 @@ def test_intervals_near_values_are_those_that_hold_one(seed: int) -> None:
     rows = 60
     begin = np.sort(rng.integers(0, 40, rows))
     length = rng.integers(-2, 1 + int(rng.choice([1, 5, 60])), rows)
-    begin[: seed % 3], ends = NULL, join_between.Ends("a", "b", "left", seed % 2 > 0)
+    begin[: seed % 3], ends = NULL, Ends("a", "b", "left", seed % 2 > 0)
     batch = arrange(np.zeros(rows, np.int64), [begin, begin + length], [np.arange(rows)], np.ones(rows, np.int64))
     reach = join_between._Reach.of(batch, ends, ["a", "b"])
     values = np.unique(rng.integers(-5, 60, int(rng.integers(1, 9))))

@@ -103,19 +103,6 @@ def test_a_renamed_key_is_the_same_key_and_a_computed_one_is_not() -> None:
     assert len(blocks) - len(stays) == 1, "only the computed key's group is elsewhere"
 
 
-def test_one_workers_keys_do_not_draw_others_to_it() -> None:
-    """A delta join looks up by several keys, so one worker owns its arrangements; counts by key go on divided."""
-
-    def program(rows: Any) -> Any:
-        counts = rows.group_by("a").agg(b=dd.count()).where(dd.col("b") > 0)
-        return {"out": dd.delta_join((counts, ["a", "b"]), (counts, ["b", "c"]), (counts, ["a", "c"]))}
-
-    plan, routing = planned(program, rows={"a": "int64"})
-    (group,) = [block for block in plan.blocks if block.op == "agg" and not plan.operator(block).inner]
-    assert routing.single
-    assert not {*group.ports, group.output} & routing.single
-
-
 def test_horizons_lie_behind_their_position_and_ascend() -> None:
     for seed in range(60):
         drawn = case(seed, plain=True)

@@ -23,6 +23,7 @@ from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Step
 from ddcore.operators.block import Block, Rounds
 from ddcore.operators.clock import Clock
+from ddcore.operators.delivery import Delivery
 from ddcore.operators.priority import round_of
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
@@ -84,11 +85,13 @@ class Worker:
         any work is queued, on a worker without stored batches; :meth:`replay` then takes the place of them.
         """
         filled = part.missing | part.again
-        kept = {a.index for a in self.plan.arrangements if not a.transient and a.index not in filled}
+        kept = {a.index for a in self.plan.arrangements if not (a.transient or a.passing) and a.index not in filled}
         kept |= {a.index for a in self.plan.arrangements if a.output and a.output not in part.outputs}
         self.state.complete, self._part = frozenset(kept), part
         self.state.open_ways()
-        self._steps = {index: step for index, step in self._steps.items() if index in part.blocks}
+        nodes = {self.plan.blocks[index].node for index in part.blocks}  # those of stages are parts of others
+        stages = {block.index for block in self.plan.blocks if self.plan.stages.get(block.node) in nodes}
+        self._steps = {index: step for index, step in self._steps.items() if index in part.blocks | stages}
 
     def _grow(self, block: Block, codes: np.ndarray, held: Batch | None) -> None:
         """Send the history of groups that are large from now on to their trees, and what waits to become part of it.
@@ -121,7 +124,11 @@ class Worker:
         for start in range(0, len(batch), size):
             some = batch if size >= len(batch) else batch.take(slice(start, start + size))
             for rounds, part in by_rounds(some, len(self.plan.dims)):
-                self.agenda.queue(arrangement, rounds, waiting(arrangement, part, self.budget))
+                queued = waiting(arrangement, part, self.budget)
+                if arrangement.ends is None:
+                    self.agenda.queue(arrangement, rounds, queued)
+                else:  # other workers may need some
+                    self.state.deliver([Delivery(arrangement, rounds, queued)])
 
     def feed(self, name: str, batch: Batch) -> None:
         """Updates of an input, before the first step."""

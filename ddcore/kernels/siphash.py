@@ -56,25 +56,14 @@ def _absorb_bytes(a, b, c, d, data, at, end):  # type: ignore[no-untyped-def]
     return a, b, c, d
 
 
-@kernel(VOID, _STATE, IN1, _BYTES)
-def absorb_texts(state, offsets, data):  # type: ignore[no-untyped-def]
+@kernel(VOID, _STATE, _VIEWS, _WORDS, _BYTES)
+def absorb_texts(state, views, starts, data):  # type: ignore[no-untyped-def]
     """Add a text to each message: its length in bytes, then its bytes, the last word filled up with zeros. So no text
     followed by others is the same words as another text followed by others.
+
+    Texts are Arrow's views: a length, and the text and zeros in twelve bytes; or of a longer one its first four bytes,
+    the number of its buffer and where it begins there. ``starts``: where each buffer begins in ``data``.
     """
-    for i in range(len(offsets) - 1):
-        at, end = offsets[i], offsets[i + 1]
-        a, b, c, d = state[0, i], state[1, i], state[2, i], state[3, i]
-        word = np.uint64(end - at)
-        a, b, c, d = _round(a, b, c, d ^ word)
-        a ^= word
-        a, b, c, d = _absorb_bytes(a, b, c, d, data, at, end)
-        state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
-        state[4, i] += np.uint64(1) + ((np.uint64(end - at) + np.uint64(7)) >> np.uint64(3))
-
-
-@kernel(VOID, _STATE, _VIEWS, _BYTES)
-def absorb_views(state, views, data):  # type: ignore[no-untyped-def]
-    """:func:`absorb_texts` of views, as :mod:`ddcore.kernels.text_views` has them."""
     half = np.uint64(32)
     for i in range(len(views)):
         size = views[i, 0] & _LOW
@@ -90,7 +79,7 @@ def absorb_views(state, views, data):  # type: ignore[no-untyped-def]
                 a, b, c, d = _round(a, b, c, d ^ word)
                 a ^= word
         elif size > 12:
-            at = np.int64(views[i, 1] >> half)
+            at = np.int64(starts[views[i, 1] & _LOW] + (views[i, 1] >> half))
             a, b, c, d = _absorb_bytes(a, b, c, d, data, at, at + np.int64(size))
         state[0, i], state[1, i], state[2, i], state[3, i] = a, b, c, d
         state[4, i] += np.uint64(1) + ((size + np.uint64(7)) >> np.uint64(3))

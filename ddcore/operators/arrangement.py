@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from ddcore.base.lazy import numpy as np
 from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
+from ddcore.operators.ends import Ends
 from ddcore.traces.batch import Batch
 from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.sorted_batch import SortedBatch
@@ -23,6 +24,7 @@ class Arrangement:
     table. Block ``block`` updates it; ``listeners`` are the other blocks that read it and are notified.
     A ``transient`` one consolidates and forwards updates and stores nothing; ``output`` is then its output log, if any.
     A ``passing`` one has the updates of one position for the step of its block, sorted by key, and stores nothing.
+    One with ``ends`` has intervals without keys: several workers may own values in one, and each of these has it.
     """
 
     index: int
@@ -36,6 +38,7 @@ class Arrangement:
     transient: bool = False
     output: str = ""
     passing: bool = False
+    ends: Ends | None = None
 
     @cached_property
     def schema(self) -> Schema:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ddcore.operators.arrangement import Arrangement
     from ddcore.operators.block import Block, Rounds
     from ddcore.operators.delivery import Delivery
+    from ddcore.operators.ends import Ends
     from ddcore.traces.batch import Batch
     from ddcore.traces.budget import Budget
     from ddcore.traces.sorted_batch import SortedBatch
@@ -95,9 +96,9 @@ class Keyed(Operator, ABC):
     needs_delta: ClassVar[bool] = True
 
     @property
-    def one_worker(self) -> bool:
-        """Whether all its arrangements belong to one worker, because it does not look rows up by one key."""
-        return False
+    def spans(self) -> Ends | None:
+        """The ends of the intervals in its arrangement without a key, which hold values in the key of the other."""
+        return None
 
     @property
     def has_one_key(self) -> bool:

@@ -63,11 +63,6 @@ class DeltaJoin(Keyed):
     staged: bool = False
 
     @property
-    def one_worker(self) -> bool:
-        """Inputs are looked up by several keys."""
-        return not self.staged
-
-    @property
     def has_one_key(self) -> bool:
         """Inputs are looked up by several keys."""
         return False

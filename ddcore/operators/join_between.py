@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from ddcore import kernels
 from ddcore.base.digests import digest
@@ -26,6 +26,7 @@ from ddcore.operators import arguments
 from ddcore.operators.base import Keyed, Needs, Port, State, Step
 from ddcore.operators.block import Rounds
 from ddcore.operators.disjoint import Probes, holding
+from ddcore.operators.ends import Ends
 from ddcore.operators.join import Pairs, chunks, right_names
 from ddcore.operators.nearby import rows_of_keys
 from ddcore.traces.budget import Budget
@@ -39,56 +40,7 @@ if TYPE_CHECKING:
     from ddcore.operators.block import Block
     from ddcore.operators.delivery import Delivery
 
-Closed = Literal["both", "left", "right", "none"]
-
-_MOST = 2**63 - 1
 _UNFIT = 2.0**62
-
-
-@record
-class Ends:
-    """The columns of an interval's ends, of which one may be missing, and which ends belong to it.
-
-    ``open_nulls``: a null end is none; otherwise an interval with one holds nothing.
-    """
-
-    lower: str | None
-    upper: str | None
-    closed: str
-    open_nulls: bool
-
-    @classmethod
-    def of(cls, lower: str | None, upper: str | None, closed: Closed, open_nulls: bool) -> Ends:
-        """What ``join_between`` is given. Raises ProgramError."""
-        where = "join_between"
-        if lower is None and upper is None:
-            raise ProgramError(f"{caller()}: {where}: there is neither lower nor upper", "name a column of intervals")
-        names = [None if end is None else arguments.names_of([end], where)[0] for end in (lower, upper)]
-        kind = arguments.choice(closed, get_args(Closed), f"{where}: closed")
-        return cls(names[0], names[1], kind, arguments.flag(open_nulls, f"{where}: open_nulls"))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that there are."""
-        return tuple(name for name in (self.lower, self.upper) if name is not None)
-
-    def bounds(self, words: Mapping[str, np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """For intervals the word after which each begins, and the last word in it: int64[rows] each. It holds nothing
-        where the first is not less than the second. No interval holds null, the least word.
-        """
-        after, to = np.full(rows, NULL), np.full(rows, _MOST)
-        nulls = np.zeros(rows, dtype=bool)
-        for name, bound, back in (
-            (self.lower, after, self.closed in ("both", "left")),
-            (self.upper, to, self.closed in ("left", "none")),
-        ):
-            if name is not None:
-                known = words[name] != NULL
-                bound[known] = words[name][known] - back
-                nulls |= ~known
-        if not self.open_nulls:
-            to[nulls] = NULL
-        return after, to
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +87,13 @@ class JoinBetween(Keyed):
         names = right_names(rows, [name for name in intervals if name not in {*on.values(), *ends.columns}], where)
         schema = {name: rows[name] for name in order} | {result: intervals[name] for name, result in names.items()}
         pairs = [[left, right] for left, right in on.items()]
-        text = digest(column, pairs, [ends.lower or "", ends.upper or ""], ends.closed, str(ends.open_nulls))
+        text = digest(column, pairs, ends.text)
         return cls(schema, text, column, tuple(on), tuple(on.values()), ends, tuple(order), names, disjoint)
 
     @property
-    def one_worker(self) -> bool:
-        """Without keys: rows are divided by their values, and an interval may hold those of several workers."""
-        return not self.left
+    def spans(self) -> Ends | None:
+        """Without keys an interval may hold values of several workers."""
+        return None if self.left else self.ends
 
     @property
     def ports(self) -> Sequence[Port]:
@@ -301,9 +253,11 @@ class _JoinBetweenStep(Step):
             times = np.concatenate([np.stack(list(batch.times)) for batch in near], axis=1)
             words = dict(zip(self.intervals.schema, columns, strict=True))
             return self._segments(codes, words, advance(times, frontier), diffs, budget)
+        between = None
         if self.is_keyed:
             keys, _ = distinct_keys(new, self.rows.key_words)
         else:
+            between = new.code(0), new.code(len(new) - 1)
             keys = Keys(np.zeros(1, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
             if sum(map(len, batches)) > budget.tuning.near_ratio * len(new):
                 batches = self._near(new.decompress().codes, batches, is_kept=not budget.memory.is_limited)
@@ -312,7 +266,7 @@ class _JoinBetweenStep(Step):
         codes = keys.codes[of]
         columns = [codes] if self.intervals.direct else list(np.take(keys.words, of, axis=1))
         words = dict(zip(self.intervals.schema, [*columns, *found.words], strict=True))
-        return self._segments(codes, words, advance(found.times, frontier), found.diffs, budget)
+        return self._segments(codes, words, advance(found.times, frontier), found.diffs, budget, between=between)
 
     def _columns(self, intervals: ColumnBatch) -> list[np.ndarray]:
         """The columns of some intervals, as their schema has them."""
@@ -343,11 +297,16 @@ class _JoinBetweenStep(Step):
         return [reach.batch.take(reach.holding(values)) for reach in reaches]
 
     def _segments(
-        self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray, budget: Budget
-    ) -> _Segments:
-        """The covers of intervals. Those that are empty, and those with a null key, hold nothing."""
+        self, codes: np.ndarray, words: Mapping[str, np.ndarray], times: np.ndarray, diffs: np.ndarray, budget: Budget,
+        *, between: tuple[int, int] | None = None,
+    ) -> _Segments:  # fmt: skip
+        """The covers of intervals. Those that are empty, and those with a null key, hold nothing. ``between``: the
+        first and the last value that is looked up.
+        """
         after, to = self.join.ends.bounds(words, len(diffs))
         holding = after < to
+        if between is not None:
+            holding &= (after < between[1]) & (to >= between[0])
         for name in self.join.right:
             holding &= words[name] != NULL
         names = () if self.intervals.direct else self.intervals.key

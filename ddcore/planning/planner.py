@@ -28,6 +28,7 @@ from ddcore.operators.block import Block
 from ddcore.operators.borders import Input, Leave, Variable
 from ddcore.operators.clock import Clock
 from ddcore.operators.constant import Constant
+from ddcore.operators.ends import Ends
 from ddcore.operators.reduction import Reduction
 from ddcore.operators.tree import Tree
 from ddcore.planning import signs
@@ -122,7 +123,7 @@ class _Planner:
         self.drafts: list[_Draft] = []
         self.arrangements: list[Arrangement] = []
         self.listeners: list[list[int]] = []  # by arrangement
-        self._indices: dict[tuple[int, str, tuple[str, ...]], int] = {}  # by scope, contents and key
+        self._indices: dict[tuple[int, str, tuple[str, ...], Ends | None], int] = {}  # by scope, contents, key and ends
         self._ranks: dict[int, int] = {}  # the next rank, by scope
         self._places: dict[int, int] = {}  # of a loop in the scope around it, by its scope
         self._borders: dict[int, list[int]] = {}  # by scope
@@ -180,7 +181,7 @@ class _Planner:
         levels = [] if tree is None else self._levels(node, tree)
         block = self._draft(operator.name, index)
         for number, key in operator.ports:
-            block.ports.append(self._arrange(inputs[number], key, block))
+            block.ports.append(self._arrange(inputs[number], key, block, None if key else operator.spans))
         if tree is not None:
             block.spread = levels[0]
             block.ports.append(self._arrange(levels[-1], tree.keys, block))
@@ -252,12 +253,14 @@ class _Planner:
         self.drafts.append(draft)
         return draft
 
-    def _arrange(self, node: int, key: tuple[str, ...], user: _Draft) -> int:
-        """The arrangement of a node by a key, shared; the first user in its scope updates it."""
-        index = self._indices.get(self._contents(node, key))
+    def _arrange(self, node: int, key: tuple[str, ...], user: _Draft, ends: Ends | None = None) -> int:
+        """The arrangement of a node by a key, shared; the first user in its scope updates it. One of intervals is
+        shared by those alone that look at the same ends of them.
+        """
+        index = self._indices.get((*self._contents(node, key), ends))
         if index is None:
             owner = user if self.graph.nodes[node].scope == user.scope else self._draft("arrange", node)
-            index = self._store(node, key, owner, "")
+            index = self._store(node, key, owner, "" if ends is None else ends.text, ends)
             owner.owned.append(index)
             self.targets[node].append(Target("arrange", index))
         listeners = self.listeners[index]
@@ -265,9 +268,9 @@ class _Planner:
             listeners.append(user.index)
         return index
 
-    def _store(self, node: int, key: tuple[str, ...], block: _Draft, role: str) -> int:
-        index = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key))
-        self._indices[self._contents(node, key)] = index
+    def _store(self, node: int, key: tuple[str, ...], block: _Draft, role: str, ends: Ends | None = None) -> int:
+        index = self._arrangement(node, key, block, self.graph.fingerprint(node, "kept", role, key), ends=ends)
+        self._indices[*self._contents(node, key), ends] = index
         return index
 
     def _contents(self, node: int, key: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:

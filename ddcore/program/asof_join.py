@@ -12,8 +12,8 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.operators import arguments, window_functions
+from ddcore.operators.ends import Closed, Ends
 from ddcore.operators.join import key_pairs
-from ddcore.operators.join_between import Closed, Ends
 from ddcore.program.joins import join_between, padded
 from ddcore.program.linear import C, beside
 

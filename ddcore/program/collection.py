@@ -18,7 +18,7 @@ from ddcore.operators.agg import Agg
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
-from ddcore.operators.join_between import Closed, Ends
+from ddcore.operators.ends import Closed, Ends
 from ddcore.operators.over import Order
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS

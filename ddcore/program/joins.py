@@ -16,8 +16,9 @@ from ddcore.base.source_line import caller
 from ddcore.data.forms import marked
 from ddcore.operators import arguments
 from ddcore.operators.delta_join import DeltaJoin
+from ddcore.operators.ends import Ends
 from ddcore.operators.join import Join, key_pairs
-from ddcore.operators.join_between import Ends, JoinBetween
+from ddcore.operators.join_between import JoinBetween
 from ddcore.program.linear import C, beside
 
 How = Literal["inner", "semi", "anti", "left", "right", "full"]

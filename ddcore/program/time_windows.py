@@ -19,7 +19,7 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.operators import arguments
-from ddcore.operators.join_between import Ends
+from ddcore.operators.ends import Ends
 from ddcore.operators.window_functions import lag, lead
 from ddcore.program.joins import join_between
 from ddcore.text.wording import brief, fresh

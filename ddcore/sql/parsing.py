@@ -17,12 +17,14 @@ from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.clock import TIMES, with_instants
 from ddcore.sql.commas import check_commas
+from ddcore.sql.dialect_aggregates import of_fractions
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.interval_texts import with_whole_intervals
 from ddcore.sql.join_forms import GENERATORS, with_elements_joined
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
+from ddcore.sql.row_subqueries import COMPARISONS, with_parts
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
 from ddcore.sql.tokens import statements
@@ -127,10 +129,17 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
     if exp.Anonymous in kinds:
         tree = with_tables(_with_known(source, tree))
     tree = dialects.read(source, tree)
+    for within in list(tree.find_all(exp.WithinGroup)) if kinds & _FRACTIONS else ():
+        of_fractions(within)
+    for node in list(tree.find_all(*COMPARISONS)) if exp.Tuple in kinds and source.dialect == DIALECT else ():
+        with_parts(source, node)
     if any(issubclass(kind, GENERATORS) for kind in kinds):
         for select in list(tree.find_all(exp.Select)):
             with_elements_joined(source, select)
     return tree if kinds.isdisjoint((exp.Anonymous, *TIMES)) else with_instants(tree)
+
+
+_FRACTIONS = {exp.WithinGroup, exp.PercentileCont, exp.PercentileDisc, exp.Quantile}
 
 
 def _with_known(source: Source, tree: exp.Create) -> exp.Create:

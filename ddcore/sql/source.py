@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from ddcore.base.errors import ProgramError
+from ddcore.expressions.failures import Written
 from ddcore.sql.dialect_names import DIALECTS
 
 DIALECT = DIALECTS[0]
@@ -73,6 +74,8 @@ class Source:
     """What planning has left out, each once, with its place."""
     decisions: list[Decision] = field(default_factory=list)
     """What planning decided, each once."""
+    casts: dict[str, Written] = field(default_factory=dict)
+    """The casts of the program, by place and text: those inside of others come before them."""
     dialect: str = DIALECT
 
     @classmethod

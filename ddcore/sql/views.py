@@ -13,6 +13,7 @@ from sqlglot import exp
 import ddcore.sql.functions  # noqa: F401  (fills in the rules of values)
 from ddcore.base.errors import DdError
 from ddcore.base.source_line import planning
+from ddcore.expressions.formulas import written
 from ddcore.sql.clock import CLOCK, clock, reads_clock
 from ddcore.sql.env import Env
 from ddcore.sql.mutual import Unknown, fixed_points, inferred, names_of
@@ -49,8 +50,9 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
     if any(reads_clock(view.query) for view in views):
         queries.tables[CLOCK] = clock()
     with_fields([view.query for view in views], (name for rows in inputs.values() for name in types(rows)))
-    for group in _in_order(views):
-        queries.tables |= _planned(queries, group)
+    with written(source.casts):
+        for group in _in_order(views):
+            queries.tables |= _planned(queries, group)
     results = Outputs()
     for view in views:
         (results.temporary if view.temporary else results)[view.name] = queries.tables[view.name].rows

@@ -116,7 +116,7 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
     from ddcore.kernels import siphash
 
     parts = _parts_of(columns, key)
-    words, count = sum(not isinstance(part, _Texts | _Views) for part in parts), len(columns[0])
+    words, count = sum(not isinstance(part, _Texts) for part in parts), len(columns[0])
     hashes = np.empty((2, count), dtype=np.uint64)
     common, parts = _common(parts)
     begin = _start(key)
@@ -131,8 +131,8 @@ def _hashes(columns: Sequence[pl.Series], key: bytes) -> np.ndarray:
             state = np.empty_like(begin)
         state[:] = begin
         for part in parts:
-            if isinstance(part, _Texts | _Views):
-                part.absorb(state, start, stop)
+            if isinstance(part, _Texts):
+                siphash.absorb_texts(state, part.views[start:stop], part.starts, part.data)
             else:
                 siphash.absorb(state, part[start:stop])
         siphash.finish(state, words, hashes, start)
@@ -145,7 +145,7 @@ def _common(parts: list[_Part]) -> tuple[list[np.ndarray], list[_Part]]:
     """
     common = []
     for part in parts:
-        if isinstance(part, _Texts | _Views) or not len(part) or part[0] != part[-1] or (part != part[0]).any():
+        if isinstance(part, _Texts) or not len(part) or part[0] != part[-1] or (part != part[0]).any():
             break
         common.append(np.ascontiguousarray(part[:1]))
     return common, parts[len(common) :]
@@ -164,33 +164,16 @@ def _start(key: bytes) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The texts of a column, as bytes one after another; text ``i`` begins at ``offsets[i]``."""
-
-    offsets: np.ndarray
-    data: np.ndarray
-
-    def absorb(self, state: np.ndarray, start: int, stop: int) -> None:
-        """Add the texts of some rows to their messages."""
-        from ddcore.kernels import siphash
-
-        siphash.absorb_texts(state, self.offsets[start : stop + 1], self.data)
-
-
-@dataclass(frozen=True)
-class _Views:
-    """The texts of a column as Polars holds them: views, uint64[n, 2], and the bytes of those that are long."""
+    """The texts of a column as Polars holds them: views, uint64[n, 2], and the bytes of those that are long, of several
+    buffers one after another, which begin at ``starts``.
+    """
 
     views: np.ndarray
+    starts: np.ndarray
     data: np.ndarray
 
-    def absorb(self, state: np.ndarray, start: int, stop: int) -> None:
-        """Add the texts of some rows to their messages."""
-        from ddcore.kernels import siphash
 
-        siphash.absorb_views(state, self.views[start:stop], self.data)
-
-
-_Part: TypeAlias = "np.ndarray | _Texts | _Views"
+_Part: TypeAlias = "np.ndarray | _Texts"
 
 
 def _parts_of(columns: Sequence[pl.Series], key: bytes) -> list[_Part]:
@@ -229,24 +212,24 @@ def _parts(values: pl.Series, key: bytes) -> list[_Part]:
     return [(words.fill_null(0) if words.null_count() else words).to_numpy().view(np.uint64)]
 
 
-def _texts(values: pl.Series) -> _Texts | _Views:
+def _texts(values: pl.Series) -> _Texts:
     if values.null_count():
         values = values.fill_null("" if values.dtype == pl.String else b"")
     texts = values.to_arrow(compat_level=pl.CompatLevel.newest())
-    _, places, *buffers = texts.buffers()
     if len(texts) == 0:  # Arrow may have an offset, and no buffer
-        return _Views(np.empty((0, 2), dtype=np.uint64), np.empty(0, dtype=np.uint8))
-    if len(buffers) < 2:  # as in a batch of a source; texts of several buffers are copied into one
-        views = np.frombuffer(places, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
-        return _Views(views.reshape(-1, 2), np.frombuffer(buffers[0] if buffers else b"", dtype=np.uint8))
-    texts = values.to_arrow()
-    _, offsets, data = texts.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
-    return _Texts(bounds, np.frombuffer(data or b"", dtype=np.uint8))
+        return _Texts(np.empty((0, 2), np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8))
+    _, places, *buffers = texts.buffers()
+    views = np.frombuffer(places, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
+    parts = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
+    starts = np.cumsum([0, *map(len, parts)]).astype(np.uint64)
+    data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
+    return _Texts(views.reshape(-1, 2), starts, data)
 
 
 def _list_texts(values: pl.Series, key: bytes) -> _Texts:
     elements = values.drop_nulls().explode(empty_as_null=False, keep_nulls=False)
     hashes = np.ascontiguousarray(_hashes([elements], key).T).view(np.uint8).reshape(-1)
-    ends = np.cumsum(values.list.len().fill_null(0).cast(pl.Int64).to_numpy()) * 16
-    return _Texts(np.concatenate([np.zeros(1, dtype=np.int64), ends]), hashes)
+    sizes = values.list.len().fill_null(0).cast(pl.UInt64).to_numpy() * 16
+    begins = np.cumsum(sizes) - sizes
+    views = np.stack([sizes, begins << 32 | begins >> 32], axis=1)  # as if a buffer had 4 GiB
+    return _Texts(views, np.arange((len(hashes) >> 32) + 1, dtype=np.uint64) << 32, hashes)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import WORD_DIGITS
 
 if TYPE_CHECKING:
@@ -47,43 +46,21 @@ def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
 
 
 def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
-    """The least and the greatest value, of ``few`` one by one; None with NaN: here it is above all numbers, other
-    readers order it otherwise.
-
-    Most columns do without Arrow's functions, whose import takes longer than they do.
+    """The least and the greatest value, of ``few`` one by one, without Polars: the ledger has no more; None with NaN:
+    here it is above all numbers, other readers order it otherwise.
     """
     import pyarrow as pa
 
-    kind = column.type
-    plain = np.int64 if pa.types.is_int64(kind) else np.float64 if pa.types.is_float64(kind) else None
-    if plain is not None and column.null_count == 0:
-        chunks = [np.frombuffer(c.buffers()[1], plain, len(c), 8 * c.offset) for c in column.chunks if len(c)]
-        least, greatest = min(chunk.min() for chunk in chunks), max(chunk.max() for chunk in chunks)
-        return None if any(np.isnan(chunk.min()) for chunk in chunks) else (least.item(), greatest.item())
-    if len(column) <= few and not pa.types.is_floating(kind):
+    if len(column) <= few and not pa.types.is_floating(column.type):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
-    if pa.types.is_string_view(kind) and all(
-        len(chunk.buffers()) <= 3 and not chunk.null_count for chunk in column.chunks
-    ):
-        texts = [text for chunk in column.chunks if len(chunk) for text in _text_ends(chunk)]
-        return min(texts), max(texts)
-    import pyarrow.compute as pc
+    import polars as pl
 
-    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+    series = pl.from_arrow(column)
+    assert isinstance(series, pl.Series)
+    if series.dtype.is_float() and series.is_nan().any():
         return None
-    pair = pc.min_max(column.cast(pa.large_string()) if pa.types.is_string_view(kind) else column).as_py()
-    return pair["min"], pair["max"]
-
-
-def _text_ends(texts: pa.Array) -> tuple[str, str]:
-    """The least and the greatest of texts whose views need one buffer at most: Arrow has no function for these."""
-    from ddcore.kernels import text_views
-
-    _, places, *buffers = texts.buffers()
-    views = np.frombuffer(places, np.uint64, 2 * len(texts), 16 * texts.offset).reshape(-1, 2)
-    least, greatest = text_views.ends(views, np.frombuffer(buffers[0] if buffers else b"", np.uint8))
-    return texts[least].as_py(), texts[greatest].as_py()
+    return series.min(), series.max()
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import TypeAlias
 
-from ddcore.base.lazy import numpy as np
 from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
 from ddcore.engine.worker import Worker
@@ -25,6 +23,7 @@ from ddcore.io.state.arrangements import Part, Span
 from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.hot import Hot
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
+from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
 from ddcore.traces.batch import Batch, concatenate
@@ -37,16 +36,16 @@ Heavy = tuple[int, int, int]
 """A code, of which a worker has a part of the rows: the number of the part, of how many."""
 Parts = Mapping[int, Sequence[Heavy]]
 """By arrangement index, codes ascending."""
-Copies: TypeAlias = "Mapping[int, np.ndarray]"
-"""By arrangement index codes, ascending: int64[m]."""
+Own = Callable[[Arrangement, SortedBatch], SortedBatch]
+"""Which of the new updates of an arrangement a worker writes."""
 
 
 def open_worker(
     plan: Plan, stored: Stored, spans: Spans | None = None, budget: Budget = ALONE, *, hot: Hot | None = None,
     parts: Parts | None = None,
 ) -> Worker:  # fmt: skip
-    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only, and of those in
-    ``parts`` over these. ``hot``: what is in memory of them, with all codes.
+    """A worker over the live runs; with ``spans`` (by arrangement index), over the codes in them only, of those in
+    ``parts`` over these, and over all intervals without keys. ``hot``: what is in memory of them, with all codes.
 
     Files are opened, and rows read, when they are needed: steps raise StorageError for files that are missing or
     damaged.
@@ -57,7 +56,7 @@ def open_worker(
             stored,
             table,
             layout_of(arrangement),
-            _span(spans, arrangement.index),
+            _span(None if arrangement.ends else spans, arrangement.index),
             budget,
             parts=(parts or {}).get(arrangement.index, ()),
         )
@@ -146,16 +145,16 @@ def _pieces(span: Span, parts: Sequence[Heavy]) -> Iterator[tuple[Span, Part]]:
 
 def write_result(
     plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None,
-    copies: Copies | None = None,
+    own: Own | None = None,
 ) -> FoldResult:  # fmt: skip
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several. ``hot`` keeps what is
-    in memory of state. ``copies``: what other workers write.
+    in memory of state. ``own``: what other workers do not write.
     """
     with Unsynced() as unsynced:
-        gained = _write_gains(plan, worker, stored, part, unsynced, copies=copies or {}, merges=merges)
+        gained = _write_gains(plan, worker, stored, part, unsynced, own=own, merges=merges)
     if hot is not None:
         for arrangement in plan.arrangements:
             if not arrangement.transient:
@@ -165,7 +164,7 @@ def write_result(
 
 
 def _write_gains(
-    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, copies: Copies, merges: bool
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, own: Own | None, merges: bool
 ) -> FoldResult:
     state = worker.state
     gained = FoldResult(rounds=state.rounds, groups=state.groups)
@@ -173,7 +172,7 @@ def _write_gains(
     files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
     logs, part = part, name_of if worker.is_advanced else part
     for arrangement, updates in worker.new_updates():
-        run = updates.without(copies[arrangement.index]) if arrangement.index in copies else updates
+        run = updates if own is None else own(arrangement, updates)
         if not len(run):
             continue
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)

@@ -5,12 +5,15 @@ representative there are the same for it. Logs of inputs and outputs keep their 
 ``since`` is given, from which they stay exact.
 
 Files are merged geometrically: the small ones first, then each larger one that is at most twice as large as all that
-was merged before it. So a row is rewritten O(log n) times, and O(log n) files are left.
+was merged before it. So a row is rewritten O(log n) times, and O(log n) files are left. What one large run or ingest
+writes as several files is left as it is: files of a log that are full already, and the ranges of an arrangement that
+the workers of a run wrote, which count as one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,7 +40,8 @@ from ddcore.io.storage.store import Place
 from ddcore.io.upkeep.retention import MANY
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
-_LARGE = 8 << 20  # rows of a log's file that is not merged again
+_LARGE = DEFAULT.file_rows // 2  # rows of a log's file that is not merged again: an ingest writes twice as many
+_OF_A_RUN = re.compile(r"part-\d+-(\d+)-")  # the file of state that a worker wrote in a run
 _INT64, _INT32 = 2**63, 2**31
 
 
@@ -195,9 +199,10 @@ def state_merge(
     Files that another program wrote are always among them: their rows may be in any order.
     """
     foreign = [file for file in files if not datafile.has_digests(folder / file.path)]
-    chosen = list(files) if everything and len(files) > 1 else _similar(files, MANY // 2)
+    layers = _similar(_layers(files), MANY // 2)
+    chosen = list(files) if everything and len(files) > 1 else [file for layer in layers for file in layer]
     chosen += [file for file in foreign if file not in chosen]
-    is_due = everything or bool(foreign) or len(chosen) >= MANY
+    is_due = everything or bool(foreign) or len(layers) >= MANY
     return Merge(folder, tuple(chosen), dims, frontier, is_due, min(room or piece, piece)) if chosen else None
 
 
@@ -216,22 +221,38 @@ def log_merge(
         return Merge(folder, tuple(early), dims, since, is_due=True)
     large = _LARGE if room is None else min(_LARGE, room // 2)
     closed = [file for file in files if file.rows < large and _is_complete(file, dims, upper)]
-    chosen = _similar(closed, 2 if everything else MANY // 2)
+    chosen = [file for (file,) in _similar([[file] for file in closed], 2 if everything else MANY // 2)]
     while room is not None and len(chosen) > 1 and sum(file.rows for file in chosen) > room:
         chosen.pop()  # the largest
     chosen.sort(key=lambda file: _least(file, dims))
     return Merge(folder, tuple(chosen), dims, (), everything or len(chosen) >= MANY) if chosen else None
 
 
-def _similar(files: Sequence[LiveFile], least: int) -> list[LiveFile]:
-    """The files to merge, smallest first; none where they are fewer than ``least``."""
-    chosen, rows = list[LiveFile](), 0
-    for file in sorted(files, key=lambda file: (file.rows, file.path)):
-        if chosen and file.rows > max(2 * rows, DEFAULT.small_file_rows):
+def _layers(files: Sequence[LiveFile]) -> list[list[LiveFile]]:
+    """Files of state that are merged together or not at all: the ranges of codes that the workers of one run wrote, of
+    which a look-up opens one. Small files are by themselves.
+    """
+    layers: dict[str, list[LiveFile]] = {}
+    for file in files:
+        run = _OF_A_RUN.match(file.path)
+        is_small = file.rows <= DEFAULT.small_file_rows
+        layers.setdefault(file.path if run is None or is_small else run[1], []).append(file)
+    return [*layers.values()]
+
+
+def _similar(layers: Sequence[list[LiveFile]], least: int) -> list[list[LiveFile]]:
+    """Those to merge, smallest first; none where they are fewer than ``least``."""
+    chosen, rows = list[list[LiveFile]](), 0
+    for layer in sorted(layers, key=lambda layer: (_rows(layer), layer[0].path)):
+        if chosen and _rows(layer) > max(2 * rows, DEFAULT.small_file_rows):
             break
-        chosen.append(file)
-        rows += file.rows
+        chosen.append(layer)
+        rows += _rows(layer)
     return chosen if len(chosen) >= least else []
+
+
+def _rows(files: Sequence[LiveFile]) -> int:
+    return sum(file.rows for file in files)
 
 
 def _least(file: LiveFile, dims: Sequence[str]) -> tuple[int, ...]:

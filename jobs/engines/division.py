@@ -3,14 +3,21 @@
 A join is linear in each of its sides. So a key with too many rows for one worker is divided over all of them as a grid:
 the rows of one side go, by their values, to the rows of the grid, those of the other side to its columns, and each
 worker joins what it has of both. With one column, one side is divided and the other copied to all workers.
+
+Rows that are looked up by their order are divided by their values, and an interval goes to all owners of values in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
+from ddcore.operators.arrangement import Arrangement
+
+if TYPE_CHECKING:
+    from ddcore.traces.sorted_batch import SortedBatch
 
 _MIX, _UPPER = 0x9E3779B97F4A7C15, 32  # spreads codes that are values over the upper bits
 
@@ -88,12 +95,19 @@ class Division:
         """The arrangements of results of which owners copy the rows of heavy keys to all others."""
         return frozenset(index for index, shares in self.shares.items() if shares.result)
 
-    def copies(self, worker: int) -> dict[int, np.ndarray]:
-        """The heavy keys whose rows at a worker are copies, which others store: codes by arrangement index."""
-        return {
-            index: np.array([*self._copies(index, shares, worker)], dtype=np.int64)
-            for index, shares in self.shares.items()
-        }
+    def own(self, worker: int, arrangement: Arrangement, updates: SortedBatch) -> SortedBatch:
+        """The new updates that a worker has of an arrangement without copies, which others store: of an interval the
+        first owner stores it.
+        """
+        shares = self.shares.get(arrangement.index)
+        if shares is not None:
+            codes = np.array([*self._copies(arrangement.index, shares, worker)], dtype=np.int64)
+            return updates.without(codes)
+        if arrangement.ends is None:
+            return updates
+        words = dict(zip(arrangement.schema, updates.decompress().words, strict=True))
+        first, _ = arrangement.ends.owners(words, len(updates), self.boundaries[arrangement.index])
+        return updates.take(np.flatnonzero(first == worker))
 
     def _copies(self, index: int, shares: Shares, worker: int) -> Iterator[int]:
         owners = np.searchsorted(np.array(self.boundaries[index], np.int64), shares.codes, side="right")

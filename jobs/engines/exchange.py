@@ -76,8 +76,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
     """What each of so many workers needs to know of a fold."""
     groups = fold.stored.groups
-    if fold.rebuilding is None:
-        fold = replace(fold, plan=staged(fold.plan))
+    fold = replace(fold, plan=staged(fold.plan))
     routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
     division = division_of(fold, routing, parallelism)
     secret = secrets.token_bytes(32)

@@ -57,7 +57,6 @@ def divisible(routing: Routing) -> list[Joins]:
             readers.setdefault(port, []).append(block.op)
     joins = [(block.ports[0], block.ports[1]) for block in plan.blocks if block.op == "join"]
     whole = {index for index, ops in readers.items() if {*ops} != {"join"} or not _is_copied(plan, index)}
-    whole |= routing.single
     groups: list[list[tuple[int, int]]] = []
     for pair in joins:
         touching = [group for group in groups if any({*pair} & {*other} for other in group)]

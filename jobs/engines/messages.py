@@ -69,17 +69,23 @@ def _together(pieces: Sequence[Columns]) -> Columns:
 def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
     """The updates of a message by owner, each worker with its own; in their order. Nothing of one without updates.
 
-    Those of heavy keys may have several owners.
+    Those of heavy keys, and intervals, may have several owners.
     """
     if not len(message):
         return
-    index, codes = message.arrangement.index, _codes(message, division)
+    index, rows, ends = message.arrangement.index, None, message.arrangement.ends
     boundaries = np.array(division.boundaries[index], dtype=np.int64)
-    owners = np.searchsorted(boundaries, codes, side="right").astype(np.uint16)
-    shares = division.shares.get(index)
-    rows = None
-    if shares is not None and len((found := shares.numbers(codes))[0]):
-        rows, owners = _shared_out(message, owners, shares, *found)
+    if ends is None:
+        codes = _codes(message, division)
+        owners = np.searchsorted(boundaries, codes, side="right").astype(np.uint16)
+        shares = division.shares.get(index)
+        if shares is not None and len((found := shares.numbers(codes))[0]):
+            rows, owners = _shared_out(message, owners, shares, *found)
+    else:
+        first, last = ends.owners(_words_of(message, ends.columns), len(message), division.boundaries[index])
+        rows = np.repeat(np.arange(len(message)), last - first + 1)
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        owners = (first[rows] + np.arange(len(rows)) - starts[rows]).astype(np.uint16)
     counts = np.bincount(owners, minlength=len(boundaries) + 1)
     if rows is None and counts.max() == len(message):
         yield int(owners[0]), message
@@ -125,11 +131,16 @@ def _codes(message: Message, division: Division) -> np.ndarray:
 
 def _words_codes(message: Message, columns: Sequence[str]) -> np.ndarray:
     """The codes of some columns of the updates: int64[n]."""
+    kinds = [message.arrangement.collection[name] for name in columns]
+    return encoding.key_codes([*_words_of(message, columns).values()], kinds, len(message))
+
+
+def _words_of(message: Message, columns: Sequence[str]) -> dict[str, np.ndarray]:
+    """The words of some columns of the updates: int64[n] each."""
     arrangement, names = message.arrangement, list(message.arrangement.schema)
     if len(arrangement.queued_types) > len(names):
         names = ["", *arrangement.collection]  # after a code that is always 0
-    words = [message.updates.column(names.index(name)) for name in columns]
-    return encoding.key_codes(words, [arrangement.collection[name] for name in columns], len(message))
+    return {name: message.updates.column(names.index(name)) for name in columns}
 
 
 def taken(updates: Columns, rows: np.ndarray) -> Columns:

@@ -36,12 +36,9 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
     shares = shares_of(routing, joins, samples, parallelism, rows=fold.rows, least=least)
     boundaries: dict[int, list[int]] = {}
     for group in routing.groups:
-        if routing.single & {arrangement.index for arrangement in group}:
-            cuts = [-(2**63)] * (parallelism - 1)
-        else:
-            stored = joined(samples.stored(arrangement) for arrangement in group if not arrangement.transient)
-            codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
-            cuts = _cuts(codes, rows, parallelism) if len(codes) else even
+        stored = joined(samples.stored(a) for a in group if not (a.transient or a.ends))
+        codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
+        cuts = _cuts(codes, rows, parallelism) if len(codes) else even
         boundaries.update({arrangement.index: cuts for arrangement in group})
     return Division(boundaries, routing.keys, shares)
 

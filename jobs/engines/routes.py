@@ -68,14 +68,13 @@ class Routing:
     """How the updates of a plan are divided.
 
     ``keys``: the columns by which the updates of an output are divided. ``groups``: arrangements, each once, whose
-    equal keys have one owner; ``single``: those of which one worker owns all, because an operator looks them up by
-    several keys. ``crossing``: routes that are not ``local``; ``home``: arrangements to which no such route leads.
+    equal keys have one owner. ``crossing``: routes that are not ``local``; ``home``: arrangements to which no route
+    crosses.
     """
 
     plan: Plan
     keys: Mapping[int, tuple[str, ...]]
     groups: Sequence[Sequence[Arrangement]]
-    single: frozenset[int]
     crossing: Sequence[Route]
     local: Sequence[Route]
 
@@ -159,10 +158,12 @@ def routing_of(plan: Plan, large: Container[str] = ()) -> Routing:
     owners = _Owners(plan)
     crossing, local = list[Route](), list[Route]()
     for route in routes:
-        is_local = owners.are_single(route) or (route.keeps(keys[route.arrangement]) and owners.unite(route))
+        is_local = plan.arrangements[route.arrangement].ends is None and route.keeps(keys[route.arrangement])
         (local if is_local else crossing).append(route)
+        if is_local:
+            owners.unite(route)
     outputs = {a.index: keys[a.index] for a in plan.arrangements if a.output}
-    return Routing(plan, outputs, owners.groups(), frozenset(owners.single), crossing, local)
+    return Routing(plan, outputs, owners.groups(), crossing, local)
 
 
 def _all_routes(plan: Plan, large: Container[str]) -> Iterator[Route]:
@@ -261,15 +262,11 @@ class _Owners:
         self._leader = {arrangement.index: arrangement.index for arrangement in plan.arrangements}
         for block in plan.blocks:
             operator = plan.operator(block)
-            if isinstance(operator, Keyed) and not operator.has_one_key and not operator.one_worker:
+            if isinstance(operator, Keyed) and not operator.has_one_key:
                 continue
             together = [*block.ports, *([] if block.output is None else [block.output])]
             for other in together[1:]:
                 self._merge(together[0], other)
-        operators = ((block, plan.operator(block)) for block in plan.blocks if block.ports)
-        ports = (port for block, op in operators if isinstance(op, Keyed) and op.one_worker for port in block.ports)
-        leaders = {self._leader[port] for port in ports}
-        self.single = {index for index, leader in self._leader.items() if leader in leaders}
 
     def groups(self) -> list[list[Arrangement]]:
         """All arrangements, in their groups."""
@@ -278,22 +275,10 @@ class _Owners:
             groups.setdefault(self._leader[arrangement.index], []).append(arrangement)
         return list(groups.values())
 
-    def are_single(self, route: Route) -> bool:
-        """Whether one worker owns all keys at both ends of a route."""
-        return self._home(route) in self.single and route.arrangement in self.single
-
-    def unite(self, route: Route) -> bool:
-        """Give both ends of a route the same boundaries; False if one worker owns all of one end only."""
-        home = self._home(route)
-        if (home in self.single) != (route.arrangement in self.single):
-            return False
-        self._merge(home, route.arrangement)
-        return True
-
-    def _home(self, route: Route) -> int:
-        """An arrangement whose boundaries divide the keys of the sender."""
+    def unite(self, route: Route) -> None:
+        """Give both ends of a route the same boundaries."""
         block = self._plan.blocks[route.sender]
-        return block.ports[0] if block.ports else block.owned[0]
+        self._merge(block.ports[0] if block.ports else block.owned[0], route.arrangement)
 
     def _merge(self, one: int, other: int) -> None:
         old, new = self._leader[other], self._leader[one]

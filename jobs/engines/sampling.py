@@ -56,7 +56,9 @@ class Samples:
         return self._stored[arrangement.index]
 
     def key(self, arrangement: Arrangement) -> tuple[str, ...]:
-        """The columns that divide the updates of an arrangement."""
+        """The columns that divide the updates of an arrangement; of intervals one of their ends."""
+        if arrangement.ends is not None:
+            return arrangement.ends.columns[:1]
         return self._keys.get(arrangement.index, arrangement.key)
 
     def new(self, arrangement: Arrangement) -> Spread:

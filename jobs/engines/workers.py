@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ddcore.base.errors import DdError
@@ -84,8 +85,8 @@ class Member:
                             self._superstep(position)
                         position = self._exchange()
             with fold_errors():
-                copies = self.shared.division.copies(self.number)
-                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), copies=copies)
+                own = partial(self.shared.division.own, self.number)
+                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), own=own)
             self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
             gained.took = time.perf_counter() - begun
             gained.worked = gained.took - self.peers.seconds

@@ -86,6 +86,10 @@ def watch() -> None:
                 arrangement = self.plan.arrangements[index]
                 key = division.keys.get(index, arrangement.key)
                 columns = dict(zip(arrangement.collection, queue.batch().words, strict=True))
+                if arrangement.ends is not None:
+                    first, last = arrangement.ends.owners(columns, len(queue), division.boundaries[index])
+                    assert ((first <= member[0].number) & (member[0].number <= last)).all(), arrangement
+                    continue
                 kinds = [arrangement.collection[name] for name in key]
                 codes = key_codes([columns[name] for name in key], kinds, len(queue))
                 owners = np.searchsorted(np.array(division.boundaries[index], dtype=np.int64), codes, side="right")
