@@ -42,7 +42,7 @@ from ddcore.io.logs.updates import Counts
 from ddcore.io.project.project import Project
 from ddcore.io.project.statistics import keep_statistics, kept_statistics
 from ddcore.io.project.times import time_of
-from ddcore.io.storage import lease, objects
+from ddcore.io.storage import lease, objects, store
 from ddcore.io.storage.address import Address, address_of
 from ddcore.io.storage.holder import this_process
 from ddcore.io.storage.warehouse import Warehouse
@@ -135,11 +135,9 @@ def test_ranges_of_an_object(root: Address) -> None:
     whole = objects.Object(root / "object")
     for begin, length in ((0, 10), (100_000, 50_000), (199_000, 1_000), (199_990, 100), (150_000, 0)):
         assert whole.read(length, begin) == content[begin : begin + length]
-    with objects.source_of(root / "object", [(5, 10), (100, 200)]) as source:
+    with store.source_of(root / "object") as source:
         source.seek(100)
         assert source.read(100) == content[100:200]
-        source.seek(5)
-        assert source.read(5) == content[5:10]
     with pytest.raises(FileNotFoundError):
         objects.read(root / "missing")
 

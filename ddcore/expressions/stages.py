@@ -139,7 +139,6 @@ class _Cutter:
         self._conditions: dict[int, Tree] = {}
         self._results: dict[int, Tree] = {}
         self._depths: dict[int, int] = {}
-        self._of_results: dict[int, int] = {}
         is_shared = _shared(nodes)
         untyped: set[int] = set()
         is_named = {

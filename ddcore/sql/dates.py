@@ -37,22 +37,6 @@ from ddcore.sql.values import (
 )
 from ddcore.text.wording import listed, meant
 
-__all__ = [
-    "FIELDS",
-    "NAMED",
-    "RULES",
-    "Interval",
-    "by_pattern",
-    "clock_field",
-    "field",
-    "in_places",
-    "interval",
-    "is_day",
-    "on_days",
-    "pattern_of",
-]
-
-
 _MONTHS = {"YEAR": 12, "MONTH": 1, "QUARTER": 3, "DECADE": 120, "CENTURY": 1200}
 _DAYS = {"DAY": 1, "WEEK": 7}
 _MICROSECONDS = {

@@ -11,11 +11,10 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.sql.arrays import list_and_element
-from ddcore.sql.dates import Interval
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.join_forms import ZERO
 from ddcore.sql.names import Relation, columns_of_function, function_of
-from ddcore.sql.values import INT, TIMESTAMP, Value, Values, as_type
+from ddcore.sql.values import INT, TIMESTAMP, Interval, Value, Values, as_type
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries

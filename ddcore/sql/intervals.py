@@ -28,22 +28,6 @@ from ddcore.sql.values import (
     shared,
 )
 
-__all__ = [
-    "INTERVAL",
-    "NAMED",
-    "RULES",
-    "between",
-    "compared",
-    "field",
-    "is_interval",
-    "moved",
-    "negative",
-    "on_clock",
-    "over",
-    "plus",
-    "times",
-]
-
 _DAY = 86_400_000_000
 Parts = tuple[pl.Expr, pl.Expr, pl.Expr]
 """Months, days and microseconds, as int64."""

@@ -11,11 +11,11 @@ from sqlglot import Token, TokenType, exp
 
 from ddcore.base.source_line import planning
 from ddcore.sql.brackets import closing
-from ddcore.sql.dates import Interval, interval
+from ddcore.sql.dates import interval
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.names import WINDOW_ENDS, Column, Relation, resolve
 from ddcore.sql.source import shown
-from ddcore.sql.values import DATE, INT, TIMESTAMP, Value, Values
+from ddcore.sql.values import DATE, INT, TIMESTAMP, Interval, Value, Values
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries

@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -274,17 +274,11 @@ def mapped(place: Place) -> Mapped:
 
 
 @contextmanager
-def source_of(place: Place, ranges: Sequence[tuple[int, int]] | None = None) -> Iterator[pa.NativeFile]:
-    """A file for Arrow. Of an object, only the bytes [begin, end) of ``ranges`` are there, or all without them."""
+def source_of(place: Place) -> Iterator[pa.NativeFile]:
+    """A file for Arrow; of an object all bytes are read."""
     import pyarrow as pa
 
-    if isinstance(place, Path):
-        with pa.memory_map(str(place)) as source:
-            yield source
-        return
-    from ddcore.io.storage import objects
-
-    with objects.source_of(place, ranges) as source:
+    with pa.memory_map(str(place)) if isinstance(place, Path) else pa.BufferReader(read(place)) as source:
         yield source
 
 
