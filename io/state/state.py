@@ -5,13 +5,11 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import TypeAlias
 
-from ddcore.base.lazy import numpy as np
 from ddcore.engine.pending import joined
 from ddcore.engine.profile import Cost
 from ddcore.engine.worker import Worker
@@ -25,6 +23,7 @@ from ddcore.io.state.arrangements import Part, Span
 from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.state.hot import Hot
 from ddcore.io.state.layout import Layout, held_table, layout_of, pending_table
+from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.plan import Plan
 from ddcore.planning.rebuilding import Rebuilding
 from ddcore.traces.batch import Batch, concatenate
@@ -37,8 +36,8 @@ Heavy = tuple[int, int, int]
 """A code, of which a worker has a part of the rows: the number of the part, of how many."""
 Parts = Mapping[int, Sequence[Heavy]]
 """By arrangement index, codes ascending."""
-Copies: TypeAlias = "Mapping[int, np.ndarray]"
-"""By arrangement index codes, ascending: int64[m]."""
+Gain = tuple[Arrangement, SortedBatch]
+"""Updates of an arrangement that are to be stored."""
 
 
 def open_worker(
@@ -146,16 +145,17 @@ def _pieces(span: Span, parts: Sequence[Heavy]) -> Iterator[tuple[Span, Part]]:
 
 def write_result(
     plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None,
-    copies: Copies | None = None,
+    gains: Iterable[Gain] | None = None,
 ) -> FoldResult:  # fmt: skip
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several. ``hot`` keeps what is
-    in memory of state. ``copies``: what other workers write.
+    in memory of state. ``gains``: what it writes of the arrangements, if that is not what its worker has gained.
     """
     with Unsynced() as unsynced:
-        gained = _write_gains(plan, worker, stored, part, unsynced, copies=copies or {}, merges=merges)
+        gains = worker.new_updates() if gains is None else gains
+        gained = _write_gains(plan, worker, stored, part, unsynced, gains=gains, merges=merges)
     if hot is not None:
         for arrangement in plan.arrangements:
             if not arrangement.transient:
@@ -165,17 +165,14 @@ def write_result(
 
 
 def _write_gains(
-    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, copies: Copies, merges: bool
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, gains: Iterable[Gain], merges: bool
 ) -> FoldResult:
     state = worker.state
     gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
     logs, part = part, name_of if worker.is_advanced else part
-    for arrangement, updates in worker.new_updates():
-        run = updates.without(copies[arrangement.index]) if arrangement.index in copies else updates
-        if not len(run):
-            continue
+    for arrangement, run in gains:
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
         gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part, merged))
