@@ -64,7 +64,7 @@ def body_of(buffers: Sequence[memoryview]) -> bytearray:
 
 
 def travelled(message: Message) -> Message:
-    header, buffers = encoded(message)
+    header, buffers = encoded([message])[0]
     header = json.loads(json.dumps({**header, "sizes": [len(buffer) for buffer in buffers]}))
     plan: Any = Plan(message.arrangement)
     (message,) = decoded(plan, [(header, body_of(buffers))])
@@ -114,7 +114,7 @@ def test_parts_with_few_updates_arrive_as_one(kind: str, rows: int) -> None:
         numbers = np.arange(rows, dtype=np.int64)
         words, high = [numbers + number, encoding.encode(values, schema["x"])], numbers if number == 1 else None
         message = message_of(arrangement, [Batch(words, [numbers, numbers * 0], numbers - 3, high)])
-        header, buffers = encoded(message)
+        header, buffers = encoded([message])[0]
         parts.append(({**header, "sizes": [len(buffer) for buffer in buffers]}, body_of(buffers)))
         sent += rows_of(arrangement, message)
     plan: Any = Plan(arrangement)
@@ -140,7 +140,7 @@ def test_numbers_take_the_bytes_they_need(column: list[int]) -> None:
     zeros = np.zeros(len(many), np.int64)
     sent = message_of(arrangement, [Batch([zeros, many], [zeros, zeros], zeros + 1)])
     width = 0 if (distances := sent.updates.compressed(1).distances) is None else distances.dtype.itemsize
-    assert sum(map(len, encoded(sent)[1])) == width * len(many)
+    assert sum(map(len, encoded([sent])[0][1])) == width * len(many)
     assert columns(arrangement, travelled(sent))[1] == many.tolist()
 
 
@@ -148,7 +148,7 @@ def test_each_distinct_text_goes_once() -> None:
     arrangement = arranged(parse_schema({"x": "string"}), ("x",))
     texts = pl.Series("x", [f"a rather long text, number {number % 10}" for number in range(10_000)] + [None])
     sent = message_of(arrangement, [updates([encoding.encode(texts, arrangement.collection["x"])], len(texts))])
-    words, *others = encoded(sent)[1]
+    words, *others = encoded([sent])[0][1]
     assert len(words) < 2_000
     assert sum(map(len, others)) <= 10 * len(texts)
 
@@ -158,7 +158,7 @@ def test_another_process_reads_the_same_values(tmp_path: Path) -> None:
     arrangement = arranged(parse_schema({"x": "string"}), ("x",))
     encoding.encode(pl.Series(["only here", "and this"]), arrangement.collection["x"])
     words = encoding.encode(pl.Series(["b", None, "a", "b"]), arrangement.collection["x"])
-    header, buffers = encoded(message_of(arrangement, [updates([words], 4)]))
+    header, buffers = encoded([message_of(arrangement, [updates([words], 4)])])[0]
     (tmp_path / "header").write_text(json.dumps({**header, "sizes": [len(buffer) for buffer in buffers]}))
     (tmp_path / "body").write_bytes(body_of(buffers))
     script = """
@@ -210,7 +210,7 @@ def test_each_update_goes_to_the_owner_of_its_key(
 @pytest.mark.parametrize("harm", [{"columns": [[0, 9, 1]] * 4}, {"rows": 7}, {"sizes": [3, 3]}, {"to": 5}, {"at": 3}])
 def test_a_part_that_is_none_is_an_error(harm: dict[str, Any]) -> None:
     arrangement = arranged(parse_schema({"x": "int64"}), ("x",))
-    header, buffers = encoded(message_of(arrangement, [updates([np.arange(5)], 5)]))
+    header, buffers = encoded([message_of(arrangement, [updates([np.arange(5)], 5)])])[0]
     plan: Any = Plan(arrangement)
     header = {**header, "sizes": [len(buffer) for buffer in buffers]}
     assert len([*decoded(plan, [(header, body_of(buffers))])]) == 1
@@ -231,7 +231,7 @@ class Trap:
 def test_values_are_data_and_never_code(tmp_path: Path) -> None:
     arrangement = arranged(parse_schema({"x": "string"}), ("x",))
     words = encoding.encode(pl.Series(["b", None, "a", "b"]), arrangement.collection["x"])
-    header, (_, *others) = encoded(message_of(arrangement, [updates([words], 4)]))
+    header, (_, *others) = encoded([message_of(arrangement, [updates([words], 4)])])[0]
     buffers = [memoryview(pickle.dumps(Trap(tmp_path / "sprung"))), *others]
     plan: Any = Plan(arrangement)
     with pytest.raises(PeerLost):

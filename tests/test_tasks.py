@@ -55,6 +55,19 @@ def test_every_parallelism_and_messages_of_few_rows(seed: int, tmp_path: Path, m
     compare(drawn, f"parallelism {parallelism}", expected_of(drawn), outcomes)
 
 
+def test_few_rows_of_several_workers_are_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And any number of workers goes on from there."""
+    sparkless.install(monkeypatch)
+    drawn = reach()
+    project = project_of(tmp_path / "p", drawn)
+    outcome(project, [0], engine="spark", parallelism=3)
+    tables = [[*table.glob("part-*.parquet")] for table in (project.root / "warehouse" / "state").iterdir()]
+    assert {len(files) for files in tables} == {1}
+    assert len({files[0].name.split("-")[1] for files in tables}) > 1  # workers that wrote them
+    outcomes = outcome(project, [None], engine="spark", parallelism=2)
+    compare(drawn, "three workers, then two", expected_of(drawn), outcomes)
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", nightly([*SEEDS[1:], SEEDS[0]], 2))  # the first takes long
 def test_a_fold_begins_again_when_a_worker_is_killed(
@@ -143,10 +156,10 @@ def test_memory_that_ends_in_an_exchange_ends_all_workers_with_one_error(
     project = replace(project_of(tmp_path / "p", drawn), tuning=Tuning(message_rows=1, divided_rows=3))
     done = count()
 
-    def out(message: Any) -> Any:
+    def out(messages: Any) -> Any:
         if next(done) == calls:
             raise MemoryError("of the test")
-        return encoded(message)
+        return encoded(messages)
 
     with monkeypatch.context() as patch:
         sparkless.install(patch)

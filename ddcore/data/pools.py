@@ -128,13 +128,13 @@ class Strings(Pool[pl.Series]):
             if len(self._chunks) > 1 and len(ids) > self._size // 8:  # many strings are worth a copy of all
                 self._chunks = [pl.concat(self._chunks, rechunk=True)]
             strings = pl.concat(self._chunks, rechunk=False)
-        return strings[ids]  # Series.gather plans a query
+        return _taken(strings, ids)
 
     def _hash(self, values: pl.Series) -> np.ndarray:
         return _string_hashes(values)
 
     def _take(self, values: pl.Series, rows: np.ndarray) -> pl.Series:
-        return values[rows]
+        return _taken(values, rows)
 
     def _differ(self, ids: np.ndarray, values: pl.Series) -> np.ndarray:
         return (self.strings(ids) != values).to_numpy()
@@ -260,6 +260,16 @@ def _scramble(words: np.ndarray) -> np.ndarray:
     words ^= words >> np.uint64(31)
     scrambled: np.ndarray = words
     return scrambled
+
+
+def _taken(values: pl.Series, rows: np.ndarray) -> pl.Series:
+    """The values at these positions. ``Series.gather`` plans a query, and an index of another type is converted."""
+    return values[pl.Series(rows.astype(_index_type()))]
+
+
+@cache
+def _index_type() -> str:
+    return "uint64" if pl.get_index_type() == pl.UInt64 else "uint32"
 
 
 def _string_hashes(values: pl.Series) -> np.ndarray:

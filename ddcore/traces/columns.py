@@ -16,7 +16,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.fields import HALF_BITS, Field, lower_half
 
-_KINDS = ("uint8", "uint16", "uint32")
+_KINDS = {"uint8": 2**8, "uint16": 2**16, "uint32": 2**32}
 
 
 class Columns(ABC):
@@ -166,8 +166,8 @@ class CompressedColumn:
         least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
         if least == most:
             return cls(least, most, None, len(column))
-        for kind in _KINDS:
-            if most - least <= np.iinfo(kind).max:
+        for kind, values in _KINDS.items():
+            if most - least < values:
                 distances = np.subtract(column, least, out=np.empty(len(column), kind), casting="unsafe")
                 return cls(least, most, distances, len(column))
         return cls(least, most, column, len(column))
@@ -185,6 +185,8 @@ class CompressedColumn:
 
     def decompress(self) -> np.ndarray:
         """The values: int64[n]."""
+        if self.distances is None:
+            return np.full(self.rows, self.least, dtype=np.int64)
         distances, least = self.values()
         return distances if distances.dtype == np.int64 else np.add(distances, least, dtype=np.int64)
 

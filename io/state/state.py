@@ -5,7 +5,7 @@ Maps arrangements, pending times and output logs to files; commits nothing. Used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -36,8 +36,8 @@ Heavy = tuple[int, int, int]
 """A code, of which a worker has a part of the rows: the number of the part, of how many."""
 Parts = Mapping[int, Sequence[Heavy]]
 """By arrangement index, codes ascending."""
-Own = Callable[[Arrangement, SortedBatch], SortedBatch]
-"""Which of the new updates of an arrangement a worker writes."""
+Gain = tuple[Arrangement, SortedBatch]
+"""Updates of an arrangement that are to be stored."""
 
 
 def open_worker(
@@ -145,16 +145,17 @@ def _pieces(span: Span, parts: Sequence[Heavy]) -> Iterator[tuple[Span, Part]]:
 
 def write_result(
     plan: Plan, worker: Worker, stored: Stored, part: str, *, merges: bool = False, hot: Hot | None = None,
-    own: Own | None = None,
+    gains: Iterable[Gain] | None = None,
 ) -> FoldResult:  # fmt: skip
     """Write what a finished fold added: one file per table that gained rows, named after the run and ``part``.
 
     No reader sees the files before they are committed. ``merges``: the worker has all codes and goes on from what is
     stored, so a table's small files are taken up into the new one where they have become several. ``hot`` keeps what is
-    in memory of state. ``own``: what other workers do not write.
+    in memory of state. ``gains``: what it writes of the arrangements, if that is not what its worker has gained.
     """
     with Unsynced() as unsynced:
-        gained = _write_gains(plan, worker, stored, part, unsynced, own=own, merges=merges)
+        gains = worker.new_updates() if gains is None else gains
+        gained = _write_gains(plan, worker, stored, part, unsynced, gains=gains, merges=merges)
     if hot is not None:
         for arrangement in plan.arrangements:
             if not arrangement.transient:
@@ -164,17 +165,14 @@ def write_result(
 
 
 def _write_gains(
-    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, own: Own | None, merges: bool
+    plan: Plan, worker: Worker, stored: Stored, part: str, unsynced: Unsynced, *, gains: Iterable[Gain], merges: bool
 ) -> FoldResult:
     state = worker.state
     gained = FoldResult(rounds=state.rounds, groups=state.groups)
     owner = worker.meter.owner
     files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
     logs, part = part, name_of if worker.is_advanced else part
-    for arrangement, updates in worker.new_updates():
-        run = updates if own is None else own(arrangement, updates)
-        if not len(run):
-            continue
+    for arrangement, run in gains:
         place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
         gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part, merged))

@@ -1,22 +1,21 @@
 """Updates on their way to the workers that own their keys: divided by owner, and as bytes.
 
 They are divided as they come, unsorted: the receiver sorts them in any case. What stays with its worker is not
-encoded. Numbers go in the bytes that their columns need; their words are the same in every process. Of pooled types
-(strings, lists) each distinct value of a part goes once, with a number for each row: words of theirs are valid in one
-process only.
+encoded. Numbers go in the bytes that their columns need; their words are the same in every process. What is in pools
+(strings, lists) goes as :mod:`~ddcore.jobs.engines.dictionaries` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
-from ddcore.data.arrow import series_of
+from ddcore.jobs.engines.dictionaries import numbered, packed, unpacked
 from ddcore.jobs.engines.division import Division, Shares
 from ddcore.jobs.engines.peers import Header, Part, PeerLost
 from ddcore.operators.arrangement import Arrangement
@@ -26,7 +25,7 @@ from ddcore.planning.plan import Plan
 from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
 
 _FEW, _FEW_OWNERS = 1 << 12, 8  # updates, and workers
-_FEW_JOINED = 1 << 10  # updates of a part
+FEW_JOINED = 1 << 10  # updates of a part that is encoded, and decoded, with others
 
 Encoded = tuple[Header, bytearray]
 """A part as it arrives."""
@@ -91,20 +90,31 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
     if rows is None and counts.max() == len(message):
         yield int(owners[0]), message
         return
-    for owner, some in _rows_of(owners, counts):
-        part = taken(message.updates, some if rows is None else rows[some])
+    for owner, part in _parted(message.updates, owners, counts, rows):
         yield owner, Message(message.arrangement, message.rounds, part)
 
 
-def _rows_of(owners: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each owner that has rows, and these: int64[m], ascending. Many rows are looked through for each of few owners."""
-    distinct = np.flatnonzero(counts).tolist()
+def _parted(
+    updates: Columns, owners: np.ndarray, counts: np.ndarray, rows: np.ndarray | None
+) -> Iterator[tuple[int, Columns]]:
+    """The updates of each owner that has some, in their order. ``owners``: of these ``rows``, or of all.
+
+    Many rows are looked through for each of few owners; few are put in the order of owners at once.
+    """
+    distinct, ends = np.flatnonzero(counts).tolist(), np.cumsum(counts)
     if len(distinct) <= _FEW_OWNERS and len(owners) > _FEW:
-        yield from ((owner, np.flatnonzero(owners == owner)) for owner in distinct)
+        for owner in distinct:
+            some = np.flatnonzero(owners == owner)
+            yield owner, taken(updates, some if rows is None else rows[some])
         return
-    order, ends = np.argsort(owners, kind="stable"), np.cumsum(counts)
-    for owner in distinct:
-        yield owner, order[ends[owner] - counts[owner] : ends[owner]]
+    order = np.argsort(owners, kind="stable")
+    order = order if rows is None else rows[order]
+    spans = [(owner, int(ends[owner] - counts[owner]), int(ends[owner])) for owner in distinct]
+    if len(owners) > _FEW:  # a part of all would keep all in memory
+        yield from ((owner, taken(updates, order[start:stop])) for owner, start, stop in spans)
+        return
+    together = taken(updates, order).compress()
+    yield from ((owner, together.part(start, stop)) for owner, start, stop in spans)
 
 
 def _shared_out(
@@ -158,100 +168,141 @@ def taken(updates: Columns, rows: np.ndarray) -> Columns:
 # --- as bytes ---------------------------------------------------------------------------------------------------------
 
 
-def encoded(message: Message) -> Part:
-    """A message as a part of an exchange: a header, and the bytes of its columns."""
-    types, updates = message.arrangement.queued_types, message.updates
-    columns: list[list[int]] = []
-    buffers: list[memoryview] = []
+def encoded(messages: Sequence[Message]) -> list[Part]:
+    """Each message as a part of an exchange: a header, and the bytes of its columns."""
+    columns = [_narrow(message.updates) for message in messages]
+    pooled: dict[Type, list[tuple[int, int, np.ndarray]]] = {}
+    for at, message in enumerate(messages):
+        for place, kind in _pooled(message.arrangement):
+            distinct, columns[at][place] = numbered(columns[at][place].decompress())
+            pooled.setdefault(kind, []).append((at, place, distinct))
+    values: list[dict[int, memoryview]] = [{} for _ in messages]
+    for kind, several in pooled.items():
+        for (at, place, _), some in zip(several, packed([words for _, _, words in several], kind), strict=True):
+            values[at][place] = some
+    return [*map(_part, messages, columns, values)]
+
+
+def _narrow(updates: Columns) -> list[CompressedColumn]:
+    """The columns in few bytes, with the upper words of diffs that need 128 bits as one more."""
     wide = [] if updates.high is None else [CompressedColumn.of(updates.high)]
-    for number, words in enumerate([*map(updates.compressed, range(updates.count)), *wide]):
-        kind, column = types[number] if number < len(types) else None, words
-        if kind is not None and kind.is_pooled:
-            values, column = _dictionary(words.decompress(), kind)
-            buffers.append(values)
-        columns.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
+    return [*map(updates.compressed, range(updates.count)), *wide]
+
+
+def _pooled(arrangement: Arrangement) -> Iterator[tuple[int, Type]]:
+    """The numbers of the columns whose words are ids of a pool, with their types."""
+    kinds = enumerate(arrangement.queued_types)
+    return ((place, kind) for place, kind in kinds if kind is not None and kind.is_pooled)
+
+
+def _part(message: Message, columns: Sequence[CompressedColumn], values: Mapping[int, memoryview]) -> Part:
+    about: list[list[int]] = []
+    buffers: list[memoryview] = []
+    for place, column in enumerate(columns):
+        if place in values:
+            buffers.append(values[place])
+        about.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
         if column.distances is not None:
             buffers.append(np.ascontiguousarray(column.distances).data.cast("B"))
-    header = {"to": message.arrangement.index, "at": message.rounds, "rows": len(message), "columns": columns}
+    header = {"to": message.arrangement.index, "at": message.rounds, "rows": len(message), "columns": about}
     return header, buffers
 
 
 def decoded(plan: Plan, parts: Sequence[Encoded]) -> Iterator[Message]:
     """The messages of parts, each a header and its bytes: of parts with few updates those for the same arrangement and
-    rounds as one, because the values of pooled types then get their words at once. Raises PeerLost.
+    rounds as one. Raises PeerLost.
     """
     together: dict[tuple[int, ...], list[_Piece]] = {}
     try:
-        for header, body in parts:
-            to, rounds = header["to"], tuple(header["at"])
-            piece = _Piece.of(plan.arrangements[to], header, body)
-            if piece.rows <= _FEW_JOINED:
-                together.setdefault((to, *rounds), []).append(piece)
+        pieces = [_Piece.of(plan.arrangements[header["to"]], header, body) for header, body in parts]
+        _look_up(pieces)
+        for piece in pieces:
+            if piece.rows <= FEW_JOINED:
+                together.setdefault((piece.arrangement.index, *piece.rounds), []).append(piece)
             else:
-                yield Message(plan.arrangements[to], rounds, _updates(plan.arrangements[to], [piece]))
-        for (to, *at), pieces in together.items():
-            yield Message(plan.arrangements[to], tuple(at), _updates(plan.arrangements[to], pieces))
+                yield Message(piece.arrangement, piece.rounds, piece.updates())
+        for several in together.values():
+            arrangement, rounds = several[0].arrangement, several[0].rounds
+            yield Message(arrangement, rounds, several[0].updates() if len(several) == 1 else _joined(several))
     except (LookupError, TypeError, ValueError, StopIteration, pa.ArrowException, OSError) as error:
         raise PeerLost(f"a part of a message is damaged: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The columns of a part; those of pooled types are numbers of ``values``, by the number of the column."""
+    """The columns of a part; those of pooled types are numbers of ``values``, by the number of the column, whose words
+    are in ``words`` once they were looked up.
+    """
 
+    arrangement: Arrangement
+    rounds: Rounds
     rows: int
     columns: list[CompressedColumn]
-    values: dict[int, pa.Array]
+    values: dict[int, memoryview]
+    words: dict[int, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, arrangement: Arrangement, header: Header, body: bytearray) -> _Piece:
         """Raises ValueError, and what else comes of bytes that are none of a part."""
-        types, rows, buffers = arrangement.queued_types, header["rows"], _buffers(header, body)
-        columns, values = list[CompressedColumn](), dict[int, pa.Array]()
+        rows, buffers, pooled = header["rows"], _buffers(header, body), dict(_pooled(arrangement))
+        columns, values = list[CompressedColumn](), dict[int, memoryview]()
         for place, (least, most, width) in enumerate(header["columns"]):
-            kind = types[place] if place < len(types) else None
-            if kind is not None and kind.is_pooled:
-                values[place] = _values(next(buffers))
+            if place in pooled:
+                values[place] = next(buffers)
             distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
             if distances is not None and len(distances) != rows:
                 raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
             columns.append(CompressedColumn(least, most, distances, rows))
-        number = len(types) + len(arrangement.times) + 1
+        number = _count(arrangement)
         if len(columns) - number not in (0, 1) or next(buffers, None) is not None:
             raise ValueError(f"{len(columns)} columns, and not {number}")
-        return cls(rows, columns, values)
+        return cls(arrangement, tuple(header["at"]), rows, columns, values)
+
+    def column(self, place: int) -> np.ndarray:
+        """A column at full width: int64[rows]."""
+        column = self.columns[place].decompress()
+        return self.words[place][column] if place in self.words else column
+
+    def updates(self) -> Columns:
+        """The updates in few bytes; at full width where their diffs need 128 bits."""
+        columns = [
+            CompressedColumn.of(self.column(place)) if place in self.words else column
+            for place, column in enumerate(self.columns)
+        ]
+        if len(columns) == _count(self.arrangement):
+            return Compressed(columns)
+        *plain, high = (column.decompress() for column in columns)
+        return Plain(plain, high)
+
+    def upper(self) -> np.ndarray:
+        """The upper words of the diffs: int64[rows]."""
+        number = _count(self.arrangement)
+        return self.column(number) if len(self.columns) > number else self.column(number - 1) >> 63
 
 
-def _updates(arrangement: Arrangement, pieces: Sequence[_Piece]) -> Columns:
-    """The updates of parts for one arrangement, as one."""
-    words = {place: _words(arrangement, place, pieces) for place in pieces[0].values}
-    number = len(arrangement.queued_types) + len(arrangement.times) + 1
-    updates = []
-    for at, piece in enumerate(pieces):
-        columns = [words[place][at] if place in words else column for place, column in enumerate(piece.columns)]
-        updates.append(_of_piece(columns, number))
-    return _together(updates)
+def _look_up(pieces: Sequence[_Piece]) -> None:
+    """Give the values of all parts their words."""
+    pooled: dict[Type, list[tuple[_Piece, int]]] = {}
+    for piece in pieces:
+        for place, kind in _pooled(piece.arrangement):
+            pooled.setdefault(kind, []).append((piece, place))
+    for kind, several in pooled.items():
+        words = unpacked([piece.values[place] for piece, place in several], kind)
+        for (piece, place), some in zip(several, words, strict=True):
+            piece.words[place] = some
 
 
-def _of_piece(columns: list[CompressedColumn], number: int) -> Columns:
-    updates: Columns = Compressed(columns)
-    if len(columns) > number:  # the upper words of diffs that need 128 bits
-        *plain, high = updates
-        updates = Plain(plain, high)
-    return updates
+def _count(arrangement: Arrangement) -> int:
+    """How many columns updates on their way have, if their diffs need no more than 64 bits."""
+    return len(arrangement.queued_types) + len(arrangement.times) + 1
 
 
-def _words(arrangement: Arrangement, place: int, pieces: Sequence[_Piece]) -> list[CompressedColumn]:
-    """The words of a column of a pooled type: of each piece, whose values have numbers of their own."""
-    values = [piece.values[place] for piece in pieces]
-    kind = arrangement.queued_types[place]
-    assert kind is not None
-    words = encoding.encode(series_of(pa.concat_arrays(values)), kind)
-    ends = np.cumsum([len(some) for some in values]).tolist()
-    return [
-        CompressedColumn.of(words[end - len(some) : end][piece.columns[place].decompress()])
-        for piece, some, end in zip(pieces, values, ends, strict=True)
-    ]
+def _joined(pieces: Sequence[_Piece]) -> Columns:
+    """The updates of parts for one arrangement at the same rounds, as one."""
+    number = _count(pieces[0].arrangement)
+    columns = [np.concatenate([piece.column(place) for piece in pieces]) for place in range(number)]
+    is_wide = any(len(piece.columns) > number for piece in pieces)
+    return Plain(columns, np.concatenate([piece.upper() for piece in pieces]) if is_wide else None)
 
 
 def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
@@ -260,26 +311,3 @@ def _buffers(header: Header, body: bytearray) -> Iterator[memoryview]:
     for size in header.get("sizes", ()):
         yield view[start : start + size]
         start += -(-size // 8) * 8
-
-
-def _dictionary(words: np.ndarray, kind: Type) -> tuple[memoryview, CompressedColumn]:
-    """The distinct values of words, and the number of each."""
-    least, most = int(words.min()), int(words.max())
-    if most - least < 4 * len(words):  # ids are dense: without a sort
-        present = np.zeros(most - least + 1, dtype=bool)
-        present[words - least] = True
-        distinct = np.flatnonzero(present) + least
-        numbers = (np.cumsum(present) - 1)[words - least]
-    else:
-        distinct, numbers = np.unique(words, return_inverse=True)
-    values = encoding.decode(distinct, kind).to_arrow()
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch([values], ["values"])
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return memoryview(sink.getvalue()), CompressedColumn.of(numbers.astype(np.int64))
-
-
-def _values(values: memoryview) -> pa.Array:
-    with pa.ipc.open_stream(pa.py_buffer(values)) as stream:
-        return stream.read_next_batch().column(0)

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ _SMALL = 1 << 15  # bytes: less than that is sent together with what follows it,
 _LOOKED = 0.1  # seconds between two looks at who is silent
 _FRAME = struct.Struct("<IQ")  # the lengths of a header and of its body
 _ALIVE = _FRAME.pack(0, 0)
+_text = json.JSONEncoder(separators=(",", ":")).encode
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -116,7 +117,7 @@ class _Line:
             accept(header, full)
         elif self.header_size:
             try:
-                header = json.loads(full)
+                header = json.loads(str(full, "utf-8"))
                 sizes = header.get("sizes", ())
                 if min(sizes, default=0) < 0:
                     raise ValueError(f"sizes {sizes}")
@@ -143,18 +144,18 @@ def _padded(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def _frame(header: Header, buffers: Iterable[memoryview] = ()) -> Iterator[memoryview]:
+def _frame(header: Header, buffers: Sequence[memoryview] = ()) -> Iterator[memoryview]:
     """A part as bytes: each buffer begins at a multiple of eight."""
-    buffers = list(buffers)
-    if buffers:
-        header = {**header, "sizes": [len(buffer) for buffer in buffers]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    yield memoryview(_FRAME.pack(len(text), sum(_padded(len(buffer)) for buffer in buffers)) + text)
-    for buffer in buffers:
-        if len(buffer):
-            yield buffer
-        if len(buffer) % 8:
-            yield memoryview(bytes(-len(buffer) % 8))
+    if sizes := [*map(len, buffers)]:
+        header = {**header, "sizes": sizes}
+    text, body = _text(header).encode(), sum(map(_padded, sizes))
+    pieces = [memoryview(_FRAME.pack(len(text), body) + text)]
+    for buffer, size in zip(buffers, sizes, strict=True):
+        pieces += [buffer, memoryview(bytes(-size % 8))]
+    if body < _SMALL:
+        yield memoryview(b"".join(pieces))
+    else:
+        yield from filter(len, pieces)
 
 
 def _pieces(frames: Iterator[memoryview]) -> Iterator[memoryview]:

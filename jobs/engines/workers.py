@@ -3,17 +3,18 @@
 Each reads a part of the inputs and sends the updates to their owners. Then all go on in *supersteps*: a worker does
 its work before the horizon (:mod:`~ddcore.jobs.engines.routes`), and exchanges one message with each other worker: the
 updates that the other owns, and the least position at which it knows of work. So all know the least position anywhere,
-and the next horizon. Nothing is written before the end, where each worker writes what its range has gained.
+and the next horizon. Nothing is written before the end, where each worker writes what its range has gained; few rows go
+to one worker that writes those of all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from ddcore.base.errors import DdError
@@ -21,9 +22,9 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.memory import reused_memory
 from ddcore.engine.worker import Worker
 from ddcore.io.logs.inputs import input_log
-from ddcore.io.state.state import open_rebuild, open_worker, replay, spans_of, write_result
+from ddcore.io.state.state import Gain, open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.jobs.engines.consolidating import Consolidating
-from ddcore.jobs.engines.messages import Encoded, Message, decoded, divided, encoded, grouped
+from ddcore.jobs.engines.messages import FEW_JOINED, Encoded, Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
@@ -32,11 +33,16 @@ from ddcore.operators.block import Position
 from ddcore.operators.delivery import Delivery
 from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
+from ddcore.traces.columns import Columns
+from ddcore.traces.consolidation import arrange_all, union
 from ddcore.traces.frames import batch_of
+from ddcore.traces.sorted_batch import SortedBatch
 
 _STARTING = 120.0  # seconds in which Spark must have started all workers: after so many it gives up an executor, too
 
 _LEAST = 1 << 10  # updates in a part, however little memory is set and however many workers there are
+
+_FEW_STORED = 1 << 12  # rows of a worker that another one stores with its own
 
 _DECODED, _PART = 1 << 18, 1 << 10  # bytes of parts that are decoded together, and those that count for a header
 
@@ -85,9 +91,9 @@ class Member:
                         with fold_errors():
                             self._superstep(position)
                         position = self._exchange()
+            gains = self._gathered()
             with fold_errors():
-                own = partial(self.shared.division.own, self.number)
-                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), own=own)
+                gained = write_result(self.plan, self.worker, self.fold_.stored, str(self.number), gains=gains)
             self._talk({}, {})  # nobody leaves before all have written: one that hangs is missed
             gained.took = time.perf_counter() - begun
             gained.worked = gained.took - self.peers.seconds
@@ -160,19 +166,23 @@ class Member:
         In several rounds where there is much to send, so that no more than a part of it is divided at a time.
         """
         least: list[Position] = []
-        # A part of each other worker may be on its way here at once.
-        most = min(self.budget.tuning.message_rows, max(_LEAST, self.budget.memory.rows // self.shared.parallelism))
         while True:
             with fold_errors():
                 outgoing = self._divided()
+                parts = _parts(outgoing, self._most)
             positions = [self._position(message) for messages in outgoing.values() for message in messages]
             if (first := self.worker.agenda.next_position) is not None:
                 positions.append(first)
             note = {"position": min(positions, default=None), "more": bool(self.worker.state.leaving)}
-            notes = self._talk(note, {owner: _parts(messages, most) for owner, messages in outgoing.items()})
+            notes = self._talk(note, parts)
             least += [tuple(header["position"]) for header in notes if header["position"] is not None]
             if not any(header["more"] for header in notes):
                 return min(least, default=None)
+
+    @property
+    def _most(self) -> int:
+        """The updates in a part: one of each other worker may be on its way here at once."""
+        return min(self.budget.tuning.message_rows, max(_LEAST, self.budget.memory.rows // self.shared.parallelism))
 
     def _divided(self) -> dict[int, list[Message]]:
         """Some of the updates that may belong to others, by owner. Those of this worker are queued."""
@@ -210,9 +220,13 @@ class Member:
         block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)
         return block.position(rounds)
 
-    def _talk(self, note: Header, parts: dict[int, Iterator[Part]]) -> list[Header]:
-        """One exchange with the others. Raises what went wrong with what is sent or arrives, which ends no exchange
-        halfway; _OtherFailed if another worker has told all of its error, _OtherFailing if it will with the next one.
+    def _talk(
+        self, note: Header, parts: Mapping[int, Iterator[Part]], arrive: Callable[[Message], None] | None = None
+    ) -> list[Header]:
+        """One exchange with the others. What they send is queued, or given to ``arrive``.
+
+        Raises what went wrong with what is sent or arrives, which ends no exchange halfway; _OtherFailed if another
+        worker has told all of its error, _OtherFailing if it will with the next one.
         """
         errors, arrived, size = list[DdError](), list[Encoded](), 0
 
@@ -221,7 +235,7 @@ class Member:
                 try:
                     with fold_errors():
                         for message in decoded(self.plan, arrived):
-                            self._queue(message)
+                            (arrive or self._queue)(message)
                 except DdError as error:
                     errors.append(error)
             arrived.clear()
@@ -252,14 +266,63 @@ class Member:
         least: np.ndarray = np.array(versions, dtype=np.int64).min(axis=0)
         return least
 
+    # -- writing -------------------------------------------------------------------------------------------------------
 
-def _parts(messages: Iterable[Message], most: int) -> Iterator[Part]:
-    """Messages as parts of at most so many updates, encoded one after the other."""
+    def _gathered(self) -> list[Gain]:
+        """What this worker stores. Of an arrangement of which several have few rows one stores those of all, because a
+        file costs more to write, and to open later, than its rows do.
+        """
+        outgoing, left, arrived = dict[int, list[Message]](), dict[int, SortedBatch](), dict[int, list[Columns]]()
+        with fold_errors():
+            for arrangement, run in self._gains():
+                writer = arrangement.index % self.shared.parallelism
+                if writer == self.number or len(run) > _FEW_STORED:
+                    left[arrangement.index] = run
+                else:
+                    queued = arrangement.queued(arrangement.batch_of(run))
+                    outgoing.setdefault(writer, []).append(Message(arrangement, (), queued))
+            parts = _parts(outgoing, self._most)
+
+        def arrive(message: Message) -> None:
+            arrived.setdefault(message.arrangement.index, []).append(message.updates)
+
+        self._talk({}, parts, arrive)
+        with fold_errors():
+            for index, pieces in arrived.items():
+                arrangement = self.plan.arrangements[index]
+                run = arrange_all(pieces, arrangement.width, arrangement.hashed, budget=self.budget)
+                if index in left:
+                    run = union([left[index].columns(), run.columns()], run.width, self.budget)
+                left[index] = run
+        return [(self.plan.arrangements[index], run) for index, run in sorted(left.items())]
+
+    def _gains(self) -> Iterator[Gain]:
+        """What the arrangements have gained here, without copies of what others store."""
+        for arrangement, updates in self.worker.new_updates():
+            run = self.shared.division.own(self.number, arrangement, updates)
+            if len(run):
+                yield arrangement, run
+
+
+def _parts(outgoing: Mapping[int, Sequence[Message]], most: int) -> dict[int, Iterator[Part]]:
+    """Messages by owner as parts of at most so many updates: those of few encoded together, now, and those of many one
+    after the other, as they are sent.
+    """
+    few = min(most, FEW_JOINED)
+    small = [(owner, message) for owner, messages in outgoing.items() for message in messages if len(message) <= few]
+    ready: dict[int, list[Part]] = {owner: [] for owner in outgoing}
+    for (owner, _), part in zip(small, encoded([message for _, message in small]), strict=True):
+        ready[owner].append(part)
+    large = {owner: [message for message in messages if len(message) > few] for owner, messages in outgoing.items()}
+    return {owner: chain(ready[owner], _encoded(large[owner], most)) for owner in outgoing}
+
+
+def _encoded(messages: Iterable[Message], most: int) -> Iterator[Part]:
     for message in messages:
         for start in range(0, len(message), most):
             with fold_errors():
                 some = message.updates.part(start, min(start + most, len(message)))
-                part = encoded(Message(message.arrangement, message.rounds, some))
+                (part,) = encoded([Message(message.arrangement, message.rounds, some)])
             yield part
 
 
