@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import branch_names, key_names, version_names
@@ -96,6 +96,7 @@ def diff(
         raise UsageError(f"--against: {extra} does not go with it", "compare at one version: dd diff OUTPUT VERSION")
     if a is None and against is None:
         raise UsageError("diff needs two versions", f"for example: ddcore diff {output} -1 latest")
+    from ddcore.io.reading.compared import ComparedRows
     from ddcore.io.reading.folded import output_log
 
     settings = call.opened()
@@ -107,74 +108,44 @@ def diff(
     if against is not None:
         branches.check_name(against, "--against")
         branches.require(settings.home, against, "--against")
+        sides = settings.branch or MAIN, against
         other = output_log(call.other(against), output)
-        return _compare(
-            out,
-            (log, other),
-            (settings.branch or MAIN, against),
-            _Question(a, or_before, condition, keys, limit, vertical, exit_code),
-        )
-    assert a is not None
-    start, end = log.readable.range(a, b, or_before=or_before)
-    rows = log.rows(start, end, condition, keys)
-    if html:
-        from ddcore.cli.diff_page import MOST, diff_page
-
-        limit = MOST if limit is None else limit or len(rows)
-        write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, limit, where=condition))
-        return 3 if exit_code and len(rows) else 0
-    sizes = rows.sizes()
-    _head(out, log, (start, end), sizes)
-    if stat:
-        _stat(out, log, start, end, condition)
-    elif out.json:
-        _json_rows(out, log, rows, keys, limit)
+        time = _common(log, other, sides, a, or_before=or_before)
+        rows: SortedRows = ComparedRows(log, other, time, where=condition, by=keys)
+        _head(out, log, *_words_at(log, time, sides), rows.sizes())
     else:
+        assert a is not None
+        start, end = log.readable.range(a, b, or_before=or_before)
+        rows = log.rows(start, end, condition, keys)
+        if html:
+            from ddcore.cli.diff_page import MOST, diff_page
+
+            limit = MOST if limit is None else limit or len(rows)
+            write_page(out, file, "diff.html", diff_page(log, (start, end), rows, keys, limit, where=condition))
+            return 3 if exit_code and len(rows) else 0
+        _head(out, log, *_words_between(log, start, end), rows.sizes())
+        if stat:
+            _stat(out, log, start, end, condition)
+    if not stat and out.json:
+        _json_rows(out, log, rows, keys, limit)
+    elif not stat:
         _text_rows(out, log, rows, keys, limit, vertical=vertical)
-    return 3 if exit_code and any(sizes) else 0
+    return 3 if exit_code and any(rows.sizes()) else 0
 
 
-class _Question(NamedTuple):
-    """What is asked of a comparison."""
+def _common(log: FoldedLog, other: FoldedLog, sides: tuple[str, str], version: str | None, *, or_before: bool) -> Time:
+    """The time at which the output of two branches is compared: by default the last that both have folded."""
+    from ddcore.io.reading.compared import check_columns, common_time
 
-    version: str | None
-    or_before: bool
-    where: Condition | None
-    keys: list[str]
-    limit: int | None
-    vertical: bool
-    exit_code: bool
-
-
-def _compare(out: Output, logs: tuple[FoldedLog, FoldedLog], names: tuple[str, str], asked: _Question) -> int:
-    """Show how the output of two branches differs at a version, and return the exit code."""
-    from ddcore.io.reading.compared import ComparedRows, check_columns, common_time
-
-    log, other = logs
-    check_columns(log, other, names)
-    if asked.version is None:
+    check_columns(log, other, sides)
+    if version is None:
         time = common_time(log, other)
     else:
-        time = log.readable.time(asked.version, "version", or_before=asked.or_before)
-        other.readable.check(time, names[1])
+        time = log.readable.time(version, "version", or_before=or_before)
+        other.readable.check(time, sides[1])
     log.check(time)
     other.check(time)
-    rows = ComparedRows(log, other, time, where=asked.where, by=asked.keys)
-    plus, minus = rows.sizes()
-    if out.json:
-        out.record(
-            schema_version=SCHEMA_VERSION, output=log.name,
-            schema={name: str(kind) for name, kind in log.schema.items()},
-        )  # fmt: skip
-        at = json_time(time, log.log.dims)
-        out.record(at=at, **log.names.fields(time), branch=names[0], against=names[1], plus=plus, minus=minus)
-        _json_rows(out, log, rows, asked.keys, asked.limit)
-    else:
-        out.data((log.heading, "bold"))
-        head = f"{names[0]}..{names[1]} at {log.names.named(time)}  "
-        out.data(head, (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
-        _text_rows(out, log, rows, asked.keys, asked.limit, vertical=asked.vertical)
-    return 3 if asked.exit_code and (plus or minus) else 0
+    return time
 
 
 def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -> list[str]:
@@ -193,19 +164,28 @@ def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -
     return list(dict.fromkeys(names))
 
 
-def _head(out: Output, log: FoldedLog, span: tuple[Time | None, Time], counts: tuple[int, int]) -> None:
-    (start, end), (plus, minus) = span, counts
+def _head(out: Output, log: FoldedLog, said: dict[str, Any], words: str, sizes: tuple[int, int]) -> None:
+    """What is compared, in JSON and in words, and how many rows came and went."""
+    plus, minus = sizes
     if out.json:
         schema = {name: str(kind) for name, kind in log.schema.items()}
         out.record(schema_version=SCHEMA_VERSION, output=log.name, schema=schema)
-        ends = {"from": json_time(start, log.log.dims), "to": json_time(end, log.log.dims)}
-        before, after = log.names.fields(start), log.names.fields(end)
-        names = {name: {"from": before[name], "to": after[name]} for name in after}
-        out.record(**ends, **names, plus=plus, minus=minus)
+        out.record(**said, plus=plus, minus=minus)
         return
     out.data((log.heading, "bold"))
-    begin = "" if start is None else log.names.shown(start)
-    out.data(f"{begin}..{log.names.shown(end)}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
+    out.data(f"{words}  ", (f"+{count(plus)}", "green"), " ", (f"-{count(minus)}", "red"))
+
+
+def _words_between(log: FoldedLog, start: Time | None, end: Time) -> tuple[dict[str, Any], str]:
+    said: dict[str, Any] = {"from": json_time(start, log.log.dims), "to": json_time(end, log.log.dims)}
+    before, after = log.names.fields(start), log.names.fields(end)
+    said |= {name: {"from": before[name], "to": after[name]} for name in after}
+    return said, f"{'' if start is None else log.names.shown(start)}..{log.names.shown(end)}"
+
+
+def _words_at(log: FoldedLog, time: Time, sides: tuple[str, str]) -> tuple[dict[str, Any], str]:
+    said = {"at": json_time(time, log.log.dims), **log.names.fields(time), "branch": sides[0], "against": sides[1]}
+    return said, f"{sides[0]}..{sides[1]} at {log.names.named(time)}"
 
 
 def _stat(out: Output, log: FoldedLog, start: Time | None, end: Time, where: Condition | None) -> None:

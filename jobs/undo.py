@@ -23,6 +23,7 @@ from ddcore.io.ledger.intent import check_restated, give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, UndoRecord
 from ddcore.io.logs.balance import Balance, repeated_key, repeated_key_error
+from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.logs.restatement import Changes, closed_changes
 from ddcore.io.logs.updates import DIFF, RowCount
@@ -145,7 +146,7 @@ class _Undo:
                 f"fold again from there: ddcore ingest --undo {record.number} --late restate",
             )
         self._check_others()
-        self.log.check(self.base)
+        check_columns(self.log, self.base)
         if replaces:
             self._check_before()
         else:

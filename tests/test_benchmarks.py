@@ -20,7 +20,7 @@ import pytest
 
 import ddcore as dd
 
-pytestmark = pytest.mark.sample(6, of="benchmarks")
+pytestmark = pytest.mark.sample(4, of="benchmarks")
 
 TOP = Path(__file__).resolve().parent.parent
 NODES = 60

@@ -17,6 +17,7 @@ from warehouses import logs_of
 from ddcore import reference
 from ddcore.base.errors import DataError, StorageError
 from ddcore.io.delta import column_types
+from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.project.program import load_program
 from ddcore.jobs.replay import run
 from ddcore.jobs.undo import undo
@@ -46,16 +47,16 @@ def test_narrow_types_are_names_of_the_wide_ones(old: Desk) -> None:
     """So this is no change of the schema, as docs/troubleshooting.md says; float64 would be one."""
     desk = desk_with(old.folder, {"src": "int32", "dst": "uint8"})
     desk.ingest(desk.source("b.parquet", (2**40, 3, 2, 1)))
-    desk.log.check()
+    check_columns(desk.log)
     assert [row[0] for row in desk.updates()] == [1, 2, 2**40]
     with pytest.raises(StorageError, match="src has another type"):
-        desk_with(old.folder, {"src": "float32", "dst": "int64"}).log.check()
+        check_columns(desk_with(old.folder, {"src": "float32", "dst": "int64"}).log)
 
 
 def test_added_columns_are_null_in_what_was_ingested_before(old: Desk) -> None:
     desk = desk_with(old.folder, NEW)
     assert desk.updates() == [(1, None, 2, None, 0, 1), (2, None, 3, None, 1, 1)], "a run needs no ingest first"
-    desk.log.check()
+    check_columns(desk.log)
     before = DeltaTable(str(desk.log.folder)).protocol()
     desk.ingest(desk.source("b.parquet", (1, "x", 2, [7], 2, 1), (2, None, 3, None, 2, -1)))
     assert columns(desk) == ["src", "dst", "version", "diff", "note", "tags"]
@@ -120,7 +121,7 @@ def test_any_other_change_is_refused(old: Desk, schema: dict[str, str], what: st
     desk, before = desk_with(old.folder, schema), old.updates()
     row: tuple[Any, ...] = tuple(1 if kind == "int64" else "x" if kind == "string" else [1] for kind in schema.values())
     source = desk.source("b.parquet", (*row, 2, 1))
-    for refused in (desk.log.check, lambda: desk.ingest(source), lambda: undo(desk.project, 1)):
+    for refused in (lambda: check_columns(desk.log), lambda: desk.ingest(source), lambda: undo(desk.project, 1)):
         with pytest.raises(StorageError) as caught:
             refused()
         assert caught.value.message.endswith(what) and "restore the schema" in caught.value.hint

@@ -165,7 +165,7 @@ def ends_of(drawn: Case, seed: int) -> list[Time | None]:
     return [*ends, None]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", several(range(36), 6))
 def test_the_law_holds_however_runs_cut_the_history(seed: int, tmp_path: Path) -> None:
     tuning = Tuning(small_file_rows=0) if seed % 2 else DEFAULT
@@ -624,7 +624,7 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
 # --- crashes, and one dimension ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["after-intent", "after-file:3", "after-table", "after-table:4"])
 def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, dd: Any, take: Any) -> None:
     take("1,0,1,k,1", "0,1,1,k,2", "1,1,-1,k,1")

@@ -44,8 +44,8 @@ def test_every_table_has_one_place(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     assert warehouse.input("edges") == tmp_path / "inputs" / "edges"
     assert warehouse.output("dists") == tmp_path / "outputs" / "dists"
-    assert warehouse.state("00ff") == tmp_path / "state" / "00ff"
-    assert warehouse.relative(warehouse.state("00ff")) == "state/00ff"
+    assert warehouse.table("state/00ff") == tmp_path / "state" / "00ff"
+    assert warehouse.relative(warehouse.table("state/00ff")) == "state/00ff"
     assert warehouse.table("outputs/dists") == warehouse.output("dists")
     assert not list(tmp_path.iterdir()), "naming tables touches nothing"
 

@@ -10,10 +10,10 @@ Workers run this.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -22,6 +22,8 @@ from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS
 from ddcore.data import wide
 
 ROWS, NUMBER, UNDEFINED, X, Y, XX, YY, XY = range(8)
+QUANTITIES = {1: (X, XX), 2: (X, Y, XX, YY, XY)}
+"""The sums of a statistic, by the number of its fields."""
 _LOW = (1 << 32) - 1
 _HALF = 32
 _FRACTION = 53
@@ -155,50 +157,29 @@ def statistics(moments: Sequence[Moment]) -> Callable[[pl.DataFrame], pl.DataFra
 def _results(moments: Sequence[Moment], frame: pl.DataFrame) -> pl.DataFrame:
     groups = frame.select(pl.col("group").unique(maintain_order=True))
     columns = [
-        pl.Series(moment.result, computed(moment, _Sums(frame.filter(pl.col("moment") == number), groups)), pl.Float64)
+        pl.Series(
+            moment.result,
+            computed(moment, *_sums(moment, frame.filter(pl.col("moment") == number), groups)),
+            pl.Float64,
+        )
         for number, moment in enumerate(moments)
     ]
     return groups.with_columns(columns)
 
 
-class Sums(Protocol):
-    """The sums of one statistic, as whole numbers of ``1 / unit``, in arrays of Python's integers."""
-
-    @property
-    def unit(self) -> int:
-        """How many of them are 1."""
-
-    def of(self, quantity: int) -> Any:
-        """One number for each group."""
-
-    def count(self, quantity: int) -> Any:
-        """A number of rows for each group."""
-
-
-class _Sums:
-    """The sums of one statistic in each group, as whole numbers of ``1 / unit``; of squares of ``1 / unit ** 2``."""
-
-    def __init__(self, frame: pl.DataFrame, groups: pl.DataFrame) -> None:
-        places = frame["place"]
-        self.least = min(0, int(places.min() or 0))  # type: ignore[arg-type]
-        self.least -= self.least % 2  # squares have twice the power of their values
-        self.unit = 1 << -self.least
-        self._frame, self._groups = frame, groups
-
-    def of(self, quantity: int) -> Any:
-        """One number for each group, in an array of Python's integers."""
-        frame = self._frame.filter(pl.col("quantity") == quantity)
-        total = np.zeros(len(self._groups), dtype=object)
-        if frame.is_empty():
-            return total
-        shifts = (frame["place"].to_numpy() - self.least).astype(object)
-        rows = self._groups["group"].search_sorted(frame["group"]).to_numpy()
-        np.add.at(total, rows, frame["total"].to_numpy().astype(object) << shifts)
-        return total
-
-    def count(self, quantity: int) -> Any:
-        """A number of rows for each group."""
-        return self.of(quantity) // self.unit
+def _sums(moment: Moment, frame: pl.DataFrame, groups: pl.DataFrame) -> tuple[dict[int, Any], int]:
+    """What :func:`computed` takes, of each group."""
+    places = frame["place"]
+    least = min(0, int(places.min() or 0))  # type: ignore[arg-type]
+    least -= least % 2  # squares have twice the power of their values
+    totals = frame["total"].to_numpy().astype(object) << (places.to_numpy() - least).astype(object)
+    rows, quantities = groups["group"].search_sorted(frame["group"]).to_numpy(), frame["quantity"].to_numpy()
+    sums = {}
+    for quantity in (NUMBER, UNDEFINED, *QUANTITIES[len(moment.fields)]):
+        own, sums[quantity] = quantities == quantity, np.zeros(len(groups), dtype=object)
+        np.add.at(sums[quantity], rows[own], totals[own])
+    unit = 1 << -least
+    return {**sums, NUMBER: sums[NUMBER] // unit, UNDEFINED: sums[UNDEFINED] // unit}, unit
 
 
 def _ratio(numerator: int, denominator: int) -> float | None:
@@ -229,24 +210,28 @@ _ratios, _roots = np.frompyfunc(_ratio, 2, 1), np.frompyfunc(_root, 1, 1)
 _correlations = np.frompyfunc(_correlation, 2, 1)
 
 
-def computed(moment: Moment, sums: Sums) -> Any:
-    """The statistic of each group, None where it has none."""
-    number, unit = sums.count(NUMBER), sums.unit
+def computed(moment: Moment, sums: Mapping[int, Any], unit: int) -> Any:
+    """The statistic of each group, None where it has none.
+
+    ``sums``: by quantity an array of Python's integers, a number for each group: of values as whole numbers of
+    ``1 / unit``, as those of squares are, too; ``NUMBER`` and ``UNDEFINED`` count rows.
+    """
+    number = sums[NUMBER]
     y_scale, x_scale = 10 ** moment.scales[0], 10 ** moment.scales[-1]
-    x, y = sums.of(X), sums.of(Y)
-    xx = number * sums.of(XX) * unit - x * x  # number ** 2 times the variance, in units
+    x, xx = sums[X], number * sums[XX] * unit - sums[X] * sums[X]  # number ** 2 times the variance, in units
     if len(moment.fields) == 1:
         found = _spread(moment, number, xx, unit * x_scale, unit * x_scale)
         found = _roots(found) if moment.kind == "stddev" else found
     else:
-        yy, xy = number * sums.of(YY) * unit - y * y, number * sums.of(XY) * unit - x * y
+        y = sums[Y]
+        yy, xy = number * sums[YY] * unit - y * y, number * sums[XY] * unit - x * y
         if moment.kind == "covariance":
             found = _spread(moment, number, xy, unit * x_scale, unit * y_scale)
         elif moment.kind == "corr":
             found = _correlations(xy, xx * yy)
         else:
             found = _line(moment.options[0], number, (x, y), (xx, yy, xy), (unit * x_scale, unit * y_scale))
-    undefined = sums.count(UNDEFINED) > 0
+    undefined = sums[UNDEFINED] > 0
     return [math.nan if bad else value for bad, value in zip(undefined, found, strict=True)]
 
 

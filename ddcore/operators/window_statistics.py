@@ -8,7 +8,6 @@ and the power of two that they count. Sums that need more words are marked; from
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -17,12 +16,23 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Type
 from ddcore.data import encoding
 from ddcore.operators.gathering import GATHERED
-from ddcore.operators.moments import NUMBER, UNDEFINED, XX, XY, YY, Moment, Whole, X, Y, computed, whole_numbers
+from ddcore.operators.moments import (
+    NUMBER,
+    QUANTITIES,
+    UNDEFINED,
+    XX,
+    XY,
+    YY,
+    Moment,
+    Whole,
+    X,
+    Y,
+    computed,
+    whole_numbers,
+)
 from ddcore.operators.partitions import Spans
 from ddcore.operators.window import Window
 
-_SUMS = {1: (X, XX), 2: (X, Y, XX, YY, XY)}
-"""The quantities by the number of arguments."""
 _SQUARES = XX, YY, XY
 _BITS, _PARTS, _UNKNOWN = 62, 3, 8
 _LOW, _MOST = (1 << _BITS) - 1, 1 << (_PARTS * _BITS - 2)
@@ -38,23 +48,7 @@ def is_statistic(window: Window) -> bool:
 
 def state_width(window: Window) -> int:
     """How many columns a state has."""
-    return 2 + (1 + _PARTS) * len(_SUMS[1 if window.second is None else 2])
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """The sums in each frame, as whole numbers of ``1 / unit``."""
-
-    sums: Mapping[int, Any]
-    unit: int
-
-    def of(self, quantity: int) -> Any:
-        """One number for each frame, in an array of Python's integers."""
-        return self.sums[quantity] if quantity in self.sums else np.zeros(len(self.sums[NUMBER]), dtype=object)
-
-    def count(self, quantity: int) -> Any:
-        """A number of rows for each frame."""
-        return self.sums[quantity]
+    return 2 + (1 + _PARTS) * len(QUANTITIES[1 if window.second is None else 2])
 
 
 def statistics(
@@ -65,7 +59,7 @@ def statistics(
     ``arguments``: words and types, of a value, or of y and then x.
     """
     parts, used, undefined = _parts(arguments)
-    rows, quantities = np.flatnonzero(used), _SUMS[len(arguments)]
+    rows, quantities = np.flatnonzero(used), QUANTITIES[len(arguments)]
     anchors, columns = known
     powers = [part.powers for part in parts]
     states = _read(columns, quantities) if len(anchors) else {}
@@ -127,7 +121,7 @@ def _results(window: Window, kinds: Sequence[Type], sums: Mapping[int, Any], lea
     lifted = {quantity: total << -least if quantity in (X, Y) else total for quantity, total in sums.items()}
     scales = tuple(kind.scale for kind in kinds)
     moment = Moment(window.name, window.kind, window.options, tuple(map(str, scales)), scales, None)
-    values = computed(moment, _Sums(lifted, 1 << (-2 * least)))
+    values = computed(moment, lifted, 1 << (-2 * least))
     return encoding.encode(pl.Series(window.name, values, pl.Float64), Type("float64"))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from ddcore.base.errors import ProgramError, UsageError
 from ddcore.base.record import record
@@ -35,13 +35,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def is_test(output: str) -> bool:
     """Whether an output of a plan is the collection of a data test."""
     return output.startswith(PREFIX)
-
-
-class Check(Protocol):
-    """What a test looks for."""
-
-    def rows(self, tables: Tables) -> Collection:
-        """The rows that must not be there. Raises ProgramError, UsageError."""
 
 
 @record
@@ -273,6 +266,10 @@ class Planned:
     def rows(self, tables: Tables) -> Collection:
         """There are none any more: only the plan has them."""
         raise ProgramError("the tests of a kept plan cannot be planned again", "load the program anew")
+
+
+Check: TypeAlias = Empty | Unique | Agree | _Written | Planned
+"""What a test looks for: ``rows`` are those that must not be there."""
 
 
 def in_module(names: Mapping[str, Any]) -> list[DataTest]:

@@ -8,10 +8,9 @@ from typing import Any
 from sqlglot import exp
 
 from ddcore.operators.frame import Frame
-from ddcore.sql.dates import Interval
 from ddcore.sql.names import is_named
 from ddcore.sql.source import Source, parts, shown
-from ddcore.sql.values import Values
+from ddcore.sql.values import Interval, Values
 from ddcore.text.wording import listed, meant
 
 _EXCLUDED = {"CURRENT ROW": "row", "GROUP": "peers", "TIES": "ties", "NO OTHERS": "nothing"}

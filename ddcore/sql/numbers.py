@@ -23,6 +23,7 @@ from ddcore.sql.values import (
     INT,
     INTERVAL,
     TIMESTAMP,
+    Interval,
     Named,
     Rule,
     Value,
@@ -42,7 +43,7 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
         for special in (intervals.on_clock, _of_intervals):
             if (result := special(values, node, left, right, name)) is not None:
                 return result
-        if any(isinstance(each.literal, dates.Interval) or dates.is_day(each) for each in (left, right)):
+        if any(isinstance(each.literal, Interval) or dates.is_day(each) for each in (left, right)):
             return dates.on_days(values, node, left, right, name)
         left, right = values.number(left), values.number(right)
         if FLOAT in (left.type, right.type):
@@ -63,7 +64,7 @@ def _of_intervals(values: Values, node: exp.Binary, left: Value, right: Value, s
         return intervals.times(values, node, length, values.number(number))
     if sign == "+" and left.type == INTERVAL:
         left, right = right, left
-    is_literal = isinstance(right.literal, dates.Interval)  # which leaves a date one
+    is_literal = isinstance(right.literal, Interval)  # which leaves a date one
     if right.type == INTERVAL and not is_literal and dates.is_day(left) and sign in "+-":
         return intervals.moved(values, node, left, right, sign)
     if sign == "-" and left.type == right.type == TIMESTAMP:
@@ -85,7 +86,7 @@ def _divided(values: Values, node: exp.Div) -> Value:
 def _negative(values: Values, node: exp.Neg) -> Value:
     value = values.of(node.this)
     if intervals.is_interval(value):
-        if isinstance(value.literal, dates.Interval):
+        if isinstance(value.literal, Interval):
             return literal_interval(-value.literal, node)
         return intervals.negative(values, node, value)
     value = values.number(value)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
@@ -295,12 +295,8 @@ def _divided(batches: Sequence[SortedBatch], keys: int, budget: Budget) -> tuple
     return [*others, *arrays[_SIX:]], _Six([batch.searched(keys, budget) for batch in arrays[:_SIX]])
 
 
-class _Source(Protocol):
-    """What has rows of keys: a batch, or several that are searched together."""
-
-    def count(self, counts: np.ndarray, keys: np.ndarray, spans: Spans) -> None: ...
-    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None: ...
-    def collapsed(self, spans: Spans, since: np.ndarray) -> tuple[SortedBatch, Spans] | None: ...
+_Source: TypeAlias = "SortedBatch | _Six"
+"""What has rows of keys: a batch, or several that are searched together."""
 
 
 class _Six:

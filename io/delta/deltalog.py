@@ -116,19 +116,11 @@ def named_files(folder: Place) -> set[str]:
     }
 
 
-def added_files(folder: Place, version: int) -> set[str]:
-    """The paths of the data files that a commit added."""
-    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "add")}
-
-
-def removed_files(folder: Place, version: int) -> set[str]:
-    """The paths of the data files that a commit removed."""
-    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "remove")}
-
-
-def feed_files(folder: Place, version: int) -> set[str]:
-    """The paths of the change feed's files that a commit names."""
-    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), "cdc")}
+def paths_in(folder: Place, version: int, kind: str) -> set[str]:
+    """The paths of the files that a commit added (``add``), removed (``remove``), or names for the change feed
+    (``cdc``).
+    """
+    return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), kind)}
 
 
 def versions_of(folder: Place) -> tuple[list[int], list[int]]:

@@ -20,12 +20,12 @@ from ddcore.base.errors import StorageError
 from ddcore.base.version import __version__
 from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
 from ddcore.io.delta.deltalog import (
-    added_files,
     checkpoint_file,
     commit_file,
     commit_info,
     has_commits,
     is_maintenance,
+    paths_in,
     versions_of,
 )
 from ddcore.io.delta.heads import Head
@@ -361,7 +361,7 @@ class Entries:
             commits.change(self.owner, table, [file], removed, row.entry, carries=carries, fenced=True)
         except commits.Overtaken:
             # If the store's answer was lost, the library asked again, and the commit that is there may be this one.
-            ours = file.path in added_files(folder, table.version() + 1)
+            ours = file.path in paths_in(folder, table.version() + 1, "add")
             if not ours and self.owner.lease is not None:
                 raise self.owner.lease.lost() from None
             table.update_incremental()

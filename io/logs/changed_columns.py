@@ -4,58 +4,24 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from ddcore.base.errors import DdError, StorageError
 from ddcore.base.schema import Type
 from ddcore.io.delta import column_types, tables
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.stored_columns import EXACT_FLOAT, widens
 from ddcore.text.wording import listed, shown_value
-
-if TYPE_CHECKING:
-    from ddcore.base.schema import Schema
-    from ddcore.io.delta.writer import Writer
-    from ddcore.io.project.stored_columns import StoredColumns
-    from ddcore.io.storage.store import Place
 
 _ANEW = "or ingest the sources into a new warehouse"
 
 
-class Log(Protocol):
-    """What is needed of a change log to compare its columns."""
+def check_columns(log: ChangeLog, state: TableState | None = None) -> None:
+    """Raise StorageError where the table has other columns than the log, with the line for dd.toml that tells of it.
 
-    @property
-    def folder(self) -> Place:
-        """That of the table."""
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the row."""
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The time dimensions."""
-
-    @property
-    def writer(self) -> Writer | None:
-        """The command's writer, if it writes."""
-
-    @property
-    def stored(self) -> StoredColumns | None:
-        """How the table has the columns of the row, where not simply as they are."""
-
-    @property
-    def table_columns(self) -> Schema:
-        """The table's columns without those that were dropped."""
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The columns of the table to which new rows are written, by the columns of the row."""
-
-
-def check_columns(log: Log, state: TableState | None) -> None:
-    """Raise StorageError where the table has other columns than the log: see :meth:`ChangeLog.check`."""
+    Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in the
+    ledger; without it, its newest version is compared.
+    """
     stored = dict(tables.stored_columns(log.folder, state, log.writer))
     wanted = {name: column_types.delta_type(kind) for name, kind in log.table_columns.items()}
     dropped = {} if log.stored is None else log.stored.dropped
@@ -74,7 +40,7 @@ def check_columns(log: Log, state: TableState | None) -> None:
         _check_exact(log, state)
 
 
-def check_returned(log: Log, columns: tuple[tuple[str, ...], ...]) -> None:
+def check_returned(log: ChangeLog, columns: tuple[tuple[str, ...], ...]) -> None:
     """Raise StorageError for a column that the input has again, although rows were taken in without it since.
     ``columns``: the lists of columns that ingests had, newest first.
     """
@@ -88,7 +54,7 @@ def check_returned(log: Log, columns: tuple[tuple[str, ...], ...]) -> None:
             )
 
 
-def _way_on(log: Log, stored: Mapping[str, str], gone: Sequence[str], other: Sequence[str]) -> str:
+def _way_on(log: ChangeLog, stored: Mapping[str, str], gone: Sequence[str], other: Sequence[str]) -> str:
     """What to write into ``dd.toml`` for the columns of the table that are not as there."""
     renamed, widened, dropped, lost = dict[str, str](), dict[str, str](), dict[str, str](), list[str]()
     new = [column for column, name in log.names.items() if name not in stored]
@@ -133,7 +99,7 @@ def _kind(text: str) -> Type | None:
         return None
 
 
-def _check_exact(log: Log, state: TableState | None) -> None:
+def _check_exact(log: ChangeLog, state: TableState | None) -> None:
     """Raise StorageError for whole numbers in a column that became float64 which that does not hold."""
     assert log.stored is not None
     for column, parts in log.stored.parts.items():

@@ -21,7 +21,6 @@ from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
-from ddcore.io.logs.changed_columns import check_columns
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
 from ddcore.io.parquet.datafile import MayMeet
@@ -114,14 +113,6 @@ class ChangeLog:
         """
         tables.create(self._owner, self.folder, self.table_columns, replace=replace, configuration=_FEED)
 
-    def check(self, state: TableState | None = None) -> None:
-        """Raise StorageError where the table has other columns than these, with the line for dd.toml that tells of it.
-
-        Columns of the row may have been added since: they are null in the updates before. ``state`` is the table's in
-        the ledger; without it, its newest version is compared.
-        """
-        check_columns(self, state)
-
     def write(self, stem: str, updates: pl.DataFrame, unsynced: Unsynced | None = None) -> AddedFile:
         """Write updates as one data file, which no reader sees before :meth:`commit`.
 
@@ -181,12 +172,6 @@ class ChangeLog:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
         stored = tables.stored_columns(self.folder, state, self.writer)
         return stored == [(name, column_types.delta_type(kind)) for name, kind in self.columns.items()]
-
-    def remove(
-        self, paths: Iterable[str], txn: int, *, base: TableState | None, carries: Mapping[str, str] | None = None
-    ) -> TableState:
-        """Remove data files from the table at ``base`` and return its new state; the files stay on the disk."""
-        return commits.commit(self._owner, self.folder, [], txn, base=base, without=paths, carries=carries)
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
@@ -252,12 +237,6 @@ class ChangeLog:
                 hint = open_tables.mend_hint(self.folder)
                 return StorageError(f"{self.folder / file.path} is missing{held}", hint)
         return None
-
-    def accumulate(self, at: Time, state: TableState | None) -> pl.DataFrame:
-        """The collection at a time: distinct rows and their ``count``, never 0, in no particular order. O(updates)."""
-        until = self._time(at)
-        files = [file for file in self.files(state) if not self._after(file, until)]
-        return self.sums(self.scan_files(files).filter(is_before(self.dims, until))).rename({"diff": "count"})
 
     def between(self, a: Time | None, b: Time, state: TableState | None, rows: pl.Expr | None = None) -> pl.DataFrame:
         """The collection at time ``b`` minus the one at time ``a``: distinct rows and their ``diff``, never 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddcore.io.logs.changed_columns import check_returned
+from ddcore.io.logs.changed_columns import check_columns, check_returned
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.project import Project
 from ddcore.io.storage.warehouse import Warehouse
@@ -32,5 +32,5 @@ def check_input(ledger: Ledger, project: Project, name: str) -> None:
     if (state := ledger.input_table(name)) is None:
         return
     log = input_log(ledger.warehouse, project, name, writer=ledger.writer)
-    log.check(state)
+    check_columns(log, state)
     check_returned(log, ledger.ingest_index(name).columns)

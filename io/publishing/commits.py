@@ -365,9 +365,9 @@ def _trim(folder: Place, moment: float, live: Collection[str]) -> None:
     old = [number for number in checkpoints if store.modified(deltalog.checkpoint_file(folder, number)) <= moment]
     for number in sorted(number for number in {*commits, *checkpoints} if number < max(old, default=0)):
         commit = deltalog.commit_file(folder, number)
-        for path in filter(_is_inside, sorted(deltalog.removed_files(folder, number) - {*live})):
+        for path in filter(_is_inside, sorted(deltalog.paths_in(folder, number, "remove") - {*live})):
             _delete_replaced(folder / path, commit)
-        for path in filter(_is_inside, sorted(deltalog.feed_files(folder, number))):
+        for path in filter(_is_inside, sorted(deltalog.paths_in(folder, number, "cdc"))):
             store.delete(folder / path)
         for file in (commit, deltalog.checkpoint_file(folder, number), commit.with_suffix(".crc")):
             store.delete(file)

@@ -40,7 +40,6 @@ _SMALL = 1024  # rows of a file that is put together in memory, and written at o
 _FEWEST = 64  # rows for which a dictionary of numbers may pay
 _MOST = 1 << 16  # entries of a dictionary of numbers
 _LONGEST = 1 << 30  # bytes of the texts in a row group
-_INT64 = Type("int64")
 
 
 @record

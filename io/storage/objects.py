@@ -10,12 +10,10 @@ Delta's commits need the same.
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import time
 import uuid
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
-    import pyarrow as pa
     from obstore.store import S3Store
 
 Result = TypeVar("Result")
@@ -330,15 +327,6 @@ class Whole:
         return self._bytes[begin : begin + length]
 
 
-def source_of(place: Address, ranges: Sequence[tuple[int, int]] | None) -> pa.NativeFile:
-    """A file for Arrow that has the bytes [begin, end) of some ranges, or all without them."""
-    import pyarrow as pa
-
-    if ranges is None:
-        return pa.BufferReader(read(place))
-    return pa.PythonFile(_Ranges(dict(zip([begin for begin, _ in ranges], _read_all(place, ranges), strict=True))), "r")
-
-
 def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """The bytes [begin, end) of several ranges; neighbours are read together."""
     import obstore
@@ -352,37 +340,6 @@ def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             )
         )
     return [bytes(part) for part in found]
-
-
-class _Ranges(io.RawIOBase):
-    """A file of which some ranges are in memory, by their begins. Reads across the ends of a range are short."""
-
-    def __init__(self, parts: dict[int, bytes]) -> None:
-        self._parts, self._begins, self._at = parts, sorted(parts), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        end = self._begins[-1] + len(self._parts[self._begins[-1]]) if self._begins else 0
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: end}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        place = bisect_right(self._begins, self._at) - 1
-        if place < 0:
-            return b""
-        begin = self._begins[place]
-        part = self._parts[begin][self._at - begin :]
-        part = part if size < 0 else part[:size]
-        self._at += len(part)
-        return part
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

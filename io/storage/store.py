@@ -16,10 +16,10 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ddcore.base.errors import StorageError
 from ddcore.io.storage.address import Address, Place
@@ -27,6 +27,8 @@ from ddcore.io.storage.address import Address, Place
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+    from ddcore.io.storage.objects import Object, Whole
 
 __all__ = [
     "UNREADABLE", "Contents", "Entry", "Mapped", "Place", "below", "create_folder", "delete", "entries", "exists",
@@ -60,15 +62,8 @@ class Entry(NamedTuple):
         return below(folder, self.place)
 
 
-class Contents(Protocol):
-    """The bytes of an open file."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-
-    def read(self, length: int, begin: int) -> bytes:
-        """``length`` bytes from ``begin`` on."""
+Contents: TypeAlias = "_File | Object | Whole"
+"""The bytes of an open file."""
 
 
 class Mapped(Protocol):
@@ -279,17 +274,11 @@ def mapped(place: Place) -> Mapped:
 
 
 @contextmanager
-def source_of(place: Place, ranges: Sequence[tuple[int, int]] | None = None) -> Iterator[pa.NativeFile]:
-    """A file for Arrow. Of an object, only the bytes [begin, end) of ``ranges`` are there, or all without them."""
+def source_of(place: Place) -> Iterator[pa.NativeFile]:
+    """A file for Arrow; of an object all bytes are read."""
     import pyarrow as pa
 
-    if isinstance(place, Path):
-        with pa.memory_map(str(place)) as source:
-            yield source
-        return
-    from ddcore.io.storage import objects
-
-    with objects.source_of(place, ranges) as source:
+    with pa.memory_map(str(place)) if isinstance(place, Path) else pa.BufferReader(read(place)) as source:
         yield source
 
 

@@ -73,10 +73,6 @@ class Warehouse:
         """The table of an output's change log."""
         return self.table(f"outputs/{name}")
 
-    def state(self, fingerprint: str) -> Place:
-        """The table of an arrangement."""
-        return self.table(f"state/{fingerprint}")
-
     def published(self, name: str) -> Place:
         """The table with the present contents of an output, unless the project names another place for it."""
         return self.root / "tables" / self.output(name).name

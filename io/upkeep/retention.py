@@ -19,11 +19,10 @@ from ddcore.base.errors import StorageError
 from ddcore.io.delta import open_tables, tables
 from ddcore.io.delta.deltalog import (
     LOG,
-    added_files,
     checkpoint_file,
     commit_file,
     is_maintenance,
-    removed_files,
+    paths_in,
     versions_of,
 )
 from ddcore.io.ledger.ledger import Ledger
@@ -152,8 +151,8 @@ def _files_since(writer: Writer | None, folder: Place, oldest: int, only: set[in
     for version in range(oldest + 1, table.version() + 1):
         if not store.is_file(commit_file(folder, version)):
             raise StorageError(f"{folder} has lost version {version}")
-        added = added_files(folder, version)
-        live = (live - removed_files(folder, version)) | added
+        added = paths_in(folder, version, "add")
+        live = (live - paths_in(folder, version, "remove")) | added
         if only is None:
             needed |= added
         elif version in only or is_maintenance(folder, version):

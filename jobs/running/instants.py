@@ -7,7 +7,7 @@ was folded, so that the next run sees where instants of folded versions are othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import UsageError
@@ -18,24 +18,17 @@ from ddcore.io.ledger.records import IngestRecord
 from ddcore.io.project.frontiers import Window, is_open, nothing_closed
 from ddcore.io.project.times import Time, named
 
-
-class _Known(Protocol):
-    """What must be known of a program."""
-
-    @property
-    def inputs(self) -> Iterable[str]: ...
-    @property
-    def dims(self) -> tuple[str, ...]: ...
-    @property
-    def uses_now(self) -> bool: ...
+if TYPE_CHECKING:
+    from ddcore.io.project.kept_plans import KeptPlan
+    from ddcore.planning.plan import Plan
 
 
-def known(ledger: Ledger, plan: _Known) -> Instants:
+def known(ledger: Ledger, plan: Plan | KeptPlan) -> Instants:
     """The instants of all versions of the program's inputs."""
     return ledger.version_names(plan.dims, [*plan.inputs]).instants
 
 
-def folded(ledger: Ledger, plan: _Known, window: Window, begin: Sequence[int] | None) -> tuple[Moved, ...]:
+def folded(ledger: Ledger, plan: Plan | KeptPlan, window: Window, begin: Sequence[int] | None) -> tuple[Moved, ...]:
     """The updates of instants in a window; none for a program that does not use them.
 
     ``begin``: the first time of which there is history, if the window begins there: what was before is there then.
@@ -48,7 +41,7 @@ def folded(ledger: Ledger, plan: _Known, window: Window, begin: Sequence[int] | 
     )
 
 
-def require(ledger: Ledger, plan: _Known, ingests: Iterable[IngestRecord], window: Window) -> None:
+def require(ledger: Ledger, plan: Plan | KeptPlan, ingests: Iterable[IngestRecord], window: Window) -> None:
     """UsageError where a version to fold has rows, and neither an instant nor a version with one before it."""
     if not plan.uses_now:
         return
@@ -64,14 +57,14 @@ def require(ledger: Ledger, plan: _Known, ingests: Iterable[IngestRecord], windo
                 )
 
 
-def folded_digest(ledger: Ledger, plan: _Known, complete: Frontier) -> str:
+def folded_digest(ledger: Ledger, plan: Plan | KeptPlan, complete: Frontier) -> str:
     """What identifies the instants of complete times; empty for a program that does not use them."""
     if not plan.uses_now:
         return ""
     return _digest(known(ledger, plan), complete)
 
 
-def changed(ledger: Ledger, plan: _Known) -> list[Time]:
+def changed(ledger: Ledger, plan: Plan | KeptPlan) -> list[Time]:
     """The least folded times from which on instants may be others than those that were folded."""
     current = ledger.current_run()
     if current is None or not current.instants:

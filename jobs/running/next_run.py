@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ddcore.base.errors import ProgramChanged, UsageError
 from ddcore.base.lattice import Frontier, le
@@ -28,7 +28,7 @@ from ddcore.io.project.times import Time, least, shown
 from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
-    from ddcore.base.schema import Schema
+    from ddcore.io.project.kept_plans import KeptPlan
     from ddcore.planning.plan import Plan
 
 _REFRESH = "ddcore run --full-refresh"
@@ -48,26 +48,6 @@ class Effect(StrEnum):
 
 
 CORRECTIONS = (Effect.REWRITE, Effect.APPEND)
-
-
-class Known(Protocol):
-    """What must be known of a program to say which run comes next: its plan has it, and what is kept of one."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The plan's name: equal for equal programs."""
-
-    @property
-    def inputs(self) -> Mapping[str, Schema]:
-        """The columns of each input."""
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The time dimensions."""
-
-    @property
-    def uses_now(self) -> bool:
-        """Whether the program uses the instants of versions."""
 
 
 @record
@@ -118,7 +98,7 @@ class NextRun:
 class Runs:
     """The runs of one command, one after the other."""
 
-    def __init__(self, ledger: Ledger, plan: Known, request: Request) -> None:
+    def __init__(self, ledger: Ledger, plan: Plan | KeptPlan, request: Request) -> None:
         self.ledger, self.plan, self.request = ledger, plan, request
         self.dims = plan.dims
         self.cuts = 0  # windows that were too large for the memory
