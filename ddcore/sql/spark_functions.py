@@ -24,7 +24,6 @@ from ddcore.sql import (
     zeros,
 )
 from ddcore.sql.arrays import list_and_element, list_of
-from ddcore.sql.dates import Interval
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import called
 from ddcore.sql.values import (
@@ -32,6 +31,7 @@ from ddcore.sql.values import (
     FLOAT,
     INT,
     TEXT,
+    Interval,
     Named,
     Rule,
     Value,
