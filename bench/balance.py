@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,10 +141,13 @@ def heavy_join(folder: Path) -> None:
     write_project(folder, JOINED, orders=_orders(rng), customers=customers)
 
 
-def between(folder: Path) -> None:
-    """Each order with the price at its moment: most are early, where prices follow each other fast."""
+def between(folder: Path, share: float = 0.0) -> None:
+    """Each order with the price at its moment: most are early, where prices follow each other fast, and a ``share`` is
+    at one moment.
+    """
     rng = np.random.default_rng(SEED)
     moments = (np.minimum(1 / rng.random(ROWS), ROWS) * 1_000).astype(np.int64)
+    moments[rng.random(ROWS) < share] = 7_777_777
     since = np.unique(moments[: ROWS // 20])
     until = np.append(since[1:], np.int64(2) * ROWS * 1_000) - 1
     prices = pl.DataFrame({"since": since, "until": until, "price": rng.integers(1, 9, len(since))})
@@ -171,6 +175,7 @@ WORKLOADS: dict[str, Callable[[Path], None]] = {
     "totals, 30 % of the rows of one key": heavy_group,
     "join, 30 % of the rows of one key": heavy_join,
     "rows between two values, without keys": between,
+    "rows between two values, 30 % at one value": partial(between, share=0.3),
     "a day appended to thirty": daily,
 }
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
 
 _STDERR = 2  # the number of the open file
-_PATIENCE = 60.0  # seconds that a hook may take
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def tell_hook(out: Output, project: Project, command: str, fields: dict[str, Any
     try:
         code = _called(project, masked(json_line(command, fields)) + "\n", {"DDCORE_COMMAND": command})
     except subprocess.TimeoutExpired:
-        out.warn(f"the hook {name} was ended: it took more than {_PATIENCE:g} s")
+        out.warn(f"the hook {name} was ended: it took more than {project.tuning.hook_seconds:g} s")
     except OSError as error:
         out.warn(f"the hook {name} cannot be called: {error.strerror or one_line(error)}")
     else:
@@ -68,7 +67,7 @@ def _called(project: Project, text: str, variables: Mapping[str, str]) -> int:
         env={**os.environ, **variables}, start_new_session=True,
     )  # fmt: skip
     try:
-        process.communicate(text, timeout=_PATIENCE)
+        process.communicate(text, timeout=project.tuning.hook_seconds)
     except BaseException:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -63,8 +64,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
 
 
+def pytest_collection_finish() -> None:
+    """What imports and 24,000 tests have created stays until the end: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keeps the seed of a run in which tests failed beside pytest's own list of them."""
+    gc.unfreeze()
     if session.testsfailed and session.config.pluginmanager.has_plugin("cacheprovider"):
         file = _seed_of_failed(session.config)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -156,8 +164,8 @@ def fold(request: pytest.FixtureRequest) -> Any:
 def unsynced() -> Iterator[None]:
     """In this process nothing waits for the disk: only a loss of power would show the difference, and no test is one.
 
-    ``test_durability`` records what is synced, and when; commands in processes of their own sync as always, and so does
-    everything with ``DDCORE_FSYNC``, as at night.
+    ``test_durability`` records what is synced, and when; commands in other processes than those that :mod:`forks` makes
+    sync as always, and so does everything with ``DDCORE_FSYNC``, as at night.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("DDCORE_FSYNC"):
@@ -203,5 +211,5 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     from workshop import Workshop
 
     folder = tmp_path_factory.mktemp("workshop")
-    with forks(folder) as processes:
+    with forks(folder, synced="DDCORE_FSYNC" in os.environ) as processes:
         yield Workshop(folder, processes)

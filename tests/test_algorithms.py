@@ -318,7 +318,7 @@ def test_every_version_equals_the_oracle(name: str, seed: int) -> None:
         CASES[name][1](graph_at(frames, version), rows_at(log, version))
 
 
-@pytest.mark.sample(11)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", nightly(range(3), 2))
 @every_algorithm
 def test_every_cut_into_runs_gives_the_same_log(name: str, seed: int) -> None:
@@ -336,7 +336,7 @@ def test_the_log_equals_that_of_the_definitions(name: str, seed: int) -> None:
     assert whole(program(name), **frames) == by_reference(program(name), **frames)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @every_algorithm
 def test_times_that_are_not_ordered(name: str) -> None:
     """Every update at a pair of a day and a revision; a removal is after its row in both."""

@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 import ddcore as dd
 
-pytestmark = pytest.mark.sample(6, of="benchmarks")
+pytestmark = pytest.mark.sample(4, of="benchmarks")
 
 TOP = Path(__file__).resolve().parent.parent
 NODES = 60
@@ -217,21 +219,60 @@ def test_the_comparison_has_the_figures_of_the_performance_page(bench: Any, tmp_
 def test_a_model_of_several_machines_finds_what_its_figures_were_made_of(bench: Any) -> None:
     """The same model gives other numbers of workers; with one nothing is sent."""
     model = bench("scale_model")
-    made = model.Model(start=0.5, fixed=0.25, edge=4e-7, byte=1e-8, bytes=12.0, supersteps=20)
+    made = model.Model(
+        start=0.5, fixed=0.25, edge=4e-7, byte=1e-8, bytes=12.0, supersteps=20, read=1e-7, around=9.0, meeting=0.75
+    )
 
     def total(edges: int, workers: int) -> dict[str, float]:
         cpu = workers * made.work(edges, workers)
-        return {"cpu_s": cpu, "bytes": made.sent(edges, workers), "supersteps": 20}
+        return {"cpu_s": cpu, "bytes": made.sent(edges, workers), "supersteps": 20, "read_s": 1e-7 * edges}
 
     edges = 8_000_000
     found = model.model_of(0.5, total(edges // model.FEWER, 1), total(edges, 1), total(edges, 4), edges)
-    for field in ("start", "fixed", "edge", "byte", "bytes", "supersteps"):
+    assert found.seconds(edges, 1) == pytest.approx(0.25 + 3.2)
+    idle = made.work(0, 2) + 20 * model.LATENCY + 0.75  # of executors that have no edges, and meet
+    found = found.with_spark({"s": idle + 9.0, "fold_s": idle}, edges=0)
+    for field in made.__dataclass_fields__:
         assert getattr(found, field) == pytest.approx(getattr(made, field))
-    assert found.seconds(edges, 1) == pytest.approx(0.5 + 0.25 + 3.2)
     assert found.sent(edges, 1) == 0
     assert found.seconds(edges, 4) < found.seconds(edges, 2) < found.seconds(edges, 1)
+    # Half of the edges are read in 0.4 s of the 0.75 in which workers meet; half of twice as many take longer.
+    waits = [found.seconds(n, 2) - replace(found, meeting=0.0).seconds(n, 2) for n in (edges, 2 * edges)]
+    assert waits == pytest.approx([0.35, 0.0])
     with pytest.raises(bench("measure").Failed, match="and not more than"):
         model.model_of(0.5, total(edges, 1), total(edges // 4, 1), total(edges, 4), edges)
+
+
+@pytest.mark.parametrize(
+    ("core", "wrong"), [(1.0, 1.1), (1.0, 1.3), (0.5, 1.3)],
+    ids=["right", "wrong", "wrong on a machine that is not free"],
+)  # fmt: skip
+def test_what_is_computed_by_the_clock_is_judged_where_cores_are_free(
+    core: float, wrong: float, bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Then the page gets the tables, whatever they say."""
+    model, edges = bench("scale_model"), bench("scale_model").EDGES
+    made = model.Model(0.5, 0.25, 4e-7, 1e-8, 12.0, 20, 1e-7, 9.0, 0.75)
+
+    def figures(edges: int, workers: int) -> dict[str, float]:
+        cpu = workers * made.work(edges, workers)
+        sent = {"bytes": made.sent(edges, workers), "supersteps": 20.0, "read_s": 1e-7 * edges}
+        return {"cpu_s": cpu, "s": cpu / workers / core, **sent}
+
+    medians = {str(number): figures(edges, number) for number in (1, 2, 4)} | {"few": figures(edges // 4, 1)}
+    for name, number in (("idle", model.IDLE), ("executors", edges)):
+        seconds = made.seconds(number, 2) * (1 if name == "idle" else wrong)
+        medians[name] = {"s": seconds + made.around, "fold_s": seconds}
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{model.BEGIN}\nold\n{model.END}\nafter\n")
+    monkeypatch.setattr(model, "measured", lambda rounds: medians | {"start": {"cpu_s": 0.5}})
+    monkeypatch.setattr(bench("table"), "DOCUMENT", page)
+    results = model.run(1)
+    with pytest.raises(bench("measure").Failed) if (core, wrong) == (1.0, 1.3) else nullcontext():
+        assert [round(result.ratio, 2) for result in results][:2] == [1.0, round(1 / wrong, 2)]
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n")
+    assert ("| 50 million edges | 20 s |" in text) == (core == 1.0)
 
 
 @pytest.mark.long

@@ -551,6 +551,11 @@ def test_a_branch_in_an_object_store_that_is_killed(shop: StoreShop, seed: int) 
     base = shop.base("folded")
     places = reached(shop, base, "branch", "try")
     kill_at(shop, base, random.Random(seed).choice(places))
+
+
+@pytest.mark.sample(1, of="store")
+def test_the_end_of_a_branch_in_an_object_store_that_is_killed(shop: StoreShop) -> None:
+    base = shop.base("folded")
     branched = shop.copy(base)
     shop.done(branched, "branch", "try")
     kill_delete_at(shop, branched, "after-unbranch:1")

@@ -104,7 +104,7 @@ def usable(seed: int) -> Case:
     raise AssertionError(f"no usable case for seed {seed}")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_outputs_go_on_with_the_difference(seed: int, tmp_path: Path) -> None:
     # Groups as small as these get trees of partial results.
@@ -230,7 +230,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compacted", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "compacted"])
 @pytest.mark.parametrize("how", COLUMNS)
 def test_other_columns_are_there_at_once_at_every_version(
@@ -284,7 +284,7 @@ def test_a_log_of_before_is_in_earlier_versions_of_its_table(graph: Project) -> 
 PLACES = ["after-create", "after-file", "after-table", "after-run"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("place", "back"),
     nightly([*zip(PLACES, cycle([False, True])), *zip(PLACES, cycle([True, False]))], len(PLACES)),

@@ -66,7 +66,7 @@ def pending(mine: Path, dd: Any) -> Path:
     return mine
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("redirection", CLOSED)
 def test_a_run_with_closed_streams_folds(redirection: str, pending: Path) -> None:
     code, out, err = shell(redirection, "run", cwd=pending)

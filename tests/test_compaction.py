@@ -152,7 +152,7 @@ def fold(project: Project, versions: range) -> None:
         replay.run(project, engine="inline", last=time_of(version))
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     """Files, commits and kept points stay bounded, and the logs are those of the definition."""
     drawn = counted(40)
@@ -169,7 +169,7 @@ def test_runs_compact_by_themselves(tmp_path: Path) -> None:
     compare(drawn, "compacted by itself", folding.by_reference(drawn.program, **drawn.frames), actual)
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_a_run_takes_up_small_files_before_they_are_many(tmp_path: Path) -> None:
     """A table of state has few files without any compaction; rows keep their times, and older runs can be continued."""
     drawn = counted(14)
@@ -208,7 +208,7 @@ def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_kept_points_can_be_continued_and_others_not(tmp_path: Path) -> None:
     drawn = counted(30)
     project = with_retention(project_of(tmp_path / "project", drawn), versions=5)
@@ -388,7 +388,7 @@ def updates_of(log: Any) -> Counter[Any]:
     return Counter({(*row, *time): diff for (row, time), diff in log.items()})
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
     """Also over those that advance times: it has every update once, at its own version."""
     keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
@@ -436,7 +436,7 @@ def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_p
     compare(counted(FOLDED + 2), "Spark", advanced(expected, ((9,),)), advanced(actual, ((9,),)))
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 @pytest.mark.parametrize("compacts", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_users_optimize_and_vacuum_change_nothing(tmp_path: Path, compacts: bool) -> None:
     """delta-rs rewrites every table in whatever order it likes; runs go on from there, and compaction sorts state."""
@@ -498,7 +498,7 @@ def mine(folded: Path, tmp_path: Path) -> Project:
     return with_retention(find_project(tmp_path / "project", {}))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("place", "since"),
     nightly([*zip(SOME, cycle([None, 20])), *zip(SOME, cycle([20, None])), *product(REST, [None, 20])], len(SOME)),
@@ -616,7 +616,7 @@ print("read")
 """
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
     """A reader in another process sees the same rows before, during and after."""
     stop = tmp_path / "stop"
@@ -632,7 +632,7 @@ def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
     assert (out, reader.returncode) == ("read\n", 0), err
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 def test_history_is_cut_by_policy(tmp_path: Path) -> None:
     drawn = counted(48)
     project = with_retention(project_of(tmp_path / "project", drawn), auto=True, history=12)
@@ -666,7 +666,7 @@ compact.compact(project)
 """
 
 
-@pytest.mark.sample(2, of="compaction")
+@pytest.mark.sample(1, of="compaction")
 @pytest.mark.parametrize("runs", [24, pytest.param(120, marks=pytest.mark.long)])
 def test_open_files_are_bounded(runs: int, tmp_path: Path) -> None:
     """With 64 descriptors a run and a compaction go over more files than that."""

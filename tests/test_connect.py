@@ -478,10 +478,9 @@ def test_with_another_master_the_variable_is_not_used(tmp_path: Path) -> None:
     assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv")), "local")
 
 
-def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_LIBRARIES", {"grpc": "grpcio", "nowhere.at_all": "nowhere"})
+def test_a_library_that_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match=r"^Spark Connect needs nowhere: not installed") as refusal:
-        connect.check()
+        connect.check({"grpc": "grpcio", "nowhere.at_all": "nowhere"})
     assert "ddcore[connect]" in str(refusal.value.hint)
 
 

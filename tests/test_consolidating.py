@@ -15,7 +15,6 @@ from test_messages import arranged, columns, message_of, travelled
 from ddcore.base.schema import parse_schema
 from ddcore.base.tuning import Tuning
 from ddcore.data import encoding
-from ddcore.jobs.engines import consolidating
 from ddcore.jobs.engines.consolidating import Consolidating
 from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, divided
@@ -81,9 +80,11 @@ def test_a_key_with_many_of_the_rows_is_one_update() -> None:
     assert len(sender.of(sent)) == len(message)
 
 
-def test_updates_that_stay_are_not_sorted_and_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consolidating, "_AGAIN", 2 * ROWS)
-    sender, few = Consolidating(), orders(np.arange(100) % 3, ("k",))
+def test_updates_that_stay_are_not_sorted_and_are_looked_at_again() -> None:
+    sender, few = (
+        Consolidating(Budget(UNLIMITED, 1, Tuning(sent_again_rows=2 * ROWS))),
+        orders(np.arange(100) % 3, ("k",)),
+    )
     distinct, same = orders(np.arange(ROWS), ("k",)), orders(np.full(ROWS, 5), ("k",))
     assert sender.of(few) is few
     assert sender.removed == {}

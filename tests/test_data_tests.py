@@ -700,7 +700,7 @@ def test_a_session_ignores_tests() -> None:
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["after-intent", "after-create", "after-table:1", "after-table:4"])
 def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, warned: Project) -> None:
     """Before the check, between it and the first commit, and after some; the severity of the check decides."""

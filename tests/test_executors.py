@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -453,10 +452,7 @@ def test_one_worker_folds_where_executors_do_not_reach_each_other(
     start = time.monotonic()
     code, out, errors = ended(begun(project, CLUSTER, 2))
     assert code == 0, errors
-    either = (
-        r"one worker folds, and not 2: worker (1 cannot reach worker 0 at |0 was not reached by worker 1 within 10 s)"
-    )
-    assert re.search(either, errors), errors
+    assert "one worker folds, and not 2: worker 1 cannot reach worker 0 at " in errors, errors
     assert json.loads(out.splitlines()[-1])["parallelism"] == 1
     assert_same(contents(project), expected, "a wall")
     assert time.monotonic() - start < 240, "with the start of Spark, and of another fold"

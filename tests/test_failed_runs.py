@@ -184,7 +184,7 @@ BY_DAY = [(raised, place, engine) for raised, (engine, place) in zip(RAISED, cyc
 BY_NIGHT = [(raised, place, engine) for raised in RAISED for engine, place in WAYS]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("raised", "place", "engine"),
     nightly(list(dict.fromkeys([*BY_DAY, *BY_NIGHT])), len(BY_DAY)), indirect=["engine"],
@@ -492,7 +492,7 @@ def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) 
     check_law(project)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("then", [PROGRAM, OTHER], ids=["the same program", "another program"])
 @pytest.mark.parametrize("place", ["after-table", "after-table:3", "after-table:4"])
 def test_killed_after_a_commit_any_program_goes_on(place: str, then: str, project: Project) -> None:

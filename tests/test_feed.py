@@ -137,7 +137,7 @@ def test_t46_only_rewritten_files_change_nothing(tmp_path: Path, engine: str) ->
     assert it.updates() == before and feed(it, table).nothing_new
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 @pytest.mark.parametrize("version", [None, "next"])
 def test_only_columns_of_the_table_are_told_as_left_out(tmp_path: Path, engine: str, version: str | None) -> None:

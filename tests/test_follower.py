@@ -49,7 +49,8 @@ import ddcore as dd
 def program(sales):
     return {"sold": sales.group_by("item").agg(n=dd.sum("n"))}
 """
-RUN = "import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
+UNSYNCED = "" if "DDCORE_FSYNC" in os.environ else "import os; os.fsync = lambda descriptor: None; "
+RUN = f"{UNSYNCED}import sys; from ddcore.cli import main; sys.argv[0] = 'ddcore'; main.main()"
 PATIENCE = 600.0  # seconds; on a machine with a load of ten a sync takes three
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from trams import Command, journeys
 
 from ddcore.base.errors import UsageError
-from ddcore.cli import hook
+from ddcore.base.tuning import Tuning
+from ddcore.cli.hook import tell_hook
+from ddcore.cli.output import Output
 from ddcore.io.project.finding import find_project
 
 KEEP = '#!/bin/sh\necho "$DDCORE_COMMAND $# $1" >> calls\ncat >> told\necho noise\n'
@@ -76,20 +80,24 @@ def test_it_gets_the_error_of_a_run(trams: Path, dd: Command) -> None:
     "text, says",
     [
         ("#!/bin/sh\nexit 7\n", "the hook ./keep.sh ended with exit code 7"),
-        ("#!/bin/sh\nsleep 30\n", "the hook ./keep.sh was ended: it took more than 0.2 s"),
         ("#!/no/such/program\n", "the hook ./keep.sh cannot be called: No such file or directory"),
         ("", "the hook ./keep.sh cannot be called: Exec format error"),
     ],
 )
-def test_a_hook_that_fails_is_a_warning(
-    text: str, says: str, trams: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hook, "_PATIENCE", 0.2 if "sleep" in text else 60.0)
+def test_a_hook_that_fails_is_a_warning(text: str, says: str, trams: Path, dd: Command) -> None:
     _ingest(trams, dd, "6,1,Zoo,Mill,2")
     _script(trams, text)
     code, _, err = dd("run", "--project", str(trams))
     assert code == 0 and f"warning: {says}" in err
     assert journeys(trams)["Mill"] > 0
+
+
+def test_a_hook_that_takes_too_long_is_ended(trams: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _script(trams, "#!/bin/sh\nsleep 30\n")
+    start = time.monotonic()
+    tell_hook(Output(), replace(find_project(trams), tuning=Tuning(hook_seconds=0.2)), "run", {})
+    assert time.monotonic() - start < 20
+    assert "warning: the hook ./keep.sh was ended: it took more than 0.2 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ['"./keep.sh"', "[1]", '[""]', '["a\\u0000b"]', "true"])

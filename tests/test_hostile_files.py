@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,11 @@ from ddcore.base.errors import DdError
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.intake import fitted, frames_of
-from ddcore.io.sources import parquetfile
+from dataclasses import replace
+from ddcore.io.sources.parquetfile import ParquetFile
 from ddcore.io.sources.finding import find_sources
 from ddcore.base.schema import parse_schema
 
-parquetfile._BATCH_BYTES, parquetfile._MOST_BYTES = {MEMORY}, 1 << 17
 rules = Rules(parse_schema({{"src": "int64", "dst": "int64", "name": "string"}}), ("version",), None, None, {{}})
 
 
@@ -67,7 +67,11 @@ for line in sys.stdin:
     answer = {{}}
     try:
         rows = 0
-        for layout, first, frame in frames_of(fitted(find_sources([line.strip()]), rules)):
+        sources = [
+            replace(source, batch_bytes={MEMORY}, most_bytes=1 << 17) if isinstance(source, ParquetFile) else source
+            for source in find_sources([line.strip()])
+        ]
+        for layout, first, frame in frames_of(fitted(sources, rules)):
             normalise(frame, layout, rules, first)
             rows += len(frame)
         answer["rows"] = rows
@@ -341,15 +345,15 @@ def test_where_a_batch_does_not_fit_into_memory_smaller_ones_are_read(
     assert read["name"].to_list() == names
 
 
-def test_values_that_take_too_much_for_their_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_take_too_much_for_their_file_are_refused(tmp_path: Path) -> None:
     """Also where each batch fits into memory: a file of a few bytes would be read for hours."""
-    monkeypatch.setattr("ddcore.io.sources.parquetfile._MOST_BYTES", 10_000)
     path = tmp_path / "wide.parquet"
     path.write_bytes(crafting.repeated(10_000, "x" * 10_000))
+    (source,) = find_sources([str(path)])
+    assert isinstance(source, ParquetFile)
     with pytest.raises(DataError, match="bytes of a file hold more than"):
-        list(find_sources([str(path)])[0].frames(["name"]))
-    monkeypatch.undo()
-    assert sum(len(frame) for _, frame in find_sources([str(path)])[0].frames(["name"])) == 10_000
+        list(replace(source, most_bytes=10_000).frames(["name"]))
+    assert sum(len(frame) for _, frame in source.frames(["name"])) == 10_000
 
 
 def test_one_group_named_many_times_is_what_the_footer_says(reader: Reader, tmp_path: Path) -> None:

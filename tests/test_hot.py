@@ -164,7 +164,7 @@ def test_a_fold_opens_nothing_that_the_one_before_has_left(tmp_path: Path, opene
     assert opened, "another process opens them"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("other", ["run", "compact", "again", "unfinished", "optimize"])
 def test_what_others_changed_is_opened_anew(other: str, tmp_path: Path, opened: list[str]) -> None:
     followed = Followed(tmp_path)

@@ -48,7 +48,7 @@ def loaded(arguments: Sequence[str], cwd: Path) -> set[str]:
     return {*done.stderr.splitlines()[-1].split()}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [

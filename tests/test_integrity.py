@@ -57,7 +57,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("part", ["inputs", "outputs", "state", "ledger"])
 def test_a_damaged_file_is_named_with_the_way_on(part: str, damage: str, mine: Path, dd: Any) -> None:

@@ -67,7 +67,7 @@ TREES = Tuning(large_group=20)
 CHAIN, GRID = ("version",), ("day", "revision")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize(
     ("dims", "negative"),
@@ -108,7 +108,7 @@ def shown(groups: pl.DataFrame) -> pl.DataFrame:
     return groups.group_by("group").agg(c=(pl.col("count") * (1 + pl.col("v").rank("dense"))).sum().cast(pl.Int64))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tuning", [DEFAULT, TREES], ids=["swept", "trees"])
 @pytest.mark.parametrize("dims", [("version",), ("day", "revision")], ids=["chain", "grid"])
 def test_large_groups_in_a_loop(dims: tuple[str, ...], tuning: Tuning) -> None:

@@ -177,11 +177,10 @@ def test_a_symbol_that_is_missing_leaves_the_image_alone(folder: Path, monkeypat
     assert linked_kernels.function("time_columns.inside") is None
 
 
-def test_a_system_that_forbids_it_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linking, "_EXECUTABLE", 1 << 20)  # no such protection
-    image = link({})
+def test_a_system_that_forbids_it_is_left_to_llvm() -> None:
+    image, none = link({}), 1 << 20  # no such protection
     with pytest.raises(OSError, match="executable"):
-        Image(image.entries, [], linking._PAGE, bytes(linking._PAGE), image.own, image.calls).place({})
+        Image(image.entries, [], linking._PAGE, bytes(linking._PAGE), image.own, image.calls).place({}, none)
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT"])

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from test_peers import BOTH, ENCRYPTED, PLAIN, Gathering, together
 
+from ddcore.base.tuning import Tuning
 from ddcore.jobs.engines import meeting, peers
 from ddcore.jobs.engines.certificates import context_of, new_certificate
 from ddcore.jobs.engines.meeting import _introduced, _Side
@@ -99,20 +100,16 @@ def test_what_a_stranger_sends_ends_nothing(say: Callable[[socket.socket], None]
 
 
 @BOTH
-def test_more_strangers_than_may_wait_keep_no_worker_out(
-    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_strangers_than_may_wait_keep_no_worker_out(credentials: Credentials) -> None:
     """The oldest go. A worker that is taken for one of them calls again."""
-    monkeypatch.setattr(meeting, "_STRANGERS", 2)
-    monkeypatch.setattr(meeting, "_GREETING", 60.0)
+    few = Tuning(strangers=2, greeting_seconds=60.0)
     start = time.monotonic()
     with bothered(half_a_greeting, 20) as gathering:
-        assert together(3, wait_for, gathering=gathering, credentials=credentials) == [ALL] * 3
+        assert together(3, wait_for, gathering=gathering, credentials=credentials, tuning=few) == [ALL] * 3
     assert time.monotonic() - start < 60, "nobody waits for a stranger to end"
 
 
-def test_a_stranger_has_seconds_in_all_and_not_for_each_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_GREETING", 0.3)
+def test_a_stranger_has_seconds_in_all_and_not_for_each_byte() -> None:
     ours, stranger = socket.socketpair()
     one_byte_after_the_other(stranger)
     start = time.monotonic()
@@ -136,8 +133,8 @@ def test_a_comparison_in_constant_time_decides_who_is_let_in(verdict: bool, monk
         return verdict
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    monkeypatch.setattr(meeting, "MEETING", 30.0 if verdict else 1.0)
-    results = together(2, wait_for, credentials=[PLAIN, OTHER if verdict else PLAIN])
+    within = Tuning(meeting_seconds=30.0 if verdict else 1.0)
+    results = together(2, wait_for, credentials=[PLAIN, OTHER if verdict else PLAIN], tuning=within)
     if verdict:
         assert results == [[{"rank": 0}, {"rank": 1}]] * 2
         assert compared == [(32, 32)] * 2
@@ -157,18 +154,14 @@ def test_a_comparison_in_constant_time_decides_who_is_let_in(verdict: bool, monk
         (ENCRYPTED, PLAIN),
     ],
 )
-def test_a_worker_of_another_fold_is_none(
-    first: Credentials, second: Credentials, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(meeting, "MEETING", 0.5)
-    results = together(2, wait_for, credentials=[first, second])
+def test_a_worker_of_another_fold_is_none(first: Credentials, second: Credentials) -> None:
+    results = together(2, wait_for, credentials=[first, second], tuning=Tuning(meeting_seconds=0.5))
     assert all(isinstance(result, Unreachable) for result in results), results
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
 
 
-def test_a_worker_of_another_attempt_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_attempt_is_none() -> None:
     """It has the secret, but not what the workers of this attempt have told each other."""
-    monkeypatch.setattr(meeting, "MEETING", 2.0)
     refused: list[str] = []
 
     def change(rank: int, words: dict[str, Any]) -> None:
@@ -183,7 +176,8 @@ def test_a_worker_of_another_attempt_is_none(monkeypatch: pytest.MonkeyPatch) ->
         except OSError as error:
             refused.append(str(error))
 
-    assert together(3, wait_for, gathering=Gathering(3, change)) == [ALL] * 3
+    gathering = Gathering(3, change)
+    assert together(3, wait_for, gathering=gathering, tuning=Tuning(meeting_seconds=2.0)) == [ALL] * 3
     assert refused == ["what answers there does not know the secret of this fold"]
 
 
@@ -274,27 +268,53 @@ def test_nobody_listens_once_all_have_met() -> None:
     ],
 )
 def test_a_network_that_lets_nobody_through_is_recognised(
-    change: Callable[[int, dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+    change: Callable[[int, dict[str, Any]], None],
 ) -> None:
-    monkeypatch.setattr(meeting, "MEETING", 1.5)
     start = time.monotonic()
-    results = together(3, wait_for, gathering=Gathering(3, change))
+    results = together(3, wait_for, gathering=Gathering(3, change), tuning=Tuning(meeting_seconds=1.5))
     assert all(isinstance(result, Unreachable) for result in results), results
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
     assert time.monotonic() - start < 60, "the system gives up after minutes"
 
 
-def test_a_worker_that_stops_before_all_have_met_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system takes the connections at once: the network is not what is slow."""
+    proved = meeting._Reception._proved
+
+    def slowly(self: Any, connection: socket.socket) -> int | None:
+        time.sleep(0.75)
+        return proved(self, connection)
+
+    monkeypatch.setattr(meeting._Reception, "_proved", slowly)
+    assert together(2, wait_for, tuning=Tuning(reaching_seconds=0.25)) == [ALL[:2]] * 2
+
+
+def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience: list[float] = []
+
+    def lost(address: tuple[str, int], timeout: float) -> socket.socket:
+        patience.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", lost)
+    results = together(2, wait_for, tuning=Tuning(meeting_seconds=2.0, reaching_seconds=0.25))
+    assert patience == [0.25]
+    assert "worker 1 cannot reach worker 0 at " in str(results[1])
+    assert isinstance(results[0], Unreachable)
+
+
+def test_a_worker_that_stops_before_all_have_met_is_missed() -> None:
     """The system takes connections for it, and nobody answers."""
-    monkeypatch.setattr(meeting, "MEETING", 1.5)
-    monkeypatch.setattr(meeting, "_GREETING", 0.5)
     silent = socket.create_server(("127.0.0.1", 0))
 
     def change(rank: int, words: dict[str, Any]) -> None:
         if rank == 0:
             words["address"] = list(silent.getsockname())
 
-    results = together(3, wait_for, gathering=Gathering(3, change))
+    waits = Tuning(meeting_seconds=1.5, greeting_seconds=0.5)
+    results = together(3, wait_for, gathering=Gathering(3, change), tuning=waits)
     silent.close()
     assert all(isinstance(result, Unreachable) for result in results), results
     assert str(results[1]).startswith("worker 1 cannot reach worker 0 at 127.0.0.1:")

@@ -72,6 +72,7 @@ def check(shop: Workshop, upstream: Path, reader: Path) -> None:
         assert shop.command(folder, "doctor", "--deep").code == 0
 
 
+@pytest.mark.sample(1, of="two projects")
 def test_one_sync_takes_in_and_takes_over(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     ended = workshop.command(reader, "sync", "--json")
@@ -102,6 +103,7 @@ def test_one_sync_takes_in_and_takes_over(workshop: Workshop, pair: tuple[Path, 
     check(workshop, upstream, reader)
 
 
+@pytest.mark.sample(1, of="two projects")
 def test_each_deletes_what_is_its_own(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     workshop.done(reader, "sync")
@@ -275,6 +277,7 @@ def live(shop: Workshop, seed: int, steps: int) -> None:
     lives.end()
 
 
+@pytest.mark.sample(1, of="two projects")
 def test_inputs_of_two_projects_in_any_order(workshop: Workshop, seed: int) -> None:
     live(workshop, seed, 6)
 

@@ -101,9 +101,7 @@ def column(seed: int, length: int = 30) -> tuple[pl.Series, random.Random]:
 
 @pytest.fixture
 def empty_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_NESTED", {})
-    monkeypatch.setattr(encoding, "POOL", pools.Strings())
-    monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
+    monkeypatch.setattr(encoding, "POOLS", encoding.Pools())
 
 
 # Words, codes and order
@@ -115,7 +113,7 @@ def empty_pools(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_are_equal_exactly_where_values_are(seed: int, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where most values have one hash."""
     real = pools.Sequences._hash
-    monkeypatch.setattr(encoding, "_NESTED", {})
+    monkeypatch.setattr(encoding, "POOLS", encoding.Pools())
     monkeypatch.setattr(pools.Sequences, "_hash", lambda self, values: real(self, values) & mask)
     series, _ = column(seed)
     kind = type_of(series.dtype)
@@ -134,8 +132,7 @@ def test_codes_do_not_depend_on_what_a_process_has_seen(
     series, rng = column(seed)
     kind, shuffled = type_of(series.dtype), rng.sample(range(30), 30)
     codes = encoding.key_codes([encoding.encode(series, kind)], [kind], 30)
-    monkeypatch.setattr(encoding, "_NESTED", {})
-    monkeypatch.setattr(encoding, "POOL", pools.Strings())
+    monkeypatch.setattr(encoding, "POOLS", encoding.Pools())
     encoding.encode(pl.Series(["another"]), parse_type("string"))
     again = encoding.key_codes([encoding.encode(series.gather(shuffled), kind)], [kind], 30)
     assert (again == codes[shuffled]).all()
@@ -168,7 +165,7 @@ def test_order(seed: int) -> None:
 # Programs
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", nightly(range(40), 25))
 def test_every_operator_that_takes_them(seed: int) -> None:
     series, rng = column(seed, 12)

@@ -230,7 +230,7 @@ def history(updates: list[tuple[Any, ...]], *keys: str) -> pl.DataFrame:
     return pl.DataFrame(updates, names, orient="row", infer_schema_length=None, schema_overrides=types)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("first", [1, 5])
 @pytest.mark.parametrize("seed", range(32))
 def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:

@@ -93,7 +93,7 @@ def use(call: Callable[..., Done], folder: Path) -> list[str]:
     return said
 
 
-@pytest.mark.sample(2, of="packaging")
+@pytest.mark.sample(1, of="packaging")
 def test_wheel_and_source_distribution_carry_the_licence(built: tuple[Path, Path]) -> None:
     sdist, wheel = built
     text = (TOP / "LICENSE").read_text()
@@ -129,7 +129,7 @@ def test_only_the_extra_needs_spark(built: tuple[Path, Path]) -> None:
     assert {"polars", "deltalake", "numba"} <= {line.split(">")[0].split("<")[0] for line in needed if ";" not in line}
 
 
-@pytest.mark.sample(2, of="packaging")
+@pytest.mark.sample(1, of="packaging")
 def test_the_wheel_works_without_spark_without_java_and_compiles_nothing(
     call: Callable[..., Done], tmp_path: Path
 ) -> None:
@@ -174,7 +174,7 @@ def test_the_engine_spark_without_the_extra_is_one_line_that_names_both_ways(
     assert call("ddcore", "doctor", cwd=trams).returncode == 1
 
 
-@pytest.mark.sample(2, of="packaging")
+@pytest.mark.sample(1, of="packaging")
 def test_completion_and_every_module_do_without_spark(call: Callable[..., Done]) -> None:
     words = {"_DDCORE_COMPLETE": "complete_bash", "COMP_WORDS": "ddcore run --engine ", "COMP_CWORD": "3"}
     done = call("ddcore", **words)
@@ -189,7 +189,7 @@ print(len([name for name in sys.modules if name.startswith("ddcore.")]), "pyspar
     assert int(count) > 100 and has_spark == "False"
 
 
-@pytest.mark.sample(2, of="packaging")
+@pytest.mark.sample(1, of="packaging")
 def test_wheel_checkout_and_package_zip_do_not_compile(
     installed: Path, built: tuple[Path, Path], tmp_path: Path
 ) -> None:

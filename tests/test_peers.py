@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.jobs.engines import peers
 from ddcore.jobs.engines.certificates import new_certificate
 from ddcore.jobs.engines.meeting import meeting
@@ -46,10 +47,11 @@ def together(number: int, work: Callable[[Future[Peers], int], Any], **how: Any)
     credentials = how.pop("credentials", PLAIN)
     known = credentials if isinstance(credentials, list) else [credentials] * number
     hosts = how.pop("hosts", ["127.0.0.1"] * number)
+    tuning = how.pop("tuning", DEFAULT)
 
     def one(rank: int) -> Any:
         try:
-            with meeting(rank, hosts[rank], known[rank], gathering.of(rank)) as connections:
+            with meeting(rank, hosts[rank], known[rank], gathering.of(rank), tuning) as connections:
                 return work(connections, rank)
         except Exception as error:
             return error
@@ -98,10 +100,7 @@ def wait_for(connections: Future[Peers], rank: int) -> Any:
 
 
 @BOTH
-def test_a_worker_that_is_gone_ends_all_others_at_once(
-    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peers, "SILENCE", 600.0)
+def test_a_worker_that_is_gone_ends_all_others_at_once(credentials: Credentials) -> None:
 
     def work(connections: Future[Peers], rank: int) -> Any:
         connections.result().exchange({})
@@ -112,15 +111,13 @@ def test_a_worker_that_is_gone_ends_all_others_at_once(
             connections.result().exchange({}, {1: (part(0, 1 << 20) for _ in range(100))})
         return "told"
 
-    first, _, last = together(3, work, credentials=credentials)
+    first, _, last = together(3, work, credentials=credentials, tuning=Tuning(silent_seconds=600.0))
     assert (first, last) == ("told", "told")
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("beats", [True, False])
 def test_a_worker_that_computes_is_told_from_one_that_hangs(beats: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "SILENCE", 2.0 if beats else 1.0)  # seconds without a beat where the machine is busy
-    monkeypatch.setattr(peers, "_BEAT", 0.05)
     if not beats:
         monkeypatch.setattr(Peers, "_beat", lambda self: None)
     ended = threading.Event()
@@ -134,7 +131,8 @@ def test_a_worker_that_computes_is_told_from_one_that_hangs(beats: bool, monkeyp
         finally:
             ended.set()
 
-    first, _ = together(2, work)
+    patient = 2.0 if beats else 1.0  # seconds without a beat where the machine is busy
+    first, _ = together(2, work, tuning=Tuning(silent_seconds=patient, beat_seconds=0.05))
     if beats:
         assert first == [{"rank": 0}, {"rank": 1}]
     else:
@@ -142,9 +140,8 @@ def test_a_worker_that_computes_is_told_from_one_that_hangs(beats: bool, monkeyp
         assert "worker 1 has been silent for 1 s" in str(first)
 
 
-def test_a_worker_that_was_busy_does_not_take_the_others_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_was_busy_does_not_take_the_others_for_lost() -> None:
     """What they said meanwhile has waited for it."""
-    monkeypatch.setattr(peers, "_BEAT", 0.05)
 
     def work(connections: Future[Peers], rank: int) -> Any:
         def busy(header: dict[str, Any], body: bytearray) -> None:
@@ -156,7 +153,7 @@ def test_a_worker_that_was_busy_does_not_take_the_others_for_lost(monkeypatch: p
         parts = {0: [part(rank, 8)]} if rank else {}
         return len(connections.result().exchange({}, parts, busy, patience=1.0 if rank == 0 else 60.0))
 
-    assert together(3, work, credentials=ENCRYPTED) == [3, 3, 3]
+    assert together(3, work, credentials=ENCRYPTED, tuning=Tuning(beat_seconds=0.05)) == [3, 3, 3]
 
 
 @BOTH

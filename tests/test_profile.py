@@ -138,7 +138,7 @@ def test_spark_counts_as_one_process_does(parallelism: int, tmp_path: Path, spar
     assert counts[0] == counts[1]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", one_dimensional(range(24)))
 def test_counts_add_up(seed: int, tmp_path: Path) -> None:
     """What linear operators take in is what the operators before them sent; outputs hold what they were sent."""

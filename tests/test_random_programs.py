@@ -48,13 +48,13 @@ def tuning_of(seed: int) -> Tuning:
     return tuning
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", seeds(44))
 def test_same_logs(seed: int) -> None:
     checked(seed, tuning_of(seed))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", seeds(20))
 def test_same_logs_with_all_tuning_values_at_their_least(seed: int) -> None:
     checked(seed, Tuning.least())

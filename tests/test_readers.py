@@ -151,6 +151,7 @@ def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path
     assert [row["sum"] for row in open_project(str(reader))["towns"].at(2).polars().select(sum="diff").to_dicts()]
 
 
+@pytest.mark.sample(1, of="readers")
 def test_files_stay_until_every_reader_has_gone_on(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     workshop.done(reader, "run")
@@ -740,6 +741,7 @@ def live(shop: Workshop, seed: int, steps: int) -> None:
     lives.end()
 
 
+@pytest.mark.sample(1, of="readers")
 def test_two_readers_and_their_upstream_in_any_order(workshop: Workshop, seed: int) -> None:
     live(workshop, seed, 6)
 

@@ -33,7 +33,7 @@ KILLS = [
 
 @pytest.mark.parametrize(("engine", "kills"), KILLS)
 def test_killed_at_random_moments(engine: str, kills: int, tmp_path: Path, seed: int) -> None:
-    with forks(tmp_path) as processes:
+    with forks(tmp_path, synced="DDCORE_FSYNC" in os.environ) as processes:
         tally = Soak(tmp_path, seed, processes, {engine: 1.0}).run(kills)
     print(tally.table(seed, 0.0))
     assert (tally.lost, tally.twice, tally.wrong) == (0, 0, [])

@@ -110,7 +110,7 @@ def _place(source: Path, part: str, kind: str, target: Path) -> None:
         HARM[kind](target / part)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("ledger", "parts"),
     [

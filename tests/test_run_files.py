@@ -124,7 +124,7 @@ def test_polars_reads_a_key_that_is_its_own_code_also_from_the_disk(tmp_path: Pa
     assert done.stdout.splitlines() == [repr(frame.rows()) for frame in frames.values()]
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("number", SEEDS)
 def test_random_runs(number: int, tmp_path: Path, seed: int) -> None:
     layout, run = drawn(seed)

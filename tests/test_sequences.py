@@ -8,6 +8,7 @@ Hypothesis chooses the commands and all about them, and shrinks a sequence that 
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -121,7 +122,7 @@ class Warehouse(RuleBasedStateMachine):
 )
 def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path) -> None:
     lives: list[Life] = []
-    with forks(tmp_path) as processes:
+    with forks(tmp_path, synced="DDCORE_FSYNC" in os.environ) as processes:
 
         class Here(Warehouse):
             @staticmethod

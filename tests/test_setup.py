@@ -266,6 +266,15 @@ def test_a_cluster_gets_jars_and_the_package_and_nothing_of_this_machine() -> No
     assert not {"spark.driver.host", "spark.driver.extraClassPath", "spark.sql.shuffle.partitions"} & set(chosen)
 
 
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]", "spark://host:7077", "yarn"])
+def test_the_driver_of_any_master_has_the_class_archive_and_executors_have_not(master: str) -> None:
+    """With the class path for which it was written."""
+    chosen = settings(master, {}, jars=["a.jar", "b.jar"], log4j=Path("l"), archive=Path("classes.jsa"))
+    assert "-XX:SharedArchiveFile=classes.jsa -Xshare:auto" in chosen["spark.driver.extraJavaOptions"]
+    assert chosen["spark.driver.extraClassPath"].split(os.pathsep) == ["a.jar", "b.jar"]
+    assert not [name for name, value in chosen.items() if "classes.jsa" in value and "executor" in name]
+
+
 def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("# mine\nspark.a  1\nspark.b=2 # three\n\n  spark.c : x y\nspark.d\n")
     assert defaults_file({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path / "none") == {

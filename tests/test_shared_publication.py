@@ -54,7 +54,7 @@ def differences(project: Project) -> pl.DataFrame:
     return Publication(project, ledger, "rows", settings).differences()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_tables_that_tasks_write_hold_what_the_output_holds(form: str, here: Here, tmp_path: Path, seed: int) -> None:
     rng, (table, key) = random.Random(seed), FORMS[form]

@@ -16,13 +16,12 @@ from test_exchange import expected_of, outcome, reach
 from test_random_programs import compare
 from warehouses import project_of, take_in
 
-from ddcore.base.tuning import Tuning
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.io.ledger import records
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.storage.warehouse import Warehouse
-from ddcore.jobs.engines import meeting
 from ddcore.jobs.spark import slots
 from ddcore.jobs.spark.slots import obstacle
 
@@ -90,6 +89,8 @@ def test_executors_of_a_cluster_have_some_time_to_come() -> None:
     late: Any = Cluster(3)
     assert obstacle(late, 3) == ""
     assert late.asked == 3
+    slow: Any = Cluster(9)  # after each the wait begins anew
+    assert obstacle(slow, 9, patience=0.5) == ""
     few: Any = Cluster(2)
     assert obstacle(few, 3, patience=0.2) == "Spark runs 2 tasks at a time"
 
@@ -157,10 +158,10 @@ def last_run(project: Any) -> RunRecord:
     return run
 
 
-def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+def warning_of_one_worker(folder: Path, caplog: pytest.LogCaptureFixture, tuning: Tuning = DEFAULT) -> str:
     """Fold with three workers asked for; one folds all the same, and says why."""
     drawn = reach()
-    project = project_of(folder, drawn)
+    project = replace(project_of(folder, drawn), tuning=tuning)
     with caplog.at_level(logging.WARNING, "ddcore"):
         outcomes = outcome(project, [None], engine="spark", parallelism=3)
     compare(drawn, "one worker", expected_of(drawn), outcomes)
@@ -255,8 +256,8 @@ def test_workers_that_do_not_reach_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sparkless.install(monkeypatch)
-    monkeypatch.setattr(meeting, "MEETING", 0)
-    assert warning_of_one_worker(tmp_path / "p", caplog).startswith("one worker folds, and not 3: worker ")
+    warning = warning_of_one_worker(tmp_path / "p", caplog, Tuning(meeting_seconds=0))
+    assert warning.startswith("one worker folds, and not 3: worker ")
 
 
 @pytest.mark.spark

@@ -311,7 +311,7 @@ def cells(long: Callable[[str, str], bool]) -> list[Any]:
 SAMPLE = ("op-values", "Debezium in JSON lines", "change data feed")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "engine"), cells(lambda name, engine: engine == "spark" and name not in SAMPLE))
 def test_twice_and_with_a_bad_row_it_is_what_the_table_held(
     name: str, engine: str, tmp_path: Path, dd: Command, request: pytest.FixtureRequest, *, seed: int

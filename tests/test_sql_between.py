@@ -68,7 +68,7 @@ def uses(query: str) -> int:
     return sum(node.operator.name == "join_between" for node in plan.nodes)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("query", [*USED, *NOT_USED])
 def test_ranges_equal_duckdb_at_every_version(query: str) -> None:
     assert uses(query) == USED.get(query, 0)

@@ -72,12 +72,14 @@ AGGREGATES = [
     "bit_and(x)", "bit_or(x) FILTER (WHERE b)", "bit_xor(x)", "count_if(x > 1)", "countif(x > 1) FILTER (WHERE b)",
     *(f"regr_{of}(x, id) + 1000.5" for of in REGRESSIONS),
     "regr_slope(id, x) FILTER (WHERE b) + 1000.5", "corr(id, x) + 1000.5",
+    "quantile_cont(x, [0.25, 0.5])", "quantile_disc(x, [0.7, 0.0]) FILTER (WHERE b)",
     "first(x ORDER BY id)", "last(x ORDER BY id) FILTER (WHERE b)", "any_value(x ORDER BY id DESC)",
     "any_value(x ORDER BY id) FILTER (WHERE b)", "approx_count_distinct(b)", "group_concat(g ORDER BY id)",
 ]  # fmt: skip
 MOST = "(list(id ORDER BY x DESC, id) FILTER (WHERE x IS NOT NULL))[1]"
 OF_SPARK = [
     ("percentile(x, 0.3)", "quantile_cont(x, 0.3)"),
+    ("percentile(x, array(0.3, 1.0))", "quantile_cont(x, [0.3, 1.0])"),
     ("percentile_disc(0.3) WITHIN GROUP (ORDER BY x)", "quantile_disc(x, 0.3)"),
     ("count_if(x > 1)", "count(*) FILTER (WHERE x > 1)"), ("bit_or(x)", "bit_or(x)"),
     *((f"{name}(x)", "coalesce(list(x ORDER BY x) FILTER (WHERE x IS NOT NULL), [])")
@@ -147,9 +149,32 @@ def test_aggregates_of_spark(seed: int) -> None:
     check(seed, "spark", *((ours, asked) for ours, asked in pairs))
 
 
+def test_rows_are_compared_with_subqueries(seed: int) -> None:
+    greatest = "(SELECT max(y), max(id) FROM u WHERE u.h = t.g)"
+    one, two = (f"(SELECT max({column}) FROM u WHERE u.h = t.g)" for column in ("y", "id"))
+    for sign in ("<", ">=", "="):
+        strict = sign.strip("=")
+        decided = (
+            f"(t.x {strict} {one} OR (t.x = {one} AND t.id {sign} {two}))"
+            if strict
+            else f"t.x = {one} AND t.id = {two}"
+        )
+        check(
+            seed,
+            "postgres",
+            (f"SELECT t.id FROM t WHERE (t.x, t.id) {sign} {greatest}", f"SELECT id FROM t WHERE {decided}"),
+        )
+
+
 def listed(values: str, order: str, where: str = "true") -> str:
     """What PostgreSQL's json_agg writes, by other means."""
     return f"'[' || string_agg(coalesce({values}, 'null'), ', ' ORDER BY {order}) FILTER (WHERE {where}) || ']'"
+
+
+def pairs_of(between: str, order: str, where: str = "true") -> str:
+    """The pairs of an object of JSON, by other means."""
+    text = f"'\"' || g || id || '\"{between}' || coalesce(x::text, 'null')"
+    return f"string_agg({text}, ', ' ORDER BY {order}) FILTER (WHERE {where})"
 
 
 OF_POSTGRES = [
@@ -159,6 +184,12 @@ OF_POSTGRES = [
     (
         "json_build_object('a', coalesce(json_agg(x ORDER BY id) FILTER (WHERE b), '[]'))",
         f"'{{\"a\" : ' || coalesce({listed('x::text', 'id', 'b')}, '[]') || '}}'",
+    ),
+    ("percentile_cont(ARRAY[0.25, 0.5]) WITHIN GROUP (ORDER BY x)", "quantile_cont(x, [0.25, 0.5])"),
+    ("json_object_agg(g || id, x ORDER BY id DESC)", f"'{{ ' || {pairs_of(' : ', 'id DESC')} || ' }}'"),
+    (
+        "jsonb_object_agg(g || id, x) FILTER (WHERE b)",
+        f"'{{' || {pairs_of(': ', 'length(g || id), g || id', 'b')} || '}}'",
     ),
     (
         "jsonb_agg(jsonb_build_object('bb', x, 'a', id) ORDER BY id)",
@@ -181,6 +212,11 @@ def test_lists_of_json_in_postgres(seed: int) -> None:
         ("jsonb_build_object('a', jsonb_agg(x ORDER BY id))", '{"a": [1, null]}'),
         ("CASE WHEN count(*) > 1 THEN json_agg(x ORDER BY id DESC) END", "[null, 1]"),
         ("jsonb_agg(id) FILTER (WHERE id > 99)", None),
+        ("json_object_agg('k', x ORDER BY id)", '{ "k" : 1, "k" : null }'),
+        ("json_object_agg('k' || id, ARRAY[x, id])", '{ "k1" : [1,1], "k3" : [null,3] }'),
+        ("jsonb_object_agg('k' || id, jsonb_build_array(x))", '{"k1": [1], "k3": [null]}'),
+        ("json_build_object('a', json_object_agg('k', x) FILTER (WHERE id > 1))", '{"a" : { "k" : null }}'),
+        ("jsonb_object_agg('k', x) FILTER (WHERE id > 99)", None),
     ],
 )
 def test_json_of_groups_is_the_text_of_postgres(expression: str, text: str | None) -> None:
@@ -213,6 +249,11 @@ def test_json_of_groups_is_the_text_of_postgres(expression: str, text: str | Non
         ("duckdb", "SELECT median(CAST(x AS decimal(9,2))) AS v FROM t", "a quantile of decimals, which DuckDB rounds"),
         ("spark", "SELECT kurtosis(x) AS v FROM t", "the aggregate kurtosis in the dialect 'spark' is not supported"),
         ("postgres", "SELECT json_agg(DISTINCT x) AS v FROM t", "JSON of distinct values is not supported"),
+        ("postgres", "SELECT jsonb_object_agg(g, x) AS v FROM t", "a key of JSONB comes twice"),
+        ("postgres", "SELECT json_object_agg(nullif(g, 'a'), x) AS v FROM t", "a key of JSON is null"),
+        ("postgres", "SELECT json_object_agg(x, g) AS v FROM t", "x is int64, not string"),
+        ("postgres", "SELECT id FROM t WHERE (x, id) > (SELECT x, id FROM u LIMIT 1)", "without LIMIT, is"),
+        ("postgres", "SELECT id FROM t WHERE (x, id) > (SELECT x FROM u)", "a SELECT of as many columns"),
         ("duckdb", "SELECT arg_max(g, x, 2) AS v FROM t", "arg_max of several rows is not supported"),
     ],
 )

@@ -94,7 +94,7 @@ PIVOTS = [
 QUERIES = [*PIVOTS, *FUNCTIONS, *ASOF, *BRACKETS, *ASKING, *SEVERAL, *BINDINGS]
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
 def test_queries_equal_duckdb_at_every_version(query: str) -> None:
     for seed in range(4):

@@ -168,11 +168,10 @@ def test_the_lock_names_its_holder_and_is_free_after_it(root: Address) -> None:
         assert held.dead is None
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times in the seconds after which it would expire: threads of a busy machine come late."""
     monkeypatch.setenv(lease.SECONDS, "3")
-    monkeypatch.setattr(lease, "_RENEWALS", 10)
     renewals, written = threading.Semaphore(0), lease.Lease._write
 
     def counted(held: lease.Lease) -> None:
@@ -180,7 +179,7 @@ def test_the_lock_is_renewed(root: Address, monkeypatch: pytest.MonkeyPatch) -> 
         renewals.release()
 
     monkeypatch.setattr(lease.Lease, "_write", counted)
-    with Warehouse(root).lock("ddcore run"):
+    with lease.hold(root / ".lock", "ddcore run", renewals=10):
         for _ in range(12):
             assert renewals.acquire(timeout=600)
         with pytest.raises(LockHeld), Warehouse(root).lock("ddcore ingest"):
@@ -195,7 +194,7 @@ def expired(root: Address, monkeypatch: pytest.MonkeyPatch, seconds: int = 0) ->
     return held
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     before = expired(root, monkeypatch, seconds=1)
     dead = Warehouse(root).dead_holder()
@@ -209,7 +208,7 @@ def test_an_expired_lock_is_taken_over_and_its_holder_notices(root: Address, mon
             before.check()
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_a_lock_that_looks_expired_and_is_renewed_is_held(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the clock of the other machine is behind."""
     before = expired(root, monkeypatch)
@@ -220,7 +219,7 @@ def test_a_lock_that_looks_expired_and_is_renewed_is_held(root: Address, monkeyp
         pass
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_who_takes_over_and_ends_before_the_ledger_leaves_its_duty_to_the_next(
     root: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +304,7 @@ def test_an_old_holder_cannot_be_first_in_a_new_ledger(root: Address, monkeypatc
     assert Ledger.load(Warehouse(root)).newest() is None
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
@@ -319,7 +318,7 @@ def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, m
         Ledger.load(Warehouse(root), Writer(before))
 
 
-@pytest.mark.sample(2, of="lock")
+@pytest.mark.sample(1, of="lock")
 def test_a_late_commit_of_an_old_holder_is_taken_for_nothing(root: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was checked against a ledger in which its version was open; meanwhile another process has closed it."""
     with writing(root) as ledger:
@@ -416,7 +415,7 @@ def summed(tables: dict[str, pl.DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
     return rows
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -494,7 +493,7 @@ def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
         shop.disturb(name, place, n, action)
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 def test_a_first_publication_that_was_stopped_before_its_commit(shop: StoreShop) -> None:
     """Its files, which only the store names so, are no reason to refuse the folder."""
     last = max(n for place, n in shop.scenario("first run").points if place == "after-file")
@@ -571,7 +570,7 @@ OVERTAKEN = (
 )  # fmt: skip
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 def test_a_run_whose_lock_expired_loses(shop: StoreShop, others: Forks) -> None:
     overtake(shop, others, "first run", "after-table", 2)
 
@@ -592,7 +591,7 @@ def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks, seed: in
         overtake(shop, others, name, place, n)
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: Forks) -> None:
     folder = shop.copy(shop.base("folded"))
     halted = {**shop.environment(folder), "DDCORE_FAILPOINT": "after-file=halt"}
@@ -609,7 +608,7 @@ def test_of_two_ingests_at_once_one_is_told_to_wait(shop: StoreShop, others: For
     assert shop.command(folder, "ingest", "roads", str(folder / "last.csv")).code == 0
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 @pytest.mark.parametrize("name", ["first ingest", "later run"])
 def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Forks) -> None:
     """The other one is told to wait, or comes later and has nothing to do; the work is done once."""
@@ -629,7 +628,7 @@ def test_of_two_commands_at_once_one_wins(name: str, shop: StoreShop, others: Fo
     shop.remove(folder)
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 def test_temporary_files_of_a_killed_command_are_removed_by_the_next(shop: StoreShop, others: Forks) -> None:
     """The copy of a source in the store, and a file on its way to the store."""
     folder = shop.copy(shop.base("folded"))
@@ -653,7 +652,7 @@ WRONG = {
 }
 
 
-@pytest.mark.sample(2, of="commands")
+@pytest.mark.sample(1, of="commands")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: StoreShop) -> None:
     folder = shop.copy(shop.base("folded"))

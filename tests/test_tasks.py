@@ -27,7 +27,7 @@ from ddcore.base.errors import DdError, FoldError
 from ddcore.base.tuning import Tuning
 from ddcore.io.project.project import Project
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, peers, workers
+from ddcore.jobs.engines import exchange, workers
 from ddcore.jobs.engines.messages import encoded
 from ddcore.jobs.engines.partitioning import _cuts
 from ddcore.jobs.spark.failures import TaskLost
@@ -99,14 +99,13 @@ def program(numbers):
 def disturbance(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> tuple[sparkless.Stage, Case, Project]:
     """A program of a loop, in which something will happen to one of its workers, once."""
     stage = sparkless.install(monkeypatch)
-    monkeypatch.setattr(peers, "SILENCE", 4.0)
-    monkeypatch.setattr(peers, "_BEAT", 0.1)  # a worker that is not stopped tells so, however busy the machine is
     text = STOPPING.format(cause=str(folder / "cause"), what=what)
     space: dict[str, Any] = {}
     exec(text, space)
     frames = {"numbers": pl.DataFrame({"n": [8, 9, 8, 12], "version": [0, 1, 1, 2], "diff": [1, 1, -1, 1]})}
     drawn = Case(0, text, space["program"], frames)
-    project = project_of(folder / "p", drawn)
+    # A worker that is not stopped tells so, however busy the machine is.
+    project = replace(project_of(folder / "p", drawn), tuning=Tuning(silent_seconds=4.0, beat_seconds=0.1))
     (folder / "cause").touch()
     return stage, drawn, project
 
@@ -122,7 +121,7 @@ def test_a_worker_that_dies_or_hangs(what: str, tmp_path: Path, monkeypatch: pyt
     compare(drawn, what, expected_of(drawn), outcomes)
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(1, of="workers")
 def test_a_worker_with_a_full_disk_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its error, and once: it would be full again. Nothing is committed, and the next run folds all."""
     stage, drawn, project = disturbance(tmp_path, monkeypatch, "after-write=full")
@@ -173,7 +172,7 @@ def test_memory_that_ends_while_a_message_arrives_is_not_tried_again(
     assert stage.attempts == 1
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(1, of="workers")
 def test_workers_that_encrypt_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sparkless.install(monkeypatch, encrypted=True)
     drawn = reach()
@@ -197,7 +196,7 @@ def test_one_worker_folds_where_nothing_can_encrypt(
     )
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(1, of="workers")
 def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After four attempts. Nothing is committed, and the next run folds all."""
     drawn = case(SEEDS[0], plain=True)
@@ -226,7 +225,7 @@ def program(items, names):
 """
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(1, of="workers")
 def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of one side far from those of the other, one key in most rows (equal quantiles), and null keys."""
     items = [(7, i, 0, 1) for i in range(40)] + [(None, 1, 0, 1), (-(2**63) + 1, 2, 0, 1), (90, 1, 1, 1), (90, 2, 2, 1)]

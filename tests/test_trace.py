@@ -39,12 +39,10 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "_string_hashes", lambda values: hashes(values) & 3)
     whole = pools.Sequences._hash
     monkeypatch.setattr(pools.Sequences, "_hash", lambda self, values: whole(self, values) & 3)
-    monkeypatch.setattr(encoding, "_NESTED", {})
-    monkeypatch.setattr(encoding, "POOL", pools.Strings())
-    monkeypatch.setattr(encoding, "_BINARIES", pools.Strings())
+    monkeypatch.setattr(encoding, "POOLS", encoding.Pools())
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", nightly(range(40), 12))
 def test_collisions_change_no_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = case(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -44,6 +45,41 @@ def test_a_page_that_is_out_of_date_is_made_again() -> None:
     text = tuning.FILE.read_text("utf-8")
     old = text.replace(f"{DEFAULT.file_rows:,}", "7")
     assert old != text and tuning.page(old) == text
+
+
+# --- what tests need smaller is handed on -----------------------------------------------------------------------------
+
+CHANGED = re.compile(
+    r"""(?:setattr|delattr|object|patch)\([^()]*?["'](?:[\w.]*\.)?_[A-Z][A-Z0-9_]*["']"""  # by its name
+    r"""|^[ \t]*(?:[\w.]+,[ ]*)*[a-z]\w*\._[A-Z][A-Z0-9_]*(?:,[ ]*[\w.]+)*[ ]*[+*-]?=(?!=)""",  # also in scripts
+    re.MULTILINE,
+)
+
+
+def test_no_test_changes_a_private_constant() -> None:
+    """It is a setting of the tuning, or an argument: what a test changes is a way to call the product."""
+    files = [*Path(__file__).parent.rglob("*.py")]
+    assert len(files) > 200
+    found = {file.name: CHANGED.findall(file.read_text("utf-8")) for file in files}
+    assert {name: changes for name, changes in found.items() if changes} == {}
+
+
+@pytest.mark.parametrize("constant, others", [("_WAIT", "wait"), ("_MOST_BYTES", "Most_bytes")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "monkeypatch.setattr(lease, '{}', 10)",
+        'with patch.setattr(\n    "ddcore.io.lease.{}", 10):',
+        "mock.patch.object(lease, '{}', new=10)",
+        "    lease.{} = 10",
+        "lease.other, lease.{} = 10, 11",
+        "lease.{}, lease.other = 10, 11",
+    ],
+)
+def test_a_change_of_a_private_constant_is_found(text: str, constant: str, others: str) -> None:
+    assert CHANGED.search(text.format(constant))
+    assert not CHANGED.search(text.format(others))
+    assert not CHANGED.search(f"assert lease.{constant} == 10")
 
 
 # --- the budget goes wherever it is needed ----------------------------------------------------------------------------

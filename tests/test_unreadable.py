@@ -105,7 +105,7 @@ def imported(folded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
         run_command([*words, "--project", str(home)])
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("place", PLACES)
 def test_what_may_not_be_read_is_never_called_missing(place: str, theirs: Path, dd: Any) -> None:

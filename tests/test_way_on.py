@@ -382,7 +382,7 @@ def short() -> list[str]:
     return list({(one.error, one.code): name for name, one in reversed(WALKS.items())}.values())
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name", [name if name in short() else pytest.param(name, marks=pytest.mark.long) for name in WALKS]
 )

@@ -19,6 +19,8 @@ from pkgutil import iter_modules
 
 __all__ = ["Ended", "Forks", "forks"]
 
+UNSYNCED = "--unsynced"
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -30,12 +32,15 @@ class Ended:
 
 
 class Forks:
-    """The server, from outside."""
+    """The server, from outside. Its commands sync nothing to the disk unless ``synced``: whatever kills them, the
+    system keeps what they have written.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, synced: bool = True) -> None:
         self._folder = folder
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            [sys.executable, __file__, *([] if synced else [UNSYNCED])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             env={name: value for name, value in os.environ.items() if not name.startswith("DDCORE_FAILPOINT")},
         )  # fmt: skip
 
@@ -79,9 +84,9 @@ class Forks:
 
 
 @contextmanager
-def forks(folder: Path) -> Iterator[Forks]:
+def forks(folder: Path, synced: bool = True) -> Iterator[Forks]:
     """A server for the length of a ``with``; outputs of commands go to files in ``folder``."""
-    server = Forks(folder)
+    server = Forks(folder, synced)
     try:
         yield server
     finally:
@@ -119,6 +124,8 @@ def _modules() -> Iterator[str]:
 def _serve() -> None:
     for name in _modules():
         import_module(name)
+    if UNSYNCED in sys.argv:
+        os.fsync = lambda fd: None
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

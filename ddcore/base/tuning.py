@@ -1,4 +1,4 @@
-"""Tuning: the sizes and thresholds that choose between ways of doing the same, in one object.
+"""Tuning: the sizes and thresholds that choose between ways of doing the same, and how long is waited, in one object.
 
 No result depends on them, only time and memory: every value gives the same rows (tests run with the least of each).
 Sizes that are part of a format are elsewhere, beside what reads and writes it. Must not import anything heavy: the
@@ -169,6 +169,26 @@ class Tuning:
     )
     sampled_rows: int = _setting(100_000, "rows", "of an input, by which workers divide its keys", least=61)
     message_rows: int = _setting(1 << 18, "updates", "in one part of a message between workers")
+    sent_again_rows: int = _setting(
+        1 << 18, "updates", "of an arrangement, after which a few are looked at again for what would go", least=0
+    )
+    beat_seconds: float = _setting(1.0, "seconds", "between the signs of life of a worker that computes", least=0.05)
+    silent_seconds: float = _setting(
+        20.0, "seconds", "without a byte of a worker that is waited for, after which the fold begins again", least=10
+    )
+    meeting_seconds: float = _setting(
+        60.0, "seconds", "in which all workers must have found each other, once all have started", least=30
+    )
+    reaching_seconds: float = _setting(
+        10.0, "seconds", "until a machine takes a connection: its system does, however busy the worker there", least=5
+    )
+    greeting_seconds: float = _setting(
+        10.0, "seconds", "that one connection to a worker may take to prove who it is", least=1
+    )
+    strangers: int = _setting(
+        32, "connections", "to a worker at once that have not proved it, beside those of the others"
+    )
+    hook_seconds: float = _setting(60.0, "seconds", "that the hook of a project may take", least=30)
     report_seconds: float = _setting(0.5, "seconds", "between two reports of how far a fold is", least=0)
     published_rows: int = _setting(
         1 << 17, "rows", "of a file of a published table, all of which are written again where one changes"

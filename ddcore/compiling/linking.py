@@ -73,8 +73,9 @@ class Image:
             numbers[: 2 * own].reshape(own, 2), numbers[2 * own :].reshape(calls, 3),
         )  # fmt: skip
 
-    def place(self, addresses: Mapping[str, int]) -> int:
+    def place(self, addresses: Mapping[str, int], protection: int = _EXECUTABLE) -> int:
         """Put the image into memory, for good, and return its address. ``addresses``: of the symbols.
+        ``protection``: of its pages of code, as ``mprotect`` takes it.
 
         Raises KeyError for a symbol that has none, OSError where the system does not let code be made executable.
         """
@@ -87,7 +88,7 @@ class Image:
         _write(content, self.own[:, 0], self.own[:, 1] + base)
         _write(content, self.calls[:, 0], found[self.calls[:, 1]] + self.calls[:, 2])
         c = ctypes.CDLL(None, use_errno=True)
-        if c.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(self.data), _EXECUTABLE):
+        if c.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(self.data), protection):
             raise OSError(ctypes.get_errno(), "code cannot be made executable")
         return base
 

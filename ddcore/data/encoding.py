@@ -13,7 +13,7 @@ workers, is the same in all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -31,10 +31,21 @@ _NAN_WORD = 0x7FF8000000000000
 _FEW, _SEVERAL = 4096, 2  # rows and columns of strings that are looked up together
 _NULL_HASH = 0x9AE16A3B2F90404F - 2**64  # as in kernels.hashing
 
-POOL = Strings()
-_BINARIES = Strings()
-_NESTED: dict[Type, Sequences] = {}
-_WIDE = Halves()  # of decimals with more than 18 digits
+
+@dataclass(frozen=True)
+class Pools:
+    """The pools of one process: ids of values of the types that do not fit into a word.
+
+    ``nested``: by type. ``wide``: of decimals with more than 18 digits.
+    """
+
+    strings: Strings = field(default_factory=Strings)
+    binaries: Strings = field(default_factory=Strings)
+    nested: dict[Type, Sequences] = field(default_factory=dict)
+    wide: Halves = field(default_factory=Halves)
+
+
+POOLS = Pools()
 
 
 def encode(series: pl.Series, kind: Type) -> np.ndarray:
@@ -103,7 +114,7 @@ def encode_columns(columns: Mapping[str, pl.Series], schema: Schema) -> dict[str
     texts = [name for name, column in columns.items() if _is_short_text(column, schema[name])]
     if len(texts) < _SEVERAL:
         return {name: encode(column, schema[name]) for name, column in columns.items()}
-    ids = POOL.intern(pl.concat([columns[name].alias("") for name in texts]))
+    ids = POOLS.strings.intern(pl.concat([columns[name].alias("") for name in texts]))
     cut = dict(zip(texts, np.split(ids, np.cumsum([len(columns[name]) for name in texts[:-1]])), strict=True))
     return {name: cut[name] if name in cut else encode(column, schema[name]) for name, column in columns.items()}
 
@@ -181,20 +192,21 @@ def pool_of(kind: Type) -> Pool[Any]:
     if kind.is_nested:
         return _sequences_of(kind)
     if kind.is_wide:
-        return _WIDE
-    return POOL if kind.name == "string" else _BINARIES
+        return POOLS.wide
+    return POOLS.strings if kind.name == "string" else POOLS.binaries
 
 
 def halves_of_ids(words: np.ndarray) -> np.ndarray:
     """The halves (n, 2) of decimals of more than 18 digits, by their words."""
-    return _WIDE.halves(words)
+    return POOLS.wide.halves(words)
 
 
 def _sequences_of(kind: Type) -> Sequences:
     """One pool for all types that differ in names of fields only: tables of state may name them otherwise."""
-    pool = _NESTED.get(kind)
+    pools = POOLS.nested
+    pool = pools.get(kind)
     if pool is None:
-        pool = _NESTED[kind] = _NESTED.setdefault(_without_names(kind), Sequences())
+        pool = pools[kind] = pools.setdefault(_without_names(kind), Sequences())
     return pool
 
 
@@ -240,7 +252,7 @@ def _stable(words: np.ndarray, kind: Type) -> np.ndarray:
 def _decode_pooled(words: np.ndarray, kind: Type) -> pl.Series:
     if kind.is_wide:
         return wide.decimals(halves_of_ids(words), kind)
-    pool = POOL if kind.name == "string" else _BINARIES
+    pool = POOLS.strings if kind.name == "string" else POOLS.binaries
     text = pool.strings(words) if len(pool) else pl.Series([None] * len(words), dtype=pl.String)  # nulls only
     return text if kind.name == "string" else text.str.decode("hex")
 

@@ -45,7 +45,7 @@ def exact(tree: Tree, types: Types) -> Tree:
 
     Raises ProgramError for quotients of decimals, and for products with more than 38 digits after the point.
     """
-    if not any(_scale(dtype) is not None for dtype in types(list(syntax.walk(tree)))):
+    if not any(_scale(dtype) is not None for dtype in types([tree, *syntax.every(tree)])):
         return tree
     return syntax.rewrite(tree, lambda node: _exact(node, types))
 
@@ -54,7 +54,7 @@ def is_wide(tree: Tree, types: Types) -> bool:
     """Whether a result may have more than 18 digits: where an operand that it is computed from may. A cast decides by
     itself.
     """
-    if not any(_says_wide(node, types) for node in syntax.walk(tree)):
+    if not any(_says_wide(node, types) for node in syntax.every(tree)):
         return False
 
     def wide(node: Tree, parts: list[bool]) -> bool:

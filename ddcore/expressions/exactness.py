@@ -54,7 +54,7 @@ def analyse(tree: Tree, types: Types) -> Term:
     """
     tree = _int64(syntax.rewrite(tree, _with_int64_literals))
     tree = _with_types_of_literals(tree)
-    if any(isinstance(node, syntax.Eval) for node in syntax.walk(tree)):
+    if any(isinstance(node, syntax.Eval) for node in syntax.every(tree)):
         tree = syntax.rewrite(tree, lambda node: _with_lists(node, types))
     tree = decimals.exact(tree, types)
     tree = _widen(tree, types)
@@ -98,7 +98,7 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
     the result depend on the batch. Adding a zero computed from a column gives it its full length. This turns -0.0 into
     0.0, as everywhere here.
     """
-    divisions = [node for node in syntax.walk(tree) if syntax.operation(node) in _DIVISIONS]
+    divisions = [node for node in syntax.every(tree) if syntax.operation(node) in _DIVISIONS]
     if not divisions:
         return tree
     floats = {id(node) for node, dtype in zip(divisions, types(divisions), strict=True) if dtype.is_float()}
@@ -120,7 +120,7 @@ def _fill_divisors(tree: Tree, types: Types) -> Tree:
 
 
 def _is_float_literal(node: Tree) -> bool:
-    return any(isinstance(inner, syntax.Literal) and inner.dtype == "Float" for inner in syntax.walk(node))
+    return any(isinstance(inner, syntax.Literal) and inner.dtype == "Float" for inner in syntax.every(node))
 
 
 def _with_int64_literals(node: Tree) -> Tree:
@@ -162,7 +162,7 @@ def _with_types_of_literals(tree: Tree) -> Tree:
 
 def _widen(tree: Tree, types: Types) -> Tree:
     """The tree with every integer as Int64, so that no arithmetic happens in a narrower type."""
-    types(list(syntax.walk(tree)))
+    types([tree])  # and so of all in it
 
     def change(node: Tree, parts: list[Tree]) -> Tree:
         dtype, *inner = types([node, *syntax.children(node)])
@@ -254,7 +254,7 @@ _NARROW: dict[pl.DataType, Interval] = {
 
 
 def _type(tree: Tree, types: Types) -> Term:
-    types(list(syntax.walk(tree)))
+    types([tree])  # and so of all in it
 
     def term(node: Tree, parts: list[Term]) -> Term:
         result = Term(node, types([node])[0], parts=parts)

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.record import record
 from ddcore.base.schema import type_of
 from ddcore.data import nested
-from ddcore.expressions import temporal
+from ddcore.expressions import polars_json, stages, syntax, temporal, texts
 from ddcore.expressions.stages import Staged
+from ddcore.expressions.syntax import Tree
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError, ArithmeticError)
 """What Polars raises where it cannot compute, or type, an expression."""
 _COUNTED = re.compile(r" in column '.*' for \d+ out of \d+ values")
+_CONVERSION = re.compile(r"conversion from `str` to `(.*)` failed: \[\"(.*)\"\]")
+MARKING = "Extension.To"
+_NAMES = {"i64": "int64", "f64": "float64", "datetime[μs, UTC]": "timestamp"}
+
+
+@record
+class Written:
+    """A conversion in the user's own words: its place, its text, the type it is to, the value it is of, its result."""
+
+    place: str
+    text: str
+    kind: str
+    given: pl.Expr
+    result: pl.Expr
+
+    def wrong(self, frame: pl.DataFrame) -> str:
+        """The message for the only row of a frame."""
+        return f"{self.place}: {self.text}: {value_text(frame.select(self.given).to_series(), 0)} is no {self.kind}"
 
 
 def failing_row(frame: pl.DataFrame, parts: list[Staged]) -> int | None:
@@ -77,6 +98,55 @@ def _is_pythons(value: pl.Series) -> bool:
     return bool(days.is_between(-719_000, 2_932_000).all())
 
 
-def reason_of(failure: BaseException) -> str:
-    """The first line of what Polars says, without what it says about the other rows of the batch."""
-    return _COUNTED.sub("", str(failure).strip().partition("\n")[0])
+def cause(frame: pl.DataFrame, tree: Tree, written: Iterable[Written]) -> Written | None:
+    """The conversion by which an expression fails on the only row of a frame; None where it is none of these.
+
+    One that fails by itself may stand in a branch that the row does not take: the expression must fail although all
+    others that fail are nulls. Parts come before what they are in.
+    """
+    inside = {texts.text(part) for part in syntax.nodes(tree, syntax.children)}
+    failing: dict[str, Written] = {}
+    for each in written:
+        text = texts.text(unmarked(syntax.bare(polars_json.read(each.result))))
+        if text in inside and _is_wrong(frame, each.result) and not _is_wrong(frame, each.given):
+            failing.setdefault(text, each)
+    for own, each in failing.items():
+        others = failing.keys() - {own}
+        if _fails(frame, [stages.staged([_with_nulls(tree, others)], "cause")]):
+            return each
+    return None
+
+
+def unmarked(tree: Tree) -> Tree:
+    """A tree without marks, which change no value: see :func:`ddcore.data.forms.marked`."""
+    return syntax.bare(syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == MARKING else node))  # type: ignore[union-attr]
+
+
+def _with_nulls(tree: Tree, gone: Iterable[str]) -> Tree:
+    """A tree in which parts with these texts are null."""
+    nothing = set(gone)
+    null = syntax.Literal("Null", "Null")
+    return syntax.rewrite(tree, lambda node: null if nothing and texts.text(node) in nothing else node)
+
+
+def _is_wrong(frame: pl.DataFrame, expr: pl.Expr) -> bool:
+    try:
+        frame.select(expr)
+    except FAILURES:
+        return True
+    return False
+
+
+def reason_of(failure: BaseException, tree: Tree | None = None) -> str:
+    """The first line of what Polars says, without what it says about the other rows of the batch. Of text that is no
+    value of a type, that it is none; of a text that stands in the expression itself, which is a reason to fail, that.
+    """
+    reason = _COUNTED.sub("", str(failure).strip().partition("\n")[0])
+    found = _CONVERSION.fullmatch(reason)
+    if found is None or tree is None:
+        return reason
+    texts_inside = (node.value for node in syntax.walk(tree) if isinstance(node, syntax.Literal) and node.value)
+    for text in texts_inside:
+        if isinstance(text, str) and text.startswith(found[2].removesuffix("…")):
+            return text
+    return f"{found[2]!r} is no {_NAMES.get(found[1], found[1])}"

@@ -19,8 +19,17 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, type_of
 from ddcore.base.source_line import caller
 from ddcore.data import nested
-from ddcore.expressions import stages, syntax, temporal, texts
-from ddcore.expressions.failures import FAILURES, failing_row, reason_of, row_text, select, value_text
+from ddcore.expressions import polars_json, stages, syntax, temporal, texts
+from ddcore.expressions.failures import (
+    FAILURES,
+    Written,
+    cause,
+    failing_row,
+    reason_of,
+    row_text,
+    select,
+    value_text,
+)
 from ddcore.expressions.intervals import GREATEST, LEAST, Bounds, Overflow
 from ddcore.expressions.stages import Staged
 from ddcore.expressions.syntax import Tree
@@ -32,6 +41,7 @@ from ddcore.expressions.words import Steps, steps_of
 Failure = Callable[[Mapping[str, str]], ExpressionError]
 """The error of an expression that no user wrote, made of the values of its columns in the row where it fails."""
 _FAILURE: ContextVar[Failure | None] = ContextVar("failure", default=None)
+_WRITTEN: ContextVar[Mapping[str, Written]] = ContextVar("written", default={})  # noqa: B039  (never changed)
 
 
 @contextmanager
@@ -42,6 +52,16 @@ def failing(failure: Failure) -> Iterator[None]:
         yield
     finally:
         _FAILURE.reset(token)
+
+
+@contextmanager
+def written(conversions: Mapping[str, Written]) -> Iterator[None]:
+    """Expressions that are created meanwhile tell of these conversions, as they fill up, in the user's own words."""
+    token = _WRITTEN.set(conversions)
+    try:
+        yield
+    finally:
+        _WRITTEN.reset(token)
 
 
 @dataclass(slots=True)
@@ -55,11 +75,12 @@ class _Form:
 @dataclass(slots=True)
 class Formula:
     """An expression in both forms. ``safe``: columns whose integers are all within +-safe cannot overflow. ``steps``:
-    the same on words, where that is possible.
+    the same on words, where that is possible. ``tree``: None where it is nested too deeply to be pickled.
     """
 
     name: str
     text: str
+    tree: Tree | None
     columns: list[str]
     direct: _Form
     wide: _Form
@@ -87,8 +108,8 @@ def formula(name: str, tree: Tree, term: Term, dtype: pl.DataType, schema: Schem
     safe = _safe(bounds, bool(term.op), columns) if term.computes else GREATEST
     steps = steps_of(term.tree, schema) if safe > 0 and to is None and not direct_form.guards else None
     return Formula(
-        name, texts.display(tree), columns, direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype,
-        safe, steps,
+        name, texts.display(tree), None if polars_json.is_deeper(tree, polars_json.DEEPEST) else tree, columns,
+        direct_form, wide_form, _integers(term), bounds, bool(term.op), dtype, safe, steps,
     )  # fmt: skip
 
 
@@ -133,7 +154,7 @@ class Formulas:
 
     def __init__(self, formulas: list[Formula]) -> None:
         self._formulas = formulas
-        self._place, self._failure = caller(), _FAILURE.get()
+        self._place, self._failure, self._written = caller(), _FAILURE.get(), _WRITTEN.get()
         self.columns = sorted({name for formula in formulas for name in formula.columns})
         self._direct = stages.together([formula.direct.staged for formula in formulas])
         checks = zip_longest(*(formula.direct.guards for formula in formulas))
@@ -204,12 +225,25 @@ class Formulas:
                         raise self._error(formula, f": {reason}", frame, met.arg_max(), hint)
             result = select(frame, form.staged).to_series()
         except FAILURES as failure:
-            row = failing_row(frame, [*(guard for guard, _ in form.guards), form.staged])
-            reason = reason_of(failure)
-            hint = "correct the value, or allow for it in the expression"
-            raise self._error(formula, f": {reason}", frame, row, hint) from None
+            raise self._failed(formula, form, frame, failure) from None
         self.require_int64(formula, result, frame)
         return result.cast(pl.Int64) if formula.is_int else result
+
+    def _failed(self, formula: Formula, form: _Form, frame: pl.DataFrame, failure: BaseException) -> ExpressionError:
+        """The error of an expression that Polars cannot evaluate."""
+        row = failing_row(frame, [*(guard for guard, _ in form.guards), form.staged])
+        hint = "correct the value, or allow for it in the expression"
+        if row is None or self._failure is not None:
+            return self._error(formula, f": {reason_of(failure)}", frame, row, hint)
+        only = frame[row : row + 1]
+        found = cause(only, formula.tree, self._written.values()) if formula.tree is not None else None
+        if found is not None:
+            return ExpressionError(f"{found.wrong(only)}, {row_text(only.select(formula.columns), 0)}", hint)
+        try:
+            select(only, form.staged)
+        except FAILURES as own:
+            failure = own
+        return self._error(formula, f": {reason_of(failure, formula.tree)}", frame, row, hint)
 
     def require_int64(
         self, formula: Formula, column: pl.Series, frame: pl.DataFrame, rows: np.ndarray | None = None

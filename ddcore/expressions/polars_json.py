@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 import polars as pl
@@ -104,8 +104,8 @@ def depth(tree: Tree) -> int:
 
 def is_deeper(tree: Tree, most: int) -> bool:
     """Whether the JSON of a tree is more brackets deep than this. Most trees have too few nodes for that."""
-    few = list(islice(syntax.walk(tree), (most - _LEAST_DEEP) // _EACH_DEEP + 2))
-    if _LEAST_DEEP + _EACH_DEEP * (len(few) - 1) <= most and not any(isinstance(node, Eval) for node in few):
+    nodes = syntax.every(tree)
+    if _LEAST_DEEP + _EACH_DEEP * (len(nodes) - 1) <= most and not any(isinstance(node, Eval) for node in nodes):
         return False
     return depth(tree) > most
 

@@ -16,12 +16,11 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import MARK, Schema, Type, instance
 from ddcore.expressions import exactness, polars_json, syntax, texts, vocabulary
+from ddcore.expressions.failures import MARKING, unmarked
 from ddcore.expressions.formulas import Formulas, formula
 from ddcore.expressions.row_types import RowTypes, result_type, typing_of
 from ddcore.expressions.syntax import Tree
 from ddcore.text.wording import meant
-
-_MARK = "Extension.To"
 
 
 class Projection:
@@ -208,10 +207,9 @@ def _unmarked(tree: Tree) -> tuple[Tree, Type | None]:
     """A tree without marks, which change no value, and the type that a mark gives to the result: see
     :func:`ddcore.data.forms.marked`.
     """
-    if isinstance(tree, syntax.Column) or not any(syntax.operation(node) == _MARK for node in syntax.walk(tree)):
+    if isinstance(tree, syntax.Column) or not any(syntax.operation(node) == MARKING for node in syntax.every(tree)):
         return tree, None
     kind = None
-    if isinstance(tree, syntax.Call) and tree.name == _MARK:
+    if isinstance(tree, syntax.Call) and tree.name == MARKING:
         kind = Type(tree.options["Literal"]["Extension"]["name"].removeprefix(MARK))
-    plain = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == _MARK else node)  # type: ignore[union-attr]
-    return syntax.bare(plain), kind
+    return unmarked(tree), kind

@@ -120,7 +120,7 @@ def staged(trees: Sequence[Tree], name: str) -> Staged:
 
 def _is_ordinary(tree: Tree) -> bool:
     sizes: dict[int, int] = {}
-    for node in syntax.nodes(tree, syntax.children):
+    for node in syntax.every(tree):
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in syntax.children(node))
     return sizes[id(tree)] <= len(sizes) + _FEW and not polars_json.is_deeper(tree, polars_json.DEEPEST)
 

@@ -184,24 +184,30 @@ def nodes(tree: _T, inner: Callable[[_T], list[_T]]) -> list[_T]:
     return found
 
 
+_LATEST: dict[int, tuple[Tree, list[Tree]]] = {}
+"""Trees by what Python calls their identity, which is theirs as long as they are here, and their nodes."""
+_MOST_KEPT = 4096
+
+
+def every(tree: Tree) -> list[Tree]:
+    """Every node once, children before parents. Planning goes through a tree some fifteen times, one soon after the
+    other: those of the latest trees are kept, and must not be changed.
+    """
+    known = _LATEST.get(id(tree))
+    if known is not None:
+        return known[1]
+    if len(_LATEST) >= _MOST_KEPT:
+        _LATEST.clear()
+    found = nodes(tree, children)
+    _LATEST[id(tree)] = tree, found
+    return found
+
+
 def fold(tree: Tree, change: Callable[[Tree, list[Any]], _T]) -> _T:
     """What ``change`` makes of the tree, from each node and the results of its children."""
     results: dict[int, _T] = {}
-    below = children(tree)
-    waiting = [(tree, below, iter(below))]  # nodes whose children are on their way
-    while waiting:
-        node, below, rest = waiting[-1]
-        for child in rest:
-            if id(child) in results:
-                continue
-            if type(child) in _CHILDREN:
-                inner = children(child)
-                waiting.append((child, inner, iter(inner)))
-                break
-            results[id(child)] = change(child, [])
-        else:
-            waiting.pop()
-            results[id(node)] = change(node, [results[id(child)] for child in below])
+    for node in every(tree):
+        results[id(node)] = change(node, [results[id(child)] for child in children(node)])
     return results[id(tree)]
 
 
@@ -236,7 +242,9 @@ def operation(tree: Tree) -> str:
 
 def columns(tree: Tree) -> list[str]:
     """Names of the columns a tree reads, sorted."""
-    return sorted({node.name for node in walk(tree) if isinstance(node, Column)})
+    if isinstance(tree, Column):
+        return [tree.name]
+    return sorted({node.name for node in every(tree) if isinstance(node, Column)})
 
 
 def result_name(tree: Tree) -> str | None:

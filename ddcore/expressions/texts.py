@@ -23,9 +23,9 @@ from ddcore.expressions.syntax import (
     Renamed,
     Tree,
     children,
+    every,
     fold,
     is_operator,
-    nodes,
     operation,
     values,
 )
@@ -104,7 +104,7 @@ def _leaf(tree: Tree) -> str:
 def literals(tree: Tree) -> list[str]:
     """Which literals have a type of their own, in order."""
     found = []
-    for node in nodes(tree, children):
+    for node in every(tree):
         if isinstance(node, Literal):
             found.append("typed" if node.is_typed else "untyped")
         elif isinstance(node, Eval):

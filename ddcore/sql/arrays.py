@@ -184,16 +184,6 @@ def distinct(values: Values, node: exp.ArrayDistinct) -> Value:
     return Value(some.expr.list.unique(maintain_order=True), list_of(element), node)
 
 
-def extreme(*, greatest: bool) -> Rule:
-    """The rule of the greatest or the least element."""
-
-    def rule(values: Values, node: exp.Func) -> Value:
-        some, element = list_and_element(values, node.this)
-        return Value(some.expr.list.max() if greatest else some.expr.list.min(), element, node)
-
-    return rule
-
-
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Array: _array,
     exp.Bracket: _element,

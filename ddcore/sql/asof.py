@@ -7,21 +7,41 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import planning
 from ddcore.sql.between import comparisons
+from ddcore.sql.brackets import closing
 from ddcore.sql.join_conditions import Condition, keys_in, sides_of
 from ddcore.sql.names import types
 from ddcore.sql.pairs import Pair
 from ddcore.sql.source import shown
+from ddcore.sql.tokens import is_kind, word
 from ddcore.sql.values import Value, Values, aligned
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
 
 _FORM = "write ASOF JOIN t ON s.key = t.key AND s.time >= t.time: equalities and one comparison"
+
+
+def with_matches(tokens: Sequence[Token]) -> list[Token]:
+    """``LEFT ASOF JOIN t MATCH_CONDITION (a >= b) ON c = d`` as ``ASOF LEFT JOIN t ON (a >= b) AND c = d``."""
+    found = list(tokens)
+    for number, token in enumerate(found[:-1]):
+        if word(found, number) == "LEFT" and word(found, number + 1) == "ASOF":
+            found[number : number + 2] = [found[number + 1], token]
+        elif word(found, number) == "MATCH_CONDITION" and is_kind(found, number + 1, TokenType.L_PAREN):
+            found[number] = _as(token, TokenType.ON, "ON")
+            behind = closing(found, number + 1) + 1
+            if word(found, behind) == "ON":
+                found[behind] = _as(found[behind], TokenType.AND, "AND")
+    return found
+
+
+def _as(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 @dataclass(frozen=True)

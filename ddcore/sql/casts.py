@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.data import forms
+from ddcore.expressions.failures import Written
 from ddcore.sql import dates, quotients, zeros
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.list_texts import list_text
-from ddcore.sql.source import DIALECT
+from ddcore.sql.source import DIALECT, shown
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import INT, Value, Values, as_type, null, shared
 
@@ -29,9 +32,17 @@ def _cast(values: Values, node: exp.Cast) -> Value:
     value = values.of(node.this)
     if kind.this == exp.DType.INTERVAL and isinstance(value.literal, str):
         return dates.interval(values, exp.Interval(this=node.this))
-    result = cast(values, value, declared_type(values.source, kind), node)
+    result = told(values, value, cast(values, value, declared_type(values.source, kind), node))
     if kind.this == exp.DType.VARCHAR and kind.expressions and values.source.dialect == DIALECT:
         return Value(result.expr.str.head(int(kind.expressions[0].name)), result.type, node)  # elsewhere it is not cut
+    return result
+
+
+def told(values: Values, value: Value, result: Value) -> Value:
+    """A cast, of which a row that fails tells in the words of SQL."""
+    if value.type != result.type and value.expr.meta.root_names():
+        place, text = values.source.place(result.node), shown(result.node)
+        values.source.casts[f"{place}: {text}"] = Written(place, text, str(result.type), value.expr, result.expr)
     return result
 
 
@@ -71,6 +82,9 @@ def cast(  # noqa: PLR0911, PLR0912  (one case, one return)
             return Value(_read(text, wanted), wanted, node)
         written = text.cast(_MOST_DIGITS)
         return Value(half_away(written, wanted.scale).cast(wanted.polars), wanted, node)
+    if pair == ("string", "bool"):
+        truths = partial(_truth, dialect=values.source.dialect)
+        return Value(shared([value], lambda text: truths(text.expr)), wanted, node)
     if pair == ("string", "date"):
         return Value(value.expr.str.to_date("%Y-%m-%d"), wanted, node)
     if pair == ("timestamp", "date"):
@@ -103,6 +117,38 @@ def _read(text: pl.Expr, wanted: Type) -> pl.Expr:
     more = text + pl.lit("0" * wanted.scale + "1")
     is_fraction = text.str.contains("[.]") & ~text.str.contains("[eE]")
     return pl.when(is_fraction).then(more).otherwise(text).cast(wanted.polars)
+
+
+_BLANKS = " \t\n\r\x0b\x0c"
+_TRUE = {DIALECT: "true tru tr t yes ye y on 1", "duckdb": "true t yes y 1 on", "spark": "true t yes y 1"}
+_FALSE = {DIALECT: "false fals fal fa f no n off of 0", "duckdb": "false f no n 0 off", "spark": "false f no n 0"}
+
+
+def truth_or_null(text: pl.Expr, dialect: str) -> pl.Expr:
+    """What text means as a truth, in small letters or not: null where it means none."""
+    small, dialect = text.str.strip_chars(_BLANKS).str.to_lowercase(), "spark" if dialect in SPARKS else dialect
+    yes, no = (small.is_in(words[dialect].split()) for words in (_TRUE, _FALSE))
+    return pl.when(yes).then(True).when(no).then(False)
+
+
+def _truth(text: pl.Expr, dialect: str) -> pl.Expr:
+    truth = truth_or_null(text, dialect)
+    wrong = zeros.failing_where(truth.is_null() & text.is_not_null(), "is no truth")
+    return pl.when(wrong == 0).then(truth)
+
+
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9]{2}:[0-9]{2}(?::[0-5][0-9](?:[.][0-9]{1,6})?)?)?Z?$"
+"""Text that is a timestamp: with a time or without, in UTC."""
+
+
+def moment(text: pl.Expr, *, strict: bool = True) -> pl.Expr:
+    """Text as a timestamp; what is none fails, or is null where not ``strict``. ``text`` is named several times."""
+    plain = text.str.strip_suffix("Z").str.replace("T", " ", literal=True)
+    size = plain.str.len_chars()
+    day, minute = plain + pl.lit(" 00:00:00"), plain + pl.lit(":00")
+    whole = pl.when(size == len("2024-02-29")).then(day).when(size == len("2024-02-29 12:30")).then(minute)
+    usual = pl.when(~text.str.contains(MOMENT)).then(pl.lit("no timestamp")).otherwise(whole.otherwise(plain))
+    return usual.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", time_zone="UTC", strict=strict)
 
 
 def _uuid(text: pl.Expr) -> pl.Expr:
@@ -168,6 +214,7 @@ _FLOAT_TEXTS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
 _FORMS: dict[tuple[str, str], Callable[[pl.Expr], pl.Expr]] = {
     ("string", "binary"): _binary, ("binary", "string"): lambda x: "\\x" + x.bin.encode("hex"),
     ("string", "uuid"): _uuid, ("uuid", "string"): lambda x: x + "", ("string", "time"): _time,
+    ("string", "timestamp"): lambda x: moment(x.str.strip_chars(_BLANKS)),
     ("time", "string"): _time_text, ("timestamp", "time"): lambda x: x.dt.time(), ("string", "interval"): _interval,
     ("interval", "string"): forms.interval_text,
 }  # fmt: skip

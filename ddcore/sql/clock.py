@@ -58,11 +58,6 @@ def _subquery(node: exp.Expr, *, is_day: bool) -> exp.Subquery:
     return query
 
 
-def reads_clock(query: exp.Expr) -> bool:
-    """Whether a query needs the table of instants."""
-    return any(table.name == CLOCK for table in query.find_all(exp.Table))
-
-
 def clock() -> Relation:
     """The table of instants."""
     return Relation(now(), (Column("", NOW, NOW),))

@@ -124,7 +124,10 @@ def _in(values: Values, node: exp.In) -> Value:
     if node.args.get("query") is not None or node.args.get("unnest") is not None:
         values.source.refuse(node, "a subquery in this place")
     if not node.expressions:
-        values.source.refuse(node, "IN without values")
+        if values.source.dialect == "duckdb":
+            known = values.of(node.this).expr.is_not_null()
+            return Value(pl.when(known).then(pl.lit(False)), BOOL, node)
+        values.source.refuse(node, "IN without values", "FALSE is the condition that no row meets")
     if (parts := parts_of(values, node.this)) is not None:
 
         def any_row(*row: Value) -> pl.Expr:

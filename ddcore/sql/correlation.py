@@ -19,7 +19,7 @@ from ddcore.sql.env import Env, Outer, Queries
 from ddcore.sql.names import Column, Known, Relation, free, names_used, resolve, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts
 from ddcore.sql.quantifiers import items_of
-from ddcore.sql.source import parts, shown
+from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned
 
 
@@ -39,22 +39,32 @@ def names_in(node: exp.Expr, known: Known) -> list[exp.Column]:
 def subqueries_in(nodes: Iterable[exp.Expr]) -> list[exp.Expr]:
     """The parts that hold a subquery, outermost first: EXISTS, IN, ANY, ALL and values."""
 
-    def inside(node: exp.Expr) -> Iterable[exp.Expr]:
-        return () if _holds_subquery(node) else node.iter_expressions()
+    found, waiting = list[exp.Expr](), [*nodes][::-1]
+    while waiting:
+        node = waiting.pop()
+        if _holds_subquery(node):
+            found.append(node)
+        elif not isinstance(node, _LEAVES):
+            waiting += [*node.iter_expressions()][::-1]
+    return found
 
-    return [node for node in parts(nodes, inside) if _holds_subquery(node)]
+
+_LEAVES = exp.Column, exp.Literal
+_QUERIES = exp.Exists, exp.Subquery, exp.Select, exp.SetOperation
 
 
 def _holds_subquery(node: exp.Expr) -> bool:
-    return (
-        isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation)
-        or (isinstance(node, exp.In) and node.args.get("query") is not None)
-        or (
-            isinstance(node, exp.Binary)
-            and isinstance(node.expression, exp.Any | exp.All)
-            and isinstance(unwrapped(node.expression.this), exp.Query)
-        )
-    )
+    if isinstance(node, _QUERIES):
+        return True
+    if isinstance(node, exp.In):
+        return node.args.get("query") is not None
+    if not isinstance(node, exp.Binary):
+        return False
+    quantifier = node.expression
+    return isinstance(quantifier, _QUANTIFIERS) and isinstance(unwrapped(quantifier.this), exp.Query)
+
+
+_QUANTIFIERS = exp.Any, exp.All
 
 
 def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Correlation:

@@ -207,11 +207,13 @@ def field(unit: str, types: str = "timestamp|date") -> Rule:
 
 
 def _truncated(values: Values, node: exp.Func) -> Value:
-    moment = values.require(values.of(node.this), "timestamp", "date")
     units = {"YEAR": "1y", "QUARTER": "1q", "MONTH": "1mo", "WEEK": "1w", "DAY": "1d", "HOUR": "1h", "MINUTE": "1m",
              "SECOND": "1s", "MILLISECOND": "1ms", "MILLISECONDS": "1ms", "MICROSECOND": "1us",
              "MICROSECONDS": "1us"}  # fmt: skip
     unit = node.args["unit"].name.upper()
+    if unit not in units and isinstance(node.this, exp.Column) and node.this.name.upper() in units:
+        raise values.source.error(node, "the unit comes first", f"write date_trunc('{node.this.name.lower()}', ...)")
+    moment = values.require(values.of(node.this), "timestamp", "date")
     if unit not in units | _YEARS:
         values.source.refuse(node, f"date_trunc('{unit.lower()}')")
     whole = as_type(values.source, moment, TIMESTAMP)

@@ -60,6 +60,22 @@ def plain(source: Source, node: exp.AggFunc) -> None:  # noqa: PLR0912  (one kin
         source.refuse(node, f"the aggregate {called(node)} in the dialect {source.dialect!r}", hint)
 
 
+def of_fractions(node: exp.WithinGroup) -> None:
+    """Replace percentiles at several fractions by a list of one for each: null where there is no value."""
+    fractions = node.this.this
+    if not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) or not isinstance(fractions, exp.Array):
+        return
+    top, ones = _outside(node), []
+    for fraction in fractions.expressions:
+        one = node.copy()
+        one.this.set("this", fraction.copy())
+        ones.append(_written(node, one))
+    there = exp.Not(this=exp.Is(this=ones[0].copy(), expression=exp.Null())) if ones else exp.false()
+    whole: exp.Expr = _case(there, exp.Array(expressions=ones))
+    is_column = isinstance(top.parent, exp.Select) and top.arg_key == "expressions"
+    top.replace(exp.alias_(whole, called(node.this)) if is_column else whole)
+
+
 def _around(node: exp.Expr) -> list[exp.Expr]:
     """What an aggregate is written with, from the inside: IGNORE NULLS, FILTER, OVER."""
     found: list[exp.Expr] = []

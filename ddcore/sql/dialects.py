@@ -22,8 +22,12 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
     differs.
     """
     tree.meta["dialect"] = source.dialect
-    if source.dialect == DIALECT:
-        return tree
+    if source.dialect != DIALECT:
+        _plain(source, tree)
+    return tree
+
+
+def _plain(source: Source, tree: exp.Create) -> None:
     for node in list(tree.walk()):
         if isinstance(node, exp.Identifier):
             node.set("quoted", False)
@@ -41,4 +45,3 @@ def read(source: Source, tree: exp.Create) -> exp.Create:
             node.set("db", None)  # as Databricks names the tables of a pipeline
     for node in reversed(list(tree.find_all(exp.AggFunc))):  # those inside of others first
         plain(source, node)
-    return tree

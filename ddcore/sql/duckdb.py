@@ -111,23 +111,22 @@ def _part(values: Values, node: exp.Expr, unit: Any, moment: Value) -> Value:
 
 
 def _extracted(values: Values, node: exp.Extract) -> Value:
-    value = values.of(node.expression)
+    """Of an interval or a time of day whole numbers, also of seconds, but of the epoch."""
+    value = values.peek(node.expression)
     if intervals.is_interval(value):
-        return _of_interval(values, node, value)
-    return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
-
-
-def _of_interval(values: Values, node: exp.Extract, length: Value) -> Value:
-    """Whole numbers, also of seconds; the epoch is one with a fraction."""
-    unit = node.this.name.upper()
-    if unit not in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"):
-        values.source.refuse(node, f"extract({unit.lower()}) of an interval", "year, month, day, hour, minute, second")
-    return Value(intervals.field(values, node, length).expr.cast(pl.Int64), INT, node)
+        found = intervals.field(values, node, value)
+    elif value.type is not None and value.type.name == "time":
+        found = dates.clock_field(values, node, value)
+    else:
+        return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+    if node.this.name.upper() == "EPOCH":
+        return Value(found.expr.cast(pl.Float64), FLOAT, node)
+    return Value(found.expr.cast(pl.Int64), INT, node)
 
 
 def _date_part(values: Values, node: exp.Anonymous) -> Value:
-    unit = values.of(node.expressions[0]).literal
-    return _part(values, node, unit, values.require(values.of(node.expressions[1]), "date", "timestamp"))
+    unit, moment = str(values.of(node.expressions[0]).literal), node.expressions[1]
+    return values.of(exp.Extract(this=exp.var(unit), expression=moment))
 
 
 def _unit(unit: str) -> Rule:

@@ -122,14 +122,10 @@ def _sum(values: Values, node: exp.Anonymous) -> Value:
 
 
 def _slice(values: Values, node: exp.Expr) -> Value:
-    """``list_slice(list, 2, 3)``: both ends belong to it; negative ones are refused."""
+    """``list_slice(list, 2, 3)``: both ends belong to it."""
     parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.args["start"], node.args["end"]]
-    if len(parts) != 3:
-        values.source.refuse(node, "list_slice() with a step")
-    begin, end = (values.of(part).literal for part in parts[1:])
-    if not isinstance(begin, int) or not isinstance(end, int) or begin < 0 or end < 0:
-        values.source.refuse(node, "list_slice() whose bounds are no literals of at least 0", "list[2:3]")
-    return list_functions.sliced(values, node, parts[0], begin, end)
+    some, begin, end, *step = parts
+    return list_functions.sliced(values, node, some, begin, end, step=bool(step))
 
 
 def _element(values: Values, node: exp.Anonymous) -> Value:
@@ -306,8 +302,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayDistinct: _distinct,
     exp.ArrayReverse: lambda values, node: list_functions.reversed_list(list_and_element(values, node.this)[0], node),
     exp.ArraySort: _sorted,
-    exp.ArrayMax: arrays.extreme(greatest=True),
-    exp.ArrayMin: arrays.extreme(greatest=False),
+    exp.ArrayMax: list_functions.extreme(greatest=True),
+    exp.ArrayMin: list_functions.extreme(greatest=False),
     exp.ArraySlice: _slice,
     exp.ArrayOverlaps: list_functions.of_sets(list_functions.overlaps),
     exp.ArrayContainsAll: list_functions.of_sets(_has_all),

@@ -11,6 +11,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.sql.arrays import list_and_element
+from ddcore.sql.dialects import SPARKS
 from ddcore.sql.join_forms import ZERO
 from ddcore.sql.names import Relation, columns_of_function, function_of
 from ddcore.sql.values import INT, TIMESTAMP, Interval, Value, Values, as_type
@@ -74,6 +75,9 @@ def _series(values: Values, node: exp.Expr) -> Lists:
         arguments, closed = node.expressions, node.name.lower() != "range"
     else:
         arguments, closed = [node.args.get(key) for key in ("start", "end", "step")], True
+        closed = not node.args.get("is_end_exclusive")
+        if values.source.dialect in SPARKS:
+            values.source.refuse(node, "a series in FROM", "SELECT explode(sequence(a, b)) AS x, or FROM range(a, b)")
     arguments = [argument for argument in arguments if argument is not None]
     if not 0 < len(arguments) < 4 or (closed and len(arguments) < 2):
         raise values.source.error(node, "a series has a start, an end and a step", "write generate_series(1, 10)")

@@ -14,7 +14,7 @@ from ddcore.expressions.canonical import canonical
 from ddcore.operators import gathering
 from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.gathering import GATHERED
-from ddcore.sql import json_paths
+from ddcore.sql import json_paths, zeros
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import TEXT, Value, Values, null
 
@@ -34,7 +34,8 @@ _BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
 _ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
 FRAMED: tuple[type[exp.Expr], ...] = (*_SPREADS, *_LINES, exp.Corr, exp.GroupConcat, exp.ArrayAgg)
 """Those that may have a frame: what sums give, and lists."""
-KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup, exp.JSONArrayAgg)
+KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup,
+                                      *json_paths.AGGREGATES)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,12 @@ class Found:
     aggregate: Aggregate
     types: dict[str, Type]
     after: Callable[[pl.Expr], pl.Expr] = lambda expr: expr
+    kind: Type | None = None
 
     @property
     def type(self) -> Type:
-        """The type of the result."""
-        return GATHERED[self.aggregate.kind].result(self.types)
+        """The type of the result: ``kind``, unless it is that of the aggregate."""
+        return self.kind or GATHERED[self.aggregate.kind].result(self.types)
 
     @property
     def text(self) -> str:
@@ -73,6 +75,8 @@ def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # no
     """One of ``KINDS``. Raises ProgramError, with its place, for what is not supported."""
     if isinstance(node, exp.WithinGroup):
         return _within(values, node, where)
+    if isinstance(node, exp.JSONObjectAgg | exp.JSONBObjectAgg):
+        return _object(values, node, where)
     if isinstance(node, exp.GroupConcat | exp.ArrayAgg | exp.JSONArrayAgg):
         return _listed(values, node, where)
     one = of_one(node)
@@ -202,6 +206,37 @@ def _json(
     text = exp.GroupConcat(this=argument, separator=exp.Literal.string(between))
     made = _in_order(values, text, written, keys, order, distinct=False, where=where)
     return replace(made, after=lambda found: pl.lit("[") + found + pl.lit("]"))
+
+
+def _object(values: Values, node: exp.JSONObjectAgg | exp.JSONBObjectAgg, where: pl.Expr | None) -> Found:
+    """An object of JSON of keys and values, as text: null of no rows. In JSON keys are in the order that is asked for,
+    or in their own; in JSONB short ones come first. There a key that comes twice, of which PostgreSQL keeps the last
+    one, is an error.
+    """
+    key, value = node.expressions or (node.this, node.expression)
+    sorts: list[exp.Expr] = []
+    if isinstance(value, exp.Order):
+        value, sorts = value.this, value.expressions
+    binary, name = json_paths.is_binary(node), values.require(values.of(key), "string")
+    pair = json_paths.named(name.expr, json_paths.written(values, value, sorts=binary), where, binary=binary)
+    if not binary:
+        written = Value(pair, TEXT, node)
+        keys = [_plain(values, node, sort.this) for sort in sorts] or [name, written]
+        text = exp.GroupConcat(this=value, separator=exp.Literal.string(", "))
+        order = sorts or [exp.Ordered(this=key, nulls_first=False)] * 2
+        made = _in_order(values, text, written, keys, order, distinct=False, where=where)
+        return replace(made, after=lambda found: pl.lit("{ ") + found + pl.lit(" }"))
+    kind = Type("struct", fields=(("key", TEXT), ("pair", TEXT)))
+    order_by = [name.expr.str.len_bytes(), name.expr]
+    listed = gathering.array_agg(pl.struct(key=name.expr, pair=pair), order_by=order_by, where=where)
+    return Found(listed, {"value": kind}, _of_pairs, TEXT)
+
+
+def _of_pairs(found: pl.Expr) -> pl.Expr:
+    names = found.list.eval(pl.element().struct.field("key"))
+    wrong = zeros.failing_where(names.list.unique().list.len() < names.list.len(), "a key of JSONB comes twice")
+    texts = found.list.eval(pl.element().struct.field("pair")).list.join(", ")
+    return pl.when(wrong == 0).then(pl.lit("{") + texts + pl.lit("}"))
 
 
 def _in_order(

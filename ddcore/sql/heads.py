@@ -20,6 +20,9 @@ _KINDS = ("VIEW", "TABLE")
 _DROPPED = ("OR", "REPLACE", "REFRESH", "LOCAL", "LIVE", "STREAMING", "RECURSIVE", "IF", "NOT", "EXISTS")
 _STORED = ("TBLPROPERTIES", "PARTITIONED BY", "CLUSTER BY")
 """How an engine keeps a table, in parentheses behind the word: here it changes nothing."""
+_BEFORE_NAME = TokenType.L_PAREN, TokenType.COMMA
+_BEHIND = (",", "NOT", "PRIMARY KEY", "PRIMARY", "DEFAULT", "COMMENT")
+"""What ends the length of a LATENESS."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,11 @@ def head_of(tokens: Sequence[Token], source: Source) -> Head:
     CREATE follows without a semicolon.
     """
     name_at = _behind_kind(tokens, source)
+    tokens = _without_lateness(tokens, name_at, source)
     place = _behind_name(tokens, name_at, source)
     options = [word(tokens, number) for number in range(name_at)]
     recursive, local = "RECURSIVE" in options, "LOCAL" in options
-    end = _behind_options(tokens, place)
+    end = _behind_options(tokens, place, source)
     dropped = {number for number in range(1, name_at) if options[number] in _DROPPED} | {*range(place, end)}
     place = end
     kept = [token for number, token in enumerate(tokens) if number not in dropped]
@@ -79,12 +83,35 @@ def _behind_name(tokens: Sequence[Token], place: int, source: Source) -> int:
     return place
 
 
-def _behind_options(tokens: Sequence[Token], place: int) -> int:
+def _without_lateness(tokens: Sequence[Token], name_at: int, source: Source) -> Sequence[Token]:
+    """The tokens without ``LATENESS INTERVAL 1 HOUR`` behind columns, by which an engine forgets rows."""
+    if "TABLE" not in [word(tokens, number) for number in range(name_at)] or not is_kind(
+        tokens, name_at + 1, TokenType.L_PAREN
+    ):
+        return tokens
+    dropped: set[int] = set()
+    end = closing(tokens, name_at + 1)
+    for number in range(name_at + 2, end):
+        if word(tokens, number) == "LATENESS" and tokens[number - 1].token_type not in _BEFORE_NAME:
+            behind = next(place for place in range(number, end + 1) if place == end or word(tokens, place) in _BEHIND)
+            dropped |= {*range(number, behind)}
+            source.note_at(tokens[number].start, "LATENESS is left out: late rows count")
+    return [token for number, token in enumerate(tokens) if number not in dropped]
+
+
+def _behind_options(tokens: Sequence[Token], place: int, source: Source) -> int:
     """The number of the token behind a comment and what says how an engine keeps the rows."""
     while place + 1 < len(tokens):
         is_comment = word(tokens, place) == "COMMENT" and is_kind(tokens, place + 1, TokenType.STRING)
         if is_comment or word(tokens, place) == "USING":
             place += 2
+        elif word(tokens, place) == "WITH" and is_kind(tokens, place + 1, TokenType.L_PAREN):
+            end = closing(tokens, place + 1) + 1
+            if any(token.text == "emit_final" for token in tokens[place:end]):
+                hint = "leave it out: each version has the rows that are right for it"
+                raise source.error_at(tokens[place].start, "emit_final is not supported", hint)
+            source.note_at(tokens[place].start, "WITH (...) is left out: sources and targets are in dd.toml")
+            place = end
         elif word(tokens, place) in _STORED and is_kind(tokens, place + 1, TokenType.L_PAREN):
             place = closing(tokens, place + 1) + 1
         else:
@@ -99,6 +126,8 @@ def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
         raise source.error_at(tokens[0].start, "a query without a view", "write CREATE VIEW name AS before it")
     if first != "CREATE":
         hint = nearly(first, ["CREATE"]) or _FORM
+        if first == "SET":
+            hint = "leave it out: settings of an engine are not read"
         if first in CLAUSES | INSIDE | {"LEFT", "RIGHT", "FULL"}:
             hint = "is the semicolon before it one too many?"
         text = written(source, tokens[0])

@@ -257,6 +257,7 @@ def _made(values: Values, node: exp.MakeInterval) -> Value:
     )
 
 
+_MILLISECONDS, _MICROSECONDS = ("MILLISECOND", "MILLISECONDS"), ("MICROSECOND", "MICROSECONDS")
 _FIELDS: dict[str, Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]] = {
     "YEAR": lambda months, _days, _clock: _whole(months, 12),
     "MONTH": lambda months, _days, _clock: _rest(months, 12),
@@ -264,6 +265,12 @@ _FIELDS: dict[str, Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]] = {
     "HOUR": lambda _months, _days, clock: _whole(clock, 3_600_000_000),
     "MINUTE": lambda _months, _days, clock: _rest(_whole(clock, 60_000_000), 60),
     "SECOND": lambda _months, _days, clock: _rest(clock, 60_000_000),
+    **dict.fromkeys(_MILLISECONDS, lambda _months, _days, clock: _rest(clock, 60_000_000)),
+    **dict.fromkeys(_MICROSECONDS, lambda _months, _days, clock: _rest(clock, 60_000_000)),
+    "QUARTER": lambda months, _days, _clock: _whole(_rest(months, 12), 3) + 1,
+    "DECADE": lambda months, _days, _clock: _whole(months, 120),
+    "CENTURY": lambda months, _days, _clock: _whole(months, 1_200),
+    "MILLENNIUM": lambda months, _days, _clock: _whole(months, 12_000),
     "EPOCH": lambda months, days, clock: (
         (_whole(months, 12) * 31_557_600 + (_rest(months, 12) * 30 + days) * 86_400) * 1_000_000 + clock
     ),
@@ -276,9 +283,10 @@ def field(values: Values, node: exp.Extract, value: Value) -> Value:
     if unit not in _FIELDS:
         values.source.refuse(node, f"extract({unit.lower()}) of an interval", dates.no_field(unit, _FIELDS))
     number = _FIELDS[unit](*_parts(settled(value).expr))
-    if unit not in ("SECOND", "EPOCH"):
+    if unit not in ("SECOND", "EPOCH", *_MILLISECONDS):
         return Value(number, INT, node)
-    return Value(dates.in_places(number, 6), Type("decimal", 18, 6), node)
+    places = 3 if unit in _MILLISECONDS else 6
+    return Value(dates.in_places(number, places), Type("decimal", 18, places), node)
 
 
 def _extract(values: Values, node: exp.Extract) -> Value:

@@ -170,8 +170,24 @@ _BUILDERS = (
 )
 
 
+def named(key: pl.Expr, text: pl.Expr, where: pl.Expr | None, *, binary: bool) -> pl.Expr:
+    """A key and its value in an object, as PostgreSQL writes them; a row that ``where`` takes fails where the key is
+    null. ``key`` is named several times.
+    """
+    wrong = zeros.failing_where(key.is_null() if where is None else key.is_null() & where, "a key of JSON is null")
+    return _quoted(key) + wrong.cast(pl.String).str.head(0) + pl.lit(": " if binary else " : ") + text
+
+
 def _quoted(text: pl.Expr) -> pl.Expr:
     return pl.lit('"') + text.str.replace_many([*_ESCAPES], [*_ESCAPES.values()]) + pl.lit('"')
+
+
+AGGREGATES = exp.JSONArrayAgg, exp.JSONObjectAgg, exp.JSONBObjectAgg
+
+
+def is_binary(node: exp.Expr) -> bool:
+    """Whether an aggregate gives JSONB."""
+    return isinstance(node, exp.JSONBObjectAgg) or bool(node.args.get("return_type"))
 
 
 def _aggregate(node: exp.Expr) -> exp.Expr:
@@ -182,7 +198,7 @@ def _aggregate(node: exp.Expr) -> exp.Expr:
 
 def is_json_node(node: exp.Expr) -> bool:
     """Whether a part is JSON in PostgreSQL: built here, or a cast."""
-    if isinstance(_aggregate(node), exp.JSONArrayAgg):
+    if isinstance(_aggregate(node), AGGREGATES):
         return True
     if isinstance(node, exp.Coalesce):
         return is_json_node(node.this.unnest())
@@ -197,7 +213,7 @@ def written(values: Values, node: exp.Expr, *, sorts: bool) -> pl.Expr:
     inner = node.unnest()
     if sorts and isinstance(inner, exp.Anonymous) and inner.name.lower() in _BUILDERS:
         node = exp.Anonymous(this=inner.name.lower().replace("json_", "jsonb_"), expressions=inner.expressions)
-    elif sorts and is_json_node(inner) and not _aggregate(inner).args.get("return_type"):
+    elif sorts and is_json_node(inner) and not is_binary(_aggregate(inner)):
         values.source.refuse(node, "JSON in JSONB", "build it here, or use json_build_object and json_build_array")
     value = values.of(node)
     if value.type is None:

@@ -10,8 +10,9 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import arrays, texts
 from ddcore.sql.arrays import list_and_element
+from ddcore.sql.comparisons import has_interval
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, shared
+from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, constant, shared
 
 
 def is_list(value: Value) -> bool:
@@ -66,12 +67,32 @@ def concatenated(values: Values, node: exp.Expr, parts: list[exp.Expr], *, skips
     return Value(shared(found, together), kind, node)
 
 
-def sliced(values: Values, node: exp.Expr, some: exp.Expr, begin: int, end: int | None) -> Value:
-    """The elements from one number to another, both counted from 1, or to the last one."""
+def sliced(
+    values: Values, node: exp.Expr, some: exp.Expr, begin: exp.Expr | None, end: exp.Expr | None, *, step: bool
+) -> Value:
+    """The elements from one number to another, both counted from 1; without a number from the first, or to the last
+    one. Numbers below 0 count from the end in DuckDB, and are before the first in PostgreSQL.
+    """
+    if step:
+        values.source.refuse(node, "a slice of a list with a step", "list[2:3]")
     value, _ = list_and_element(values, some)
-    start = max(begin, 1) - 1
-    length = None if end is None else max(end - start, 0)
-    return Value(value.expr.list.slice(start, length), value.type, node)
+    ends = (constant(1, node) if begin is None else values.of(begin), values.of(end) if end is not None else None)
+    numbers = [values.require(each, "int64") for each in ends if each is not None]
+    from_end = values.source.dialect == "duckdb"
+
+    def part(value: Value, begin: Value, end: Value | None = None) -> pl.Expr:
+        size = value.expr.list.len().cast(pl.Int64)
+
+        def place(number: pl.Expr) -> pl.Expr:
+            return pl.when(number < 0).then(size + number + 1).otherwise(number) if from_end else number
+
+        start = place(begin.expr).clip(lower_bound=1) - 1
+        stop = size if end is None else place(end.expr)
+        found = value.expr.list.slice(start, (pl.min_horizontal(stop, size) - start).clip(lower_bound=0))
+        known = [each.expr.is_not_null() for each in (begin, end) if each is not None and each.literal is None]
+        return pl.when(pl.all_horizontal(known)).then(found) if known else found
+
+    return Value(shared([value, *numbers], part), value.type, node)
 
 
 def reversed_list(value: Value, node: exp.Expr) -> Value:
@@ -79,12 +100,32 @@ def reversed_list(value: Value, node: exp.Expr) -> Value:
     return Value(value.expr.list.reverse(), value.type, node)
 
 
+def refuse_order(values: Values, node: exp.Expr, element: Type) -> None:
+    """Raises ProgramError for elements without an order here: in Spark lists and structs have the engine's own."""
+    if has_interval(element) or (element.is_nested and values.source.dialect not in SPARKS):
+        hint = "list_transform() and struct_extract() take the part out that has one"
+        values.source.refuse(node, f"the order of {element}", hint)
+
+
 def in_order(values: Values, some: exp.Expr, node: exp.Expr, *, descending: bool, nulls_last: bool) -> Value:
     """The elements in their order."""
     value, element = list_and_element(values, some)
-    if element.is_nested:
-        values.source.refuse(node, f"the order of {element}")
+    refuse_order(values, node, element)
     return Value(value.expr.list.sort(descending=descending, nulls_last=nulls_last), value.type, node)
+
+
+def extreme(*, greatest: bool) -> Rule:
+    """The rule of the greatest or the least element."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        some, element = list_and_element(values, node.this)
+        refuse_order(values, node, element)
+        if element.is_nested:
+            first = some.expr.list.sort(descending=greatest, nulls_last=True).list.get(0, null_on_oob=True)
+            return Value(first, element, node)
+        return Value(some.expr.list.max() if greatest else some.expr.list.min(), element, node)
+
+    return rule
 
 
 def _beside(values: Values, some: Value, others: list[Value], element: Type) -> tuple[pl.Expr, pl.Expr, list[pl.Expr]]:
@@ -236,11 +277,7 @@ def _cut(values: Values, node: exp.Bracket) -> Value | None:
     (part,) = node.expressions
     if not isinstance(part, exp.Slice):
         return None
-    bounds = [None if bound is None else values.of(bound).literal for bound in (part.this, part.expression)]
-    given = [bound for bound, side in zip(bounds, (part.this, part.expression), strict=True) if side is not None]
-    if not all(isinstance(bound, int) for bound in given) or part.args.get("step"):
-        values.source.refuse(node, "a slice of a list whose bounds are no literals", "list[2:3]")
-    return sliced(values, node, node.this, 1 if bounds[0] is None else bounds[0], bounds[1])
+    return sliced(values, node, node.this, part.this, part.expression, step=bool(part.args.get("step")))
 
 
 def element_or_slice(element: Rule) -> Rule:

@@ -18,6 +18,17 @@ POSTGRES = {
     "array_ndims": "CASE WHEN cardinality(_1) > 0 THEN 1 END",
     "textcat": "_1 || _2",
 }
+_CODES = (
+    "translate(concat(left(_1, 1), regexp_replace(substr(_1, 2), '[HWhw]', '')), "
+    "'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz', '0123012702245501262301720201230127022455012623017202')"
+)
+_RUNS = f"regexp_replace({_CODES}, '[^0-9]', '0')"
+_RUNS = f"regexp_replace({_RUNS}, '(1)1*|(2)2*|(3)3*|(4)4*|(5)5*|(6)6*', '$1$2$3$4$5$6')"
+_SOUNDEX = (
+    "CASE WHEN _1 RLIKE '^[a-zA-Z]' THEN concat(upper(left(_1, 1)), rpad(left(replace(substr("
+    f"{_RUNS}, 2), '0', ''), 3), 3, '0')) ELSE _1 END"
+)
+"""The first letter, and the codes of others: of letters with one code in a row one, also with H and W between."""
 SPARK = {
     "find_in_set": "array_position(split(_2, ','), _1)",
     "datepart": "date_part(_1, _2)",
@@ -42,7 +53,7 @@ def by_text(text: str) -> Rule:
     """The rule of a function that means what this SQL means. Its literal arguments stay literals."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        given = [values.of(part) for part in node.expressions or [node.this, node.expression]]
+        given = [values.of(part) for part in node.expressions or filter(None, (node.this, node.expression))]
         names = {f"_{number}": number for number in range(1, len(given) + 1)}
         kinds: list[Type] = []
 
@@ -67,7 +78,7 @@ def named(texts: dict[str, str]) -> dict[str, Named]:
     return {name: (counts[name], by_text(text)) for name, text in texts.items()}
 
 
-OF_SPARK: dict[type[exp.Expr], Rule] = {exp.Getbit: by_text("(_1 >> _2) & 1")}
+OF_SPARK: dict[type[exp.Expr], Rule] = {exp.Getbit: by_text("(_1 >> _2) & 1"), exp.Soundex: by_text(_SOUNDEX)}
 
 
 def masked(values: Values, node: exp.Anonymous) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -260,17 +260,18 @@ def _alone(node: exp.SetOperation, side: exp.Expr) -> exp.Expr:
 
 def names_of(query: exp.Expr, names: Sequence[str]) -> list[exp.Table]:
     """The places at which a query names one of these, other than a binding of its WITH."""
+    return named_of(query.find_all(exp.Table), names)
+
+
+def named_of(tables: Iterable[exp.Table], names: Sequence[str]) -> list[exp.Table]:
+    """Those of the tables of a query."""
     exact, folded = {*names}, {name.casefold() for name in names}
 
     def is_one(name: exp.Expr) -> bool:
         is_quoted = isinstance(name, exp.Identifier) and name.quoted
         return name.name in exact if is_quoted else name.name.casefold() in folded
 
-    return [
-        table
-        for table in query.find_all(exp.Table)
-        if is_one(table.this) and not table.args.get("db") and _binding(table) is None
-    ]
+    return [table for table in tables if is_one(table.this) and not table.args.get("db") and _binding(table) is None]
 
 
 def _binding(table: exp.Table) -> exp.CTE | None:

@@ -125,13 +125,14 @@ def tables_in(bracket: exp.Expr) -> list[tuple[exp.Expr, exp.Join | None]]:
 
 
 _SERIES = ("generate_series", "range")
+_OF_ROWS = exp.Unnest, exp.ExplodingGenerateSeries, exp.GenerateSeries
 
 
 def function_of(table: exp.Expr) -> exp.Expr | None:
     """The function of an item of FROM that gives rows: unnest(), or a series."""
     inner = table.this if isinstance(table, exp.Lateral | exp.Table) else table
     is_series = isinstance(inner, exp.Anonymous) and inner.name.lower() in _SERIES
-    return inner if is_series or isinstance(inner, exp.Unnest | exp.ExplodingGenerateSeries) else None
+    return inner if is_series or isinstance(inner, _OF_ROWS) else None
 
 
 def columns_of_function(table: exp.Expr) -> list[str]:
@@ -141,8 +142,10 @@ def columns_of_function(table: exp.Expr) -> list[str]:
     function, alias = function_of(table), table.args.get("alias")
     assert function is not None
     named = [column.name for column in (alias.args.get("columns") or [])] if isinstance(alias, exp.TableAlias) else []
-    default = function.name.lower() if isinstance(function, exp.Anonymous) else "generate_series"
-    first = named[0] if named else table.alias or ("unnest" if isinstance(function, exp.Unnest) else default)
+    default = "range" if function.args.get("is_end_exclusive") else "generate_series"
+    default = function.name.lower() if isinstance(function, exp.Anonymous) else default
+    alone = "" if isinstance(function, exp.GenerateSeries) else table.alias  # in DuckDB it names the table only
+    first = named[0] if named else alone or ("unnest" if isinstance(function, exp.Unnest) else default)
     offset = function.args.get("offset")
     number = offset.name if isinstance(offset, exp.Expr) else "ordinality"
     firsts = named[: len(function.expressions)] if isinstance(function, exp.Unnest) and len(named) > 1 else [first]

@@ -6,23 +6,27 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
-from sqlglot import Token, exp
+from sqlglot import Parser, Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from ddcore.base.errors import ProgramError
 from ddcore.sql import dialects
+from ddcore.sql.asof import with_matches
 from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.clock import TIMES, with_instants
 from ddcore.sql.commas import check_commas
+from ddcore.sql.dialect_aggregates import of_fractions
 from ddcore.sql.heads import Head, head_of
 from ddcore.sql.interval_texts import with_whole_intervals
 from ddcore.sql.join_forms import GENERATORS, with_elements_joined
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
+from ddcore.sql.row_subqueries import COMPARISONS, with_parts
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
 from ddcore.sql.tokens import statements
@@ -70,7 +74,7 @@ def parse(
     Raises ProgramError, with the place, where it is something else.
     """
     source = Source.of(texts, dialect, heads)
-    read = [_statement(source, tokens) for tokens in statements(source)]
+    read = [_statement(source, tokens) for tokens in statements(source) if not _declares(source, tokens)]
     views = [statement for statement in read if isinstance(statement, View)]
     if not views:
         what = "there is no view, only comments or semicolons" if source.text.strip() else "the file is empty"
@@ -80,6 +84,14 @@ def parse(
             views[-1].node, "all views are temporary, so the program has no output", "leave TEMPORARY out of one"
         )
     return views, [statement for statement in read if isinstance(statement, Table)], source
+
+
+def _declares(source: Source, tokens: list[Token]) -> bool:
+    """Whether a statement is ``DECLARE RECURSIVE VIEW name (columns)``, which a view that names itself needs not."""
+    is_one = tokens[0].text.upper() == "DECLARE" and tokens[1:] and tokens[1].text.upper().startswith("RECURSIVE VIEW")
+    if is_one:
+        source.note_at(tokens[0].start, "DECLARE is left out: the types of a view follow from its query")
+    return bool(is_one)
 
 
 def _statement(source: Source, tokens: list[Token]) -> View | Table:
@@ -98,16 +110,14 @@ def _statement(source: Source, tokens: list[Token]) -> View | Table:
 
 
 def _tree(source: Source, head: Head) -> exp.Create:
-    tokens, number = with_whole_intervals(readable(head.tokens)), head.query or 0
+    tokens, number = with_whole_intervals(with_matches(readable(head.tokens))), head.query or 0
     first = tokens[0].start
     check_commas(tokens, source)
     check_ends(tokens[number:], source)
     kept = without_recursion(tokens, source)
     try:
         with _quiet(), suppress(SqlglotError):
-            trees = (
-                Dialect.get_or_raise(source.dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse(kept, source.text)
-            )
+            trees = _parser(source.dialect).parse(kept, source.text)
             if len(trees) == 1 and isinstance(trees[0], exp.Create):
                 check_joins(tokens[number:], source)
                 return _rewritten(source, trees[0])
@@ -115,6 +125,14 @@ def _tree(source: Source, head: Head) -> exp.Create:
             raise mistake(kept[number:], source)
     except RecursionError:
         raise source.error_at(first, "this statement is nested too deeply", "use several views") from None
+
+
+def _parser(dialect: str) -> Parser:
+    parser = Dialect.get_or_raise(dialect).parser(error_level=ErrorLevel.IMMEDIATE)
+    if dialect == DIALECT:  # which has no functions of elements: in coalesce(x -> 'a' ->> 'b', '') x is a column
+        others: dict[TokenType, Any] = {kind: made for kind, made in parser.LAMBDAS.items() if kind != TokenType.ARROW}
+        parser.LAMBDAS = others  # type: ignore[misc]
+    return parser
 
 
 def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
@@ -127,10 +145,17 @@ def _rewritten(source: Source, tree: exp.Create) -> exp.Create:
     if exp.Anonymous in kinds:
         tree = with_tables(_with_known(source, tree))
     tree = dialects.read(source, tree)
+    for within in list(tree.find_all(exp.WithinGroup)) if kinds & _FRACTIONS else ():
+        of_fractions(within)
+    for node in list(tree.find_all(*COMPARISONS)) if exp.Tuple in kinds and source.dialect == DIALECT else ():
+        with_parts(source, node)
     if any(issubclass(kind, GENERATORS) for kind in kinds):
         for select in list(tree.find_all(exp.Select)):
             with_elements_joined(source, select)
     return tree if kinds.isdisjoint((exp.Anonymous, *TIMES)) else with_instants(tree)
+
+
+_FRACTIONS = {exp.WithinGroup, exp.PercentileCont, exp.PercentileDisc, exp.Quantile}
 
 
 def _with_known(source: Source, tree: exp.Create) -> exp.Create:

@@ -14,6 +14,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type, parse_type
+from ddcore.sql import regexes
 from ddcore.sql.source import shown
 from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, shared
 
@@ -73,6 +74,9 @@ def _flags(values: Values, node: exp.Expr, given: Any, allowed: str) -> str:
 def _matches(flags: str) -> Rule:
     def rule(values: Values, node: Any) -> Value:
         given = flags + _flags(values, node, node.args.get("flag"), "i")
+        found = regexes.matched_by_rows(values, node, regexes.POSTGRES, "(?i){}" if given else "{}")
+        if found is not None:
+            return found
         text = values.require(values.of(node.this), "string").expr
         return Value(text.str.contains(_pattern(values, node, node.expression, flags=given)), BOOL, node)
 

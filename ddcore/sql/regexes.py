@@ -11,9 +11,10 @@ import re
 import polars as pl
 from sqlglot import exp
 
+from ddcore.sql import zeros
 from ddcore.sql.values import BOOL, TEXT, Rule, Value, Values, shared
 
-JAVA, RE2 = "Java", "RE2"
+JAVA, RE2, POSTGRES = "Java", "RE2", "PostgreSQL"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)
 _CLASS_PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[:\w+:\]|.", re.DOTALL)
 _SPACES = {JAVA: r" \t\n\x0B\f\r", RE2: r" \t\n\f\r"}
@@ -105,10 +106,54 @@ def translated(values: Values, node: exp.Expr, pattern: exp.Expr, kind: str) -> 
     return regex, _groups(regex)
 
 
+_SAFE = r"""(?s)\\[dwsDWS.^$|?*+()\[\]{}\\/-]|\[\^?(?:[\w ,.;:@%#/+-]|\\[dws.])+\]|\(\?[:i]|[^\\\[\]]"""
+"""A part of a pattern that may come from a column."""
+
+
+def of_rows(pattern: pl.Expr, kind: str) -> pl.Expr:
+    """Patterns that are values of rows, as the engine reads them. A row fails whose pattern has a part that engines may
+    read otherwise: a pattern that is a literal has more. ``pattern`` is named several times.
+    """
+    part = pl.element()
+    new = pl.when(part == "\\d").then(pl.lit("[0-9]")).when(part == "\\D").then(pl.lit("[^0-9]"))
+    if kind != POSTGRES:
+        for name in "wWsS":
+            new = new.when(part == f"\\{name}").then(pl.lit(f"[{_shorthand(name, kind)}]"))
+        inside = part.str.replace_all(r"\d", "0-9", literal=True).str.replace_all(r"\w", "0-9A-Za-z_", literal=True)
+        inside = inside.str.replace_all(r"\s", _SPACES[kind], literal=True)
+    else:
+        inside = part.str.replace_all(r"\d", "0-9", literal=True)
+    new = new.when(part.str.starts_with("[")).then(inside)
+    if kind == JAVA:
+        new = new.when(part == ".").then(pl.lit(_NO_END))
+    parts = pattern.str.extract_all(_SAFE)
+    wrong = (parts.list.join("") != pattern) | pattern.str.contains(r"[*+?}]\+|\(\?[^:i]|\(\?i[^)]")
+    if kind == JAVA:
+        wrong |= pattern.str.contains("$", literal=True)
+    failed = zeros.failing_where(wrong, "a regular expression of a column has plain parts only: write it as a literal")
+    body = pl.when(failed == 0).then(parts).list.eval(new.otherwise(part)).list.join("")
+    return pl.lit("(?s)") + body if kind == POSTGRES else body
+
+
+def matched_by_rows(values: Values, node: exp.Expr, kind: str, form: str = "{}") -> Value | None:
+    """Whether a text matches the pattern of its row; None where the pattern is a literal. ``form``: around it."""
+    pattern = values.peek(node.expression)
+    if pattern.literal is not None or pattern.type != TEXT:
+        return None
+    values.of(node.expression)
+    text = values.require(values.of(node.this), "string").expr
+    before, behind = form.split("{}")
+    regex = pl.lit(before) + shared([pattern], lambda one: of_rows(one.expr, kind)) + pl.lit(behind)
+    return Value(text.str.contains(regex), BOOL, node)
+
+
 def match(kind: str, *, whole: bool = False) -> Rule:
     """The rule of whether a pattern matches a part of a text, or all of it."""
 
     def rule(values: Values, node: exp.Func) -> Value:
+        found = None if node.args.get("flag") else matched_by_rows(values, node, kind, r"\A(?:{})\z" if whole else "{}")
+        if found is not None:
+            return found
         text = values.require(values.of(node.this), "string").expr
         regex, ends = _translated(values, node, node.expression, kind)
         if whole:

@@ -66,6 +66,7 @@ _INSTEAD = {
     **dict.fromkeys(("jsonb_set", "jsonb_insert", "jsonb_strip_nulls", "jsonb_pretty",
                      "row_to_json"), _ANEW),
     **dict.fromkeys(("uuid", "gen_random_uuid", "uuid_generate_v4"), _UUID),
+    "from_json": "get_json_object(x, '$.a'), or x ->> 'a', takes text out, and a cast makes it a number",
     **dict.fromkeys(("levenshtein", "soundex"), "compute it before, or by flat_map() in Python"),
     "regexp_matches": "regexp_match() gives the groups of the first match",
     "element_at": "m['a'] is the value of a key",

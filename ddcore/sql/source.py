@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from ddcore.base.errors import ProgramError
+from ddcore.expressions.failures import Written
 from ddcore.sql.dialect_names import DIALECTS
 
 DIALECT = DIALECTS[0]
@@ -73,7 +74,11 @@ class Source:
     """What planning has left out, each once, with its place."""
     decisions: list[Decision] = field(default_factory=list)
     """What planning decided, each once."""
+    casts: dict[str, Written] = field(default_factory=dict)
+    """The casts of the program, by place and text: those inside of others come before them."""
     dialect: str = DIALECT
+    _starts: dict[int, tuple[exp.Expr, int | None]] = field(default_factory=dict)
+    """Where the first name of a part is, by the part's identity: a SELECT is asked for it at each of its joins."""
 
     @classmethod
     def of(cls, texts: Mapping[str, str], dialect: str = DIALECT, heads: Mapping[str, str] | None = None) -> Source:
@@ -96,13 +101,15 @@ class Source:
 
     def place(self, node: exp.Expr) -> str:
         """``file:line:column`` of a part: of the first name in it, else of the part around it."""
-        around: exp.Expr | None = node
-        while around is not None:
-            starts = [part.meta["start"] for part in around.walk() if "start" in part.meta]
-            if starts:
-                return self.at(min(starts))
-            around = around.parent
-        return self.at(self.start)
+        if id(node) not in self._starts:
+            around: exp.Expr | None = node
+            found: list[int] = []
+            while around is not None and not found:
+                found = [part.meta["start"] for part in around.walk() if "start" in part.meta]
+                around = around.parent
+            self._starts[id(node)] = node, min(found, default=None)
+        start = self._starts[id(node)][1]
+        return self.at(self.start if start is None else start)
 
     def error(self, node: exp.Expr, message: str, hint: str = "") -> ProgramError:
         """An error at a part of the text."""
@@ -110,7 +117,13 @@ class Source:
 
     def note(self, node: exp.Expr, message: str) -> None:
         """Keep a note on a part of the text, and log it; the same one only once."""
-        note = f"{self.place(node)}: {message}"
+        self._keep(f"{self.place(node)}: {message}")
+
+    def note_at(self, offset: int, message: str) -> None:
+        """The same at a character of the text."""
+        self._keep(f"{self.at(offset)}: {message}")
+
+    def _keep(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
             _LOG.info("note: %s", note)

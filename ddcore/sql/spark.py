@@ -11,7 +11,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import polars_json
-from ddcore.sql import arrays, casts, dates, json_paths, maps, numbers, quotients, regexes, texts, zeros
+from ddcore.sql import arrays, casts, dates, json_paths, list_functions, maps, numbers, quotients, regexes, texts, zeros
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import (
@@ -93,10 +93,8 @@ def _cast(values: Values, node: exp.Cast) -> Value:
         return casts.RULES[exp.Cast](values, node)
     wanted = declared_type(values.source, kind)
     if wanted == INT and value.type is not None and value.type.name in ("float64", "decimal"):
-        return Value(value.expr.truncate().cast(pl.Int64), INT, node)
-    if wanted == TIMESTAMP and value.type == TEXT:
-        return _moment(values, node)
-    return casts.cast(values, value, wanted, node)
+        return casts.told(values, value, Value(value.expr.truncate().cast(pl.Int64), INT, node))
+    return casts.told(values, value, casts.cast(values, value, wanted, node))
 
 
 def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
@@ -131,9 +129,7 @@ def _day(values: Values, node: Any) -> Value:
 def _moment(values: Values, node: Any) -> Value:
     value = values.of(node.this)
     if value.type == TEXT and value.literal is None:
-        expr = value.expr.str.replace("T", " ", literal=True)
-        expr = pl.when(expr.str.len_chars() == 10).then(expr + " 00:00:00").otherwise(expr)
-        return Value(expr.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", time_zone="UTC"), TIMESTAMP, node)
+        return casts.cast(values, value, TIMESTAMP, node)
     return Value(as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP), TIMESTAMP, node)
 
 
@@ -395,8 +391,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayContains: lambda values, node: arrays.any_of(values, values.of(node.expression), node.this),
     **maps.RULES,
     exp.ArrayDistinct: arrays.distinct,
-    exp.ArrayMax: arrays.extreme(greatest=True),
-    exp.ArrayMin: arrays.extreme(greatest=False),
+    exp.ArrayMax: list_functions.extreme(greatest=True),
+    exp.ArrayMin: list_functions.extreme(greatest=False),
     exp.ArrayToString: arrays.RULES[exp.ArrayToString],
 }
 

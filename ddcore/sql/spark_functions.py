@@ -27,9 +27,11 @@ from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import called
 from ddcore.sql.values import (
+    DATE,
     FLOAT,
     INT,
     TEXT,
+    Interval,
     Named,
     Rule,
     Value,
@@ -266,10 +268,25 @@ def _inserted(values: Values, node: exp.ArrayInsert) -> Value:
     return Value(shared([some, new], whole), some.type, node)
 
 
+def _days(values: Values, node: exp.GenerateSeries) -> Value:
+    step = values.of(node.args["step"]).literal
+    start, end = (values.of(node.args[key]) for key in ("start", "end"))
+    length = step.days if isinstance(step, Interval) and not step.months and not step.microseconds else 0
+    if length < 1 or start.type != DATE or end.type != DATE:
+        hint = "sequence(a, b) of whole numbers goes up or down by 1, and of dates takes INTERVAL 1 DAY"
+        values.source.refuse(node, "sequence() with this step", hint)
+
+    def counted(start: Value, end: Value) -> pl.Expr:
+        wrong = zeros.failing_where(start.expr > end.expr, "begins after its end")
+        return pl.when(wrong == 0).then(pl.date_ranges(start.expr, end.expr, interval=f"{length}d"))
+
+    return Value(shared([start, end], counted), list_of(DATE), node)
+
+
 def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
-    """Whole numbers from one to another, up or down."""
+    """Whole numbers from one to another, up or down; dates with a literal step of days, up."""
     if node.args.get("step") is not None:
-        values.source.refuse(node, "sequence() with a step", "sequence(a, b) goes up or down by 1")
+        return _days(values, node)
     bounds = [values.require(values.of(node.args[key]), "int64") for key in ("start", "end")]
 
     def counted(start: Value, end: Value) -> pl.Expr:

@@ -27,6 +27,8 @@ _FORMS = {
     "hop": "HOP(table, ts, INTERVAL '1 minute', INTERVAL '5 minutes'), first how often a window begins",
     "session": "SESSION(TABLE table PARTITION BY key, DESCRIPTOR(ts), INTERVAL '5 minutes')",
 }
+_ARGUMENTS = {"TUMBLE": ["DATA", "TIMECOL", "SIZE"], "HOP": ["DATA", "TIMECOL", "SLIDE", "SIZE"]}
+"""The names that the standard gives to arguments, ``"DATA" => TABLE t``, in their order."""
 _GROUPS = {
     "tumble": "TUMBLE(ts, INTERVAL '5 minutes')",
     "hop": "HOP(ts, INTERVAL '1 minute', INTERVAL '5 minutes'), first how often a window begins",
@@ -48,9 +50,13 @@ def readable(tokens: list[Token]) -> list[Token]:
         if word not in ("TUMBLE", "HOP", "SESSION") or behind != TokenType.L_PAREN or number < last:
             continue
         last = closing(tokens, number + 1)
+        names = [place for place in range(number + 2, last) if tokens[place + 1].token_type == TokenType.FARROW]
+        if [tokens[place].text.upper() for place in names] == _ARGUMENTS.get(word):
+            for place in (*names, *(place + 1 for place in names)):
+                result[place] = _as(tokens[place], TokenType.SPACE)
         for place in range(number + 2, last):
             inner = tokens[place].text.upper()
-            if inner == "TABLE" and place == number + 2:
+            if inner == "TABLE" and result[place - 1].token_type in (TokenType.L_PAREN, TokenType.SPACE):
                 result[place] = _as(tokens[place], TokenType.SPACE)
             elif inner == "PARTITION BY":
                 result[place] = _as(tokens[place], TokenType.COMMA)

@@ -5,13 +5,15 @@ What an engine reads beyond the usual forms, such as ``0x1F`` or ``1_000``, is a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import casts, zeros
 from ddcore.sql.types import declared_type
-from ddcore.sql.values import BOOL, DATE, FLOAT, INT, TEXT, Rule, Value, Values, shared
+from ddcore.sql.values import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP, Rule, Value, Values, shared
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32}
 _NOTHING = r"[^\s\S]"
@@ -25,8 +27,6 @@ _DAY, _OTHER_DAYS = (
     r"(?i)^([+-]?[0-9]+([-/\\ ][0-9]+){0,2}([ T(].*)?|epoch|-?infinity)$",
 )
 _MOST = str(2**63 - 1)
-_TRUE = {"duckdb": "true t yes y 1 on", "spark": "true t yes y 1"}
-_FALSE = {"duckdb": "false f no n 0 off", "spark": "false f no n 0"}
 
 
 def rule(dialect: str, plain: Rule) -> Rule:
@@ -39,17 +39,15 @@ def rule(dialect: str, plain: Rule) -> Rule:
         if value.type is not None and value.type != TEXT:
             values.source.refuse(node, f"TRY_CAST of {value.name}", "CAST is an error of the row that does not fit")
         text = Value(values.require(value, "string").expr.str.strip_chars(" \t\n\r\x0b\x0c"), TEXT, node)
-        if wanted == INT:
-            return Value(shared([text], lambda one: _whole(one.expr, dialect, node)), INT, node)
-        if wanted == FLOAT:
-            return Value(shared([text], lambda one: _numeric(one.expr).cast(pl.Float64)), FLOAT, node)
+        readers: dict[Type, Callable[[pl.Expr], pl.Expr]] = {
+            INT: lambda one: _whole(one, dialect, node), FLOAT: lambda one: _numeric(one).cast(pl.Float64),
+            DATE: _day, TIMESTAMP: _moment, BOOL: lambda one: casts.truth_or_null(one, dialect),
+        }  # fmt: skip
         if wanted.name == "decimal" and not wanted.is_wide:
-            return Value(shared([text], lambda one: _decimal(one.expr, wanted)), wanted, node)
-        if wanted == DATE:
-            return Value(shared([text], lambda one: _day(one.expr)), DATE, node)
-        if wanted == BOOL:
-            return Value(shared([text], lambda one: _truth(one.expr, dialect)), BOOL, node)
-        values.source.refuse(node, f"TRY_CAST to {wanted}", "to bigint, double, decimal, date and boolean")
+            readers[wanted] = lambda one: _decimal(one, wanted)
+        if wanted in readers:
+            return Value(shared([text], lambda one: readers[wanted](one.expr)), wanted, node)
+        values.source.refuse(node, f"TRY_CAST to {wanted}", "to bigint, double, decimal, date, timestamp and boolean")
 
     return cast
 
@@ -88,7 +86,5 @@ def _day(text: pl.Expr) -> pl.Expr:
     return _usual(text, _DAY, _OTHER_DAYS).str.to_date("%Y-%m-%d", strict=False)
 
 
-def _truth(text: pl.Expr, dialect: str) -> pl.Expr:
-    small = text.str.to_lowercase()
-    yes, no = (small.is_in(words[dialect].split()) for words in (_TRUE, _FALSE))
-    return pl.when(yes).then(True).when(no).then(False)
+def _moment(text: pl.Expr) -> pl.Expr:
+    return casts.moment(_usual(text, casts.MOMENT, _OTHER_DAYS), strict=False)

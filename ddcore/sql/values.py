@@ -201,7 +201,9 @@ def _read(text: str, wanted: Type) -> Any:
     if wanted == TIMESTAMP:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(_UTC) if moment.tzinfo else moment.replace(tzinfo=_UTC)
-    truths = {"true": True, "t": True, "false": False, "f": False}
+    truths = dict.fromkeys(("true", "t", "yes", "on", "1"), True) | dict.fromkeys(
+        ("false", "f", "no", "off", "0"), False
+    )
     if wanted == BOOL and text.lower() in truths:
         return truths[text.lower()]
     if wanted.name == "decimal":

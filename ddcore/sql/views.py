@@ -13,9 +13,10 @@ from sqlglot import exp
 import ddcore.sql.functions  # noqa: F401  (fills in the rules of values)
 from ddcore.base.errors import DdError
 from ddcore.base.source_line import planning
-from ddcore.sql.clock import CLOCK, clock, reads_clock
+from ddcore.expressions.formulas import written
+from ddcore.sql.clock import CLOCK, clock
 from ddcore.sql.env import Env
-from ddcore.sql.mutual import Unknown, fixed_points, inferred, names_of
+from ddcore.sql.mutual import Unknown, fixed_points, inferred, named_of
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
@@ -46,21 +47,22 @@ def outputs(views: Sequence[View], tables: Sequence[Table], source: Source, inpu
             source.start = view.start
             raise source.error(view.node, f"there is a table or view {view.name} already", "give the view another name")
         taken.add(view.name.casefold())
-    if any(reads_clock(view.query) for view in views):
+    named = [[*view.query.find_all(exp.Table)] for view in views]
+    if any(table.name == CLOCK for tables_of_view in named for table in tables_of_view):
         queries.tables[CLOCK] = clock()
     with_fields([view.query for view in views], (name for rows in inputs.values() for name in types(rows)))
-    for group in _in_order(views):
-        queries.tables |= _planned(queries, group)
+    with written(source.casts):
+        for group, is_loop in _in_order(views, named):
+            queries.tables |= _planned(queries, group, is_loop=is_loop)
     results = Outputs()
     for view in views:
         (results.temporary if view.temporary else results)[view.name] = queries.tables[view.name].rows
     return results
 
 
-def _planned(queries: QueryPlanner, group: Sequence[View]) -> dict[str, Relation]:
+def _planned(queries: QueryPlanner, group: Sequence[View], *, is_loop: bool) -> dict[str, Relation]:
     """The views of a group: one, or several that name each other. A view that names itself is a loop, too."""
-    names = [view.name for view in group]
-    if not any(names_of(view.query, names) for view in group):
+    if not is_loop:
         (view,) = group
         relation = _view(queries, view, view.query, Env())
         columns = tuple(replace(column, untyped=False) for column in relation.columns)
@@ -81,8 +83,9 @@ def _view(queries: QueryPlanner, view: View, query: exp.Expr, env: Env) -> Relat
         return _named(queries, view, renamed(queries, queries.query(query, env), view.columns, view.node))
 
 
-def _in_order(views: Sequence[View]) -> list[list[View]]:
-    """The views in groups, each behind those that it names; views that name each other, in a circle, are one group.
+def _in_order(views: Sequence[View], tables: Sequence[Sequence[exp.Table]]) -> list[tuple[list[View], bool]]:
+    """The views in groups, each behind those that it names; views that name each other, in a circle, are one group,
+    and whether there is such a circle. ``tables``: what each view names.
 
     Tarjan's strongly connected components, which come in this order.
     """
@@ -90,14 +93,17 @@ def _in_order(views: Sequence[View]) -> list[list[View]]:
     numbers: dict[int, int] = {}
     lowest: dict[int, int] = {}
     around: list[int] = []
-    groups: list[list[View]] = []
+    groups: list[tuple[list[View], bool]] = []
+    loops: set[int] = set()
     names = [view.name for view in views]
 
     def add(place: int) -> None:
         numbers[place] = lowest[place] = len(numbers)
         around.append(place)
-        for table in names_of(views[place].query, names):
+        for table in named_of(tables[place], names):
             other = named[table.name.casefold()]
+            if other == place:
+                loops.add(place)
             if other not in numbers:
                 add(other)
                 lowest[place] = min(lowest[place], lowest[other])
@@ -105,7 +111,8 @@ def _in_order(views: Sequence[View]) -> list[list[View]]:
                 lowest[place] = min(lowest[place], numbers[other])
         if lowest[place] == numbers[place]:
             start = around.index(place)
-            groups.append([views[member] for member in sorted(around[start:])])
+            members = sorted(around[start:])
+            groups.append(([views[member] for member in members], len(members) > 1 or place in loops))
             del around[start:]
 
     for place in range(len(views)):

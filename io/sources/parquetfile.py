@@ -13,9 +13,8 @@ from ddcore.io.sources.source import Batches, Source, first_line
 
 _BATCH_ROWS = 1 << 17  # their columns stay in the cache, and in memory that allocators hand out again
 _LEAST_ROWS = 1 << 4  # of a batch, where more do not fit into memory
-_BATCH_BYTES = 4 << 30  # of memory for one batch: pages, decompressed and decoded
 SMALLER = "write it again at its origin with smaller pages and shorter values, or leave it out"
-MOST_ROWS, _MOST_BYTES = 1 << 16, 1 << 20  # rows, and bytes of values, for each byte of a file
+MOST_ROWS = 1 << 16  # for each byte of a file
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,15 @@ class ParquetFile(Source):
     """A Parquet file, or some of its row groups.
 
     ``row_groups``: the row groups to read, None for all; ``before``: the number of rows before the first of them.
+    ``batch_bytes``: of memory for one batch, its pages decompressed and decoded. ``most_bytes``: of values, for each
+    byte of the file.
     """
 
     kind = "Parquet file"
     row_groups: tuple[int, ...] | None = None
     before: int = 0
+    batch_bytes: int = 4 << 30
+    most_bytes: int = 1 << 20
 
     @property
     def first_row(self) -> int:
@@ -63,7 +66,7 @@ class ParquetFile(Source):
         return parts
 
     def batches(self, columns: Sequence[str]) -> Batches:
-        """Batches of 131,072 rows, or of fewer where these do not fit into ``_BATCH_BYTES``.
+        """Batches of 131,072 rows, or of fewer where these do not fit into ``batch_bytes``.
 
         A few bytes of a file may stand for gigabytes: runs of equal values, long values that repeat, pages of equal
         bytes. DataError where there are too many rows or values for the size of the file, where 16 rows need too much
@@ -78,14 +81,14 @@ class ParquetFile(Source):
             try:
                 for batch in self._limited_batches(columns, rows, done):
                     decoded += batch.nbytes
-                    if decoded > _MOST_BYTES * size:
+                    if decoded > self.most_bytes * size:
                         raise self._too_large(done, f"{size:,} bytes of a file hold more than {decoded:,} bytes")
                     yield batch
                     done += len(batch)
                 break
             except (pa.ArrowMemoryError, MemoryError) as error:
-                if rows <= _LEAST_ROWS or _MOST_BYTES * size < _BATCH_BYTES:
-                    what = f"the values need more than {_BATCH_BYTES >> 30} GiB of memory"
+                if rows <= _LEAST_ROWS or self.most_bytes * size < self.batch_bytes:
+                    what = f"the values need more than {self.batch_bytes >> 30} GiB of memory"
                     raise self._too_large(done, what) from error
                 rows = max(_LEAST_ROWS, rows // 256)
         if done != expected:
@@ -133,7 +136,7 @@ class ParquetFile(Source):
         with self._open() as file:
             batches = file.iter_batches(rows, row_groups=groups, columns=list(columns))
             while True:
-                with limited_memory(_BATCH_BYTES):
+                with limited_memory(self.batch_bytes):
                     batch = next(batches, None)
                 if batch is None:
                     return

@@ -32,7 +32,7 @@ from ddcore.io.storage.holder import Holder, is_alive, this_process
 
 SECONDS = "DDCORE_LOCK_SECONDS"
 _DEFAULT = 60.0
-_RENEWALS = 3  # in the seconds after which the lock expires
+RENEWALS = 3  # in the seconds after which the lock expires
 _DIGITS = 20
 _KEPT = 8  # objects of earlier tokens that stay
 _NO_ONE = Holder("unknown", 0, "now", "another process")
@@ -152,15 +152,15 @@ class Lease:
         with self._writing:
             objects.put(_object(self._folder, self.token), self._claim.to_bytes())
 
-    def _renew(self) -> None:
-        while not self._over.wait(self._claim.seconds / _RENEWALS):
+    def _renew(self, renewals: int) -> None:
+        while not self._over.wait(self._claim.seconds / renewals):
             with suppress(DdError, OSError):  # the next try may do better; the commits find out if none did
                 self._write()
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def renewed(self, renewals: int) -> Iterator[None]:
         """Within this context a thread renews the lock; after it, the lock is free."""
-        thread = threading.Thread(target=self._renew, name="lock", daemon=True)
+        thread = threading.Thread(target=self._renew, args=(renewals,), name="lock", daemon=True)
         thread.start()
         try:
             yield
@@ -173,10 +173,12 @@ class Lease:
 
 
 @contextmanager
-def hold(folder: Address, command: str, run: int = 0) -> Iterator[Lease]:
-    """Hold the lock whose objects are in ``folder``. LockHeld names the process that holds it."""
+def hold(folder: Address, command: str, run: int = 0, renewals: int = RENEWALS) -> Iterator[Lease]:
+    """Hold the lock whose objects are in ``folder``, and renew it so often in the seconds after which it expires.
+    LockHeld names the process that holds it.
+    """
     lease = _take(folder, _Claim(this_process(command, run), _seconds(), uuid.uuid4().hex, _machine()))
-    with lease.renewed():
+    with lease.renewed(renewals):
         failpoint("after-lock")
         yield lease
 

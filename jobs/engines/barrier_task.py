@@ -35,10 +35,10 @@ def fold_part(
 
     Raises PeerLost if another worker is gone, Unreachable if they have not found each other.
     """
-    with meeting(number, host, shared.credentials, gather) as peers:
+    settings = shared.fold.settings
+    with meeting(number, host, shared.credentials, gather, settings.tuning) as peers:
         from ddcore.jobs.engines.workers import Member
 
-        settings = shared.fold.settings
         budget = scratch.budget(settings.memory, threads, settings.tuning)
         try:
             with budget.held():

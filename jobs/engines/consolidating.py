@@ -14,7 +14,6 @@ from ddcore.traces.columns import Columns, Plain
 from ddcore.traces.consolidation import arrange_all
 
 _SLICES, _SLICE = 64, 256  # of updates that are looked at where it is not known whether it pays
-_AGAIN = 1 << 18  # updates after which some are looked at again
 
 
 class Consolidating:
@@ -33,10 +32,11 @@ class Consolidating:
         rows, arrangement, tuning = len(message), message.arrangement, self._budget.tuning
         if rows <= tuning.sent_rows or arrangement.passing:  # what passes is made of consolidated rows
             return message
+        again = tuning.sent_again_rows
         if self.removed.get(arrangement.index, 0.0) < tuning.sent_share and rows > _SLICES * _SLICE:
-            since = self._since.get(arrangement.index, _AGAIN)
-            self._since[arrangement.index] = rows if since >= _AGAIN else since + rows
-            if since < _AGAIN:
+            since = self._since.get(arrangement.index, again)
+            self._since[arrangement.index] = rows if since >= again else since + rows
+            if since < again:
                 return message
             starts = np.arange(_SLICES) * (rows - _SLICE) // (_SLICES - 1)
             some = (starts[:, None] + np.arange(_SLICE)).ravel()

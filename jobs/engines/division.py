@@ -73,12 +73,14 @@ class Division:
     """Who owns which updates.
 
     ``boundaries``: by arrangement index the parallelism - 1 key codes at which the next worker begins. ``keys``: the
-    columns whose code counts for an output's updates. ``shares``: of the arrangements with heavy keys.
+    columns whose code counts for an output's updates. ``shares``: of the arrangements with heavy keys. ``everywhere``:
+    the values of which all workers have rows, by the arrangement of intervals; they ascend.
     """
 
     boundaries: Mapping[int, Sequence[int]]
     keys: Mapping[int, tuple[str, ...]]
     shares: Mapping[int, Shares] = field(default_factory=dict)
+    everywhere: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def stored_parts(self, worker: int) -> dict[int, list[tuple[int, int, int]]]:
         """What a worker reads of what is stored of heavy keys, by arrangement index: code, part, number of parts."""
@@ -89,6 +91,18 @@ class Division:
             ]
             for index, shares in self.shares.items()
         }
+
+    def holders(
+        self, intervals: Arrangement, words: Mapping[str, np.ndarray], rows: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last worker that has each of some intervals: int64[rows] both."""
+        assert intervals.ends is not None
+        boundaries, codes = self.boundaries[intervals.index], self.everywhere.get(intervals.index, ())
+        first, last = intervals.ends.owners(words, rows, boundaries)
+        if codes:
+            before, behind = (np.searchsorted(codes, bound, "right") for bound in intervals.ends.bounds(words, rows))
+            first[before < behind], last[before < behind] = 0, len(boundaries)
+        return first, last
 
     @property
     def copied(self) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """Finds the heavy keys of joins: those with too much work for one worker, and the grids over which they are divided.
 
 Only an arrangement that joins alone read can be divided: any other reader needs all rows of a key. Where one side of a
-join is the result of a reduction, its owner copies it to all.
+join is the result of a reduction, its owner copies it to all. Rows that are looked up by their order have no other
+side: of a value with too many each worker has a part, and all intervals that hold it.
 
 Must not import the engine's kernels: the driver of a fold on Spark loads this module.
 """
@@ -18,6 +19,7 @@ from ddcore.jobs.engines.division import Shares
 from ddcore.jobs.engines.routes import Routing
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
+from ddcore.operators.block import Block
 from ddcore.operators.borders import Leave, Variable
 from ddcore.planning.plan import Plan
 
@@ -62,8 +64,22 @@ def divisible(routing: Routing) -> list[Joins]:
         touching = [group for group in groups if any({*pair} & {*other} for other in group)]
         groups = [group for group in groups if group not in touching]
         groups.append([pair, *(other for group in touching for other in group)])
-    found = (_sides(plan, pairs) for pairs in groups if not whole & {index for pair in pairs for index in pair})
+    found = [_sides(plan, pairs) for pairs in groups if not whole & {index for pair in pairs for index in pair}]
+    found += [Joins((), {index: True}, frozenset()) for index in _ordered(plan)]
     return [replace(joins, repeated=_is_repeated(routing, joins)) for joins in found if joins is not None]
+
+
+def _ordered(plan: Plan) -> list[int]:
+    """The arrangements of rows that are looked up by their order alone, and are no result of an operator."""
+    others = {port for block in plan.blocks if not looks_between(plan, block) for port in block.ports}
+    rows = {block.ports[0] for block in plan.blocks if looks_between(plan, block)}
+    return [index for index in sorted(rows - others) if not _is_result(plan, index)]
+
+
+def looks_between(plan: Plan, block: Block) -> bool:
+    """Whether a block looks rows up by their order, in intervals without a key."""
+    operator = plan.operator(block)
+    return bool(block.ports) and isinstance(operator, Keyed) and operator.spans is not None
 
 
 def _is_repeated(routing: Routing, joins: Joins) -> bool:
@@ -125,7 +141,7 @@ def shares_of(
         for index, by_rows in group.by_rows.items():
             some = parts if by_rows else workers // parts
             found[index] = Shares(workers, (*codes.tolist(),), (*some.tolist(),), by_rows, index in group.results)
-        blocks = {block.index for block in plan.blocks if block.op == "join" and block.ports[0] in group.by_rows}
+        blocks = {block.index for block in plan.blocks if block.ports and block.ports[0] in group.by_rows}
         for route in routing.local:
             if route.sender in blocks and plan.arrangements[route.arrangement].output:
                 outputs.setdefault(route.arrangement, set()).update(codes.tolist())

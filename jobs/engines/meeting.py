@@ -21,13 +21,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.jobs.engines.certificates import context_of
 from ddcore.jobs.engines.peers import Header, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Credentials, Unreachable
 
-MEETING = 10.0  # seconds in which all workers must have found each other, once all have started
-_GREETING = 3.0  # seconds that one connection may take to prove who it is
-_STRANGERS = 32  # connections at once that have not, beside those of the workers that are awaited
 _AGAIN = 0.05  # seconds after which a worker that was turned away calls again
 _WHO = struct.Struct("<I32s")  # a worker's number, and a number used once
 _PROOF = 32  # bytes
@@ -42,17 +40,20 @@ class _Side:
     rank: int
     key: bytes
     context: ssl.SSLContext | None
+    tuning: Tuning = DEFAULT
 
 
 @contextlib.contextmanager
-def meeting(rank: int, host: str, credentials: Credentials, gather: Gather) -> Iterator[Future[Peers]]:
+def meeting(
+    rank: int, host: str, credentials: Credentials, gather: Gather, tuning: Tuning = DEFAULT
+) -> Iterator[Future[Peers]]:
     """The connections to all other workers, which are made in the background, or Unreachable. Closed at the end.
 
     ``host``: the address at which this worker listens, and no other. ``gather`` gives each worker the words of all, by
     their numbers.
     """
     pool = ThreadPoolExecutor(1)
-    future = pool.submit(_meet, rank, host.strip("[]"), credentials, gather)
+    future = pool.submit(_meet, rank, host.strip("[]"), credentials, gather, tuning)
     try:
         yield future
     finally:
@@ -65,7 +66,7 @@ def _closed(connected: Future[Peers]) -> None:
         connected.result().close()
 
 
-def _meet(rank: int, host: str, credentials: Credentials, gather: Gather) -> Peers:
+def _meet(rank: int, host: str, credentials: Credentials, gather: Gather, tuning: Tuning) -> Peers:
     words: Header = {"token": secrets.token_hex(16)}
     with contextlib.ExitStack() as opened:
         listener = None
@@ -81,10 +82,10 @@ def _meet(rank: int, host: str, credentials: Credentials, gather: Gather) -> Pee
         tokens = "".join(other["token"] for other in others)  # of this attempt at the fold
         key = hmac.digest(credentials.secret, tokens.encode(), "sha256")
         calling, answering = (
-            _Side(rank, key, context_of(credentials, answers=answers) if credentials.certificate else None)
+            _Side(rank, key, context_of(credentials, answers=answers) if credentials.certificate else None, tuning)
             for answers in (False, True)
         )
-        deadline = time.monotonic() + MEETING
+        deadline = time.monotonic() + tuning.meeting_seconds
         connections = {
             peer: opened.enter_context(_called(calling, peer, others[peer]["address"], deadline))
             for peer in range(rank)
@@ -93,7 +94,7 @@ def _meet(rank: int, host: str, credentials: Credentials, gather: Gather) -> Pee
         for peer, connection in reception.found(listener, deadline).items():
             connections[peer] = opened.enter_context(connection)
         listener.close()
-        peers = Peers(rank, connections)
+        peers = Peers(rank, connections, tuning)
         opened.callback(peers.close)
         try:
             peers.exchange({}, patience=max(1.0, deadline - time.monotonic()))
@@ -111,12 +112,12 @@ def _called(side: _Side, peer: int, address: list[Any], deadline: float) -> sock
     where = f"worker {side.rank} cannot reach worker {peer} at {address[0]}:{address[1]}"
     while True:
         try:
-            patience = max(0.1, deadline - time.monotonic())
+            patience = max(0.1, min(side.tuning.reaching_seconds, deadline - time.monotonic()))
             connection = socket.create_connection((address[0], address[1]), timeout=patience)
         except OSError as error:
             raise Unreachable(f"{where}: {error}") from error
         try:
-            return _introduced(connection, side, min(deadline, time.monotonic() + _GREETING))
+            return _introduced(connection, side, min(deadline, time.monotonic() + side.tuning.greeting_seconds))
         except (PermissionError, ssl.SSLCertVerificationError) as error:
             raise Unreachable(f"{where}: {error}") from error
         except OSError as error:
@@ -164,7 +165,8 @@ class _Reception:
             while len(self._found) < len(self._awaited):
                 if time.monotonic() > deadline:
                     raise Unreachable(
-                        f"worker {self._side.rank} was not reached by worker {self._missing()} within {MEETING:.0f} s"
+                        f"worker {self._side.rank} was not reached by worker {self._missing()} "
+                        f"within {self._side.tuning.meeting_seconds:.0f} s"
                     )
                 with contextlib.suppress(OSError):  # nobody calls, has hung up already, or no file can be opened
                     self._admit(listener.accept()[0])
@@ -184,10 +186,10 @@ class _Reception:
 
     def _admit(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(_GREETING)
+            connection.settimeout(self._side.tuning.greeting_seconds)
             if self._side.context is not None:
                 connection = self._side.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            self._send_away(_STRANGERS + len(self._awaited) - 1)
+            self._send_away(self._side.tuning.strangers + len(self._awaited) - 1)
             with self._lock:
                 self._strangers.append(connection)
             threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
@@ -215,7 +217,7 @@ class _Reception:
 
     def _proved(self, connection: socket.socket) -> int | None:
         """The number of the worker that calls; None if it does not know the secret."""
-        until = time.monotonic() + _GREETING
+        until = time.monotonic() + self._side.tuning.greeting_seconds
         if isinstance(connection, ssl.SSLSocket):
             connection.do_handshake()
         caller = _received(connection, _WHO.size, until)

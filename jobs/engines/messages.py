@@ -73,16 +73,17 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
     """
     if not len(message):
         return
-    index, rows, ends = message.arrangement.index, None, message.arrangement.ends
+    index, rows = message.arrangement.index, None
     boundaries = np.array(division.boundaries[index], dtype=np.int64)
-    if ends is None:
+    if message.arrangement.ends is None:
         codes = _codes(message, division)
         owners = np.searchsorted(boundaries, codes, side="right").astype(np.uint16)
         shares = division.shares.get(index)
         if shares is not None and len((found := shares.numbers(codes))[0]):
             rows, owners = _shared_out(message, owners, shares, *found)
     else:
-        first, last = ends.owners(_words_of(message, ends.columns), len(message), division.boundaries[index])
+        words = _words_of(message, message.arrangement.ends.columns)
+        first, last = division.holders(message.arrangement, words, len(message))
         rows = np.repeat(np.arange(len(message)), last - first + 1)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         owners = (first[rows] + np.arange(len(rows)) - starts[rows]).astype(np.uint16)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import is_direct
 from ddcore.jobs.engines.division import Division, Shares
-from ddcore.jobs.engines.heavy_keys import divisible, hashed, shares_of
+from ddcore.jobs.engines.heavy_keys import divisible, hashed, looks_between, shares_of
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.engines.sampling import Samples, joined
 from ddcore.jobs.fold import Fold
 from ddcore.operators.arrangement import Arrangement
+from ddcore.planning.plan import Plan
 
 if TYPE_CHECKING:
     from ddcore.jobs.engines.sampling import Spread
@@ -40,7 +41,16 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
         codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
         cuts = _cuts(codes, rows, parallelism) if len(codes) else even
         boundaries.update({arrangement.index: cuts for arrangement in group})
-    return Division(boundaries, routing.keys, shares)
+    return Division(boundaries, routing.keys, shares, _everywhere(fold.plan, shares))
+
+
+def _everywhere(plan: Plan, shares: Mapping[int, Shares]) -> dict[int, tuple[int, ...]]:
+    """The values of which all workers have a part, by the arrangement of the intervals in which they are looked up."""
+    found: dict[int, set[int]] = {}
+    for block in plan.blocks:
+        if looks_between(plan, block) and block.ports[0] in shares:
+            found.setdefault(block.ports[1], set()).update(shares[block.ports[0]].codes)
+    return {index: tuple(sorted(codes)) for index, codes in found.items()}
 
 
 def _new(samples: Samples, group: Sequence[Arrangement]) -> tuple[Spread, float]:
@@ -57,7 +67,7 @@ def _new(samples: Samples, group: Sequence[Arrangement]) -> tuple[Spread, float]
 
 def _divided(group: Sequence[Arrangement], shares: Mapping[int, Shares]) -> Iterable[int]:
     """The heavy codes of a group of which no worker has all rows."""
-    codes = [{*shares[a.index].codes} if a.index in shares else set() for a in group if not a.transient]
+    codes = [{*shares[a.index].codes} if a.index in shares else set() for a in group if not (a.transient or a.ends)]
     return set.intersection(*codes) if codes else ()
 
 

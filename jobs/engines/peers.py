@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddcore.base.tuning import DEFAULT, Tuning
+
 Header = dict[str, Any]
 Part = tuple[Header, list[memoryview]]
 Accept = Callable[[Header, bytearray], None]
 
-SILENCE = 20.0  # seconds without a byte of a worker that is waited for
-_BEAT = 1.0  # seconds between the signs of life of a worker that computes
 _MOST_HEADER, _MOST_BODY = 1 << 20, 1 << 31
 _MOST_SENT = 1 << 20  # bytes that are given to a socket at once
 _SMALL = 1 << 15  # bytes: less than that is sent together with what follows it, and read together
@@ -180,8 +180,9 @@ class Peers:
     While the worker computes, a thread of its own tells the others that it lives.
     """
 
-    def __init__(self, rank: int, connections: Mapping[int, socket.socket]) -> None:
+    def __init__(self, rank: int, connections: Mapping[int, socket.socket], tuning: Tuning = DEFAULT) -> None:
         self.rank, self.number = rank, len(connections) + 1
+        self._tuning = tuning
         self._lines = {peer: _Line(peer, connection) for peer, connection in connections.items()}
         for connection in connections.values():
             connection.setblocking(False)
@@ -212,7 +213,7 @@ class Peers:
         start = time.perf_counter()
         with self._lock:
             try:
-                self._exchange(outgoing, accept, SILENCE if patience is None else patience)
+                self._exchange(outgoing, accept, self._tuning.silent_seconds if patience is None else patience)
             except OSError as error:
                 raise PeerLost(f"a worker is gone: {error}") from error
         self.seconds += time.perf_counter() - start
@@ -223,6 +224,7 @@ class Peers:
         return [note if rank == self.rank else notes[rank] for rank in range(self.number)]
 
     def _exchange(self, outgoing: Mapping[int, _Outgoing], accept: Accept, patience: float) -> None:
+        beat = self._tuning.beat_seconds
         poll, waiting = select.poll(), dict[int, tuple[_Line, int]]()
         for line in self._lines.values():
             line.outgoing, line.note = outgoing[line.peer], None
@@ -234,7 +236,7 @@ class Peers:
                 poll.register(line.socket, line.awaited)
         beaten = looked = time.monotonic()
         while waiting:
-            ready = [number for number, _ in poll.poll(1000 * _BEAT)]
+            ready = [number for number, _ in poll.poll(1000 * beat)]
             now = time.monotonic()
             if now - looked > _LOOKED:
                 looked = now
@@ -252,12 +254,12 @@ class Peers:
                 elif line.awaited != awaited:
                     poll.modify(number, line.awaited)
                     waiting[number] = line, line.awaited
-            if now - beaten > _BEAT:
+            if now - beaten > beat:
                 beaten = now
                 self._tell()
 
     def _beat(self) -> None:
-        while not self._closed.wait(_BEAT):
+        while not self._closed.wait(self._tuning.beat_seconds):
             if self._lock.acquire(blocking=False):
                 try:
                     self._tell()

@@ -27,6 +27,7 @@ from ddcore.jobs.engines.messages import Encoded, Message, decoded, divided, enc
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
+from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Position
 from ddcore.operators.delivery import Delivery
 from ddcore.traces.batch import Batch
@@ -188,12 +189,18 @@ class Member:
         leaving, room = self.worker.state.leaving, min(self.budget.tuning.divided_rows, self.budget.memory.rows)
         while leaving and room > 0:
             delivery = leaving.pop()
-            updates = delivery.updates
-            if len(updates) > room:
-                leaving.append(replace(delivery, updates=updates.part(room, len(updates))))
-                delivery = replace(delivery, updates=updates.part(0, room))
-            room -= len(delivery.updates)
+            updates, copies = delivery.updates, self._copies(delivery.arrangement)
+            if len(updates) * copies > room:
+                some = max(1, room // copies)
+                leaving.append(replace(delivery, updates=updates.part(some, len(updates))))
+                delivery = replace(delivery, updates=updates.part(0, some))
+            room -= len(delivery.updates) * copies
             yield delivery
+
+    def _copies(self, arrangement: Arrangement) -> int:
+        """To how many workers an update may go; of heavy keys, which few updates have, where memory is limited."""
+        is_heavy = self.budget.memory.is_limited and arrangement.index in self.shared.division.shares
+        return self.shared.parallelism if is_heavy or arrangement.ends is not None else 1
 
     def _queue(self, message: Message) -> None:
         block, rounds = self.shared.routing.landing(message.arrangement.index, message.rounds)

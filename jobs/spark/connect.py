@@ -46,10 +46,12 @@ def is_used(master: str) -> bool:
     return _active() is not None or (is_connect(master) and not _has_context())
 
 
-def check() -> None:
-    """Raise UsageError where a library is missing, before anything is started."""
+def check(libraries: Mapping[str, str] = _LIBRARIES) -> None:
+    """Raise UsageError where a library is missing, before anything is started. ``libraries``: their packages by their
+    modules.
+    """
     check_installed()
-    if names := [package for module, package in _LIBRARIES.items() if not _is_there(module)]:
+    if names := [package for module, package in libraries.items() if not _is_there(module)]:
         raise UsageError(
             f"Spark Connect needs {', '.join(names)}: not installed",
             "pip install 'ddcore[connect]'; without Spark: --engine inline",

@@ -218,11 +218,10 @@ def _launch(
 
     debug = debug or is_debugging()
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    local = is_local(master)
     defaults = defaults_file(os.environ, spark_home)
     keep_secret(defaults)
     folders = _scratch()
-    archive = class_archive.archive(java_path(), spark_home) if local else None
+    archive = class_archive.archive(java_path(), spark_home)
     if archive is not None:
         note_use(archive)
     spark_conf = settings(
@@ -231,7 +230,7 @@ def _launch(
         jars=jars.paths(),
         log4j=log4j_file(),
         archive=archive,
-        package=None if local else package_zip(),
+        package=None if is_local(master) else package_zip(),
         blocks=folders.blocks,
         sockets=folders.sockets,
         parallelism=parallelism,

@@ -96,20 +96,22 @@ def settings(
 
     ``parallelism`` is the number of workers; it defaults to the cores. ``bulk`` is for long runs: the optimising
     compiler and adaptive plans, which cost seconds and save minutes. ``archive`` is a class archive for a quicker
-    start, ``package`` a zip of this package for executors that have none, ``blocks`` and ``sockets`` folders of this
-    session alone.
+    start of the driver's JVM, which is on this machine whatever the master; ``package`` a zip of this package for
+    executors that have none, ``blocks`` and ``sockets`` folders of this session alone.
     """
     ours = {**_SAME_EVERYWHERE, **DELTA, **runtime(parallelism or cores_of(master), bulk=bulk), "spark.master": master}
     everywhere = [_UTC] if bulk else [_UTC, _QUICK]
     options = [*everywhere, f"-Dlog4j2.configurationFile={log4j}"]
     if is_local(master):
-        ours |= {"spark.driver.extraClassPath": os.pathsep.join(jars), "spark.driver.memory": _memory()}
-        if archive is not None:
-            options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
+        ours["spark.driver.memory"] = _memory()
     else:
         ours |= {"spark.jars": ",".join(jars), "spark.executor.extraJavaOptions": " ".join(everywhere)}
         if package is not None:
             ours["spark.submit.pyFiles"] = str(package)
+    if archive is not None:
+        options.append(f"-XX:SharedArchiveFile={archive} -Xshare:auto")
+    if archive is not None or is_local(master):  # the archive is valid for this class path alone
+        ours["spark.driver.extraClassPath"] = os.pathsep.join(jars)
     if is_this_machine(master):
         ours |= _LOOPBACK
     if is_this_machine(master) and blocks is not None and sockets is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ddcore.jobs.spark.settings import LOCAL_CLUSTER, cores_of
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-PATIENCE = 60.0  # seconds in which executors of a cluster may come
+PATIENCE = 60.0  # seconds in which an executor of a cluster may come, after the command or the last one has
 _SETTLED = 2.0  # seconds without a new one, after which no more are waited for, where nothing says how many come
 _MANY = 1 << 16
 # With these, Spark encrypts what its own processes send each other, or some of it.
@@ -24,13 +25,16 @@ _ENCRYPTED = (
 
 
 def obstacle(spark: SparkContext | SparkSession, number: int, patience: float = PATIENCE) -> str:
-    """Why so many tasks cannot be workers of one fold; empty where they can. Waits so many seconds for executors."""
+    """Why so many tasks cannot be workers of one fold; empty where they can. Waits so many seconds for an executor."""
     if _is_set(spark, "spark.dynamicAllocation.enabled"):
         return "spark.dynamicAllocation.enabled is set, and with it Spark does not start several tasks together"
-    until = time.monotonic() + patience
-    while (slots := _slots(spark)) < number and time.monotonic() < until and not _are_all_here(spark):
+    until, slots = time.monotonic() + patience, _slots(spark)
+    while slots < number and time.monotonic() < until and not _are_all_here(spark):
         time.sleep(0.1)
-    if slots >= number:
+        before, slots = slots, _slots(spark)
+        if slots > before:
+            until = time.monotonic() + patience
+    if slots >= number or (slots := _slots(spark)) >= number:  # the last one may have come meanwhile
         return ""
     if slots == 0 and hasattr(spark, "parallelize"):
         return f"no executor has come within {patience:.0f} s"
@@ -47,12 +51,13 @@ def workers_of(spark: SparkContext | SparkSession, patience: float = PATIENCE) -
     if not hasattr(spark, "parallelize"):
         return max(1, _slots(spark))
     executors, expected, now = _executors(spark), _stated_executors(spark), time.monotonic()
-    until, settled = now + patience, now + (patience if expected or not executors else _SETTLED)
+    until = inf if expected else now + patience
+    settled = now + (patience if expected or not executors else _SETTLED)
     while not _is_here(spark) and executors < (expected or _MANY) and time.monotonic() < min(until, settled):
         time.sleep(0.1)
         before, executors = executors, _executors(spark)
-        if executors != before and not expected:
-            settled = time.monotonic() + _SETTLED
+        if executors != before:
+            settled = time.monotonic() + (patience if expected else _SETTLED)
     return max(1, _slots(spark) if _task_cpus(spark) > 1 else executors)
 
 

@@ -87,7 +87,7 @@ def watch() -> None:
                 key = division.keys.get(index, arrangement.key)
                 columns = dict(zip(arrangement.collection, queue.batch().words, strict=True))
                 if arrangement.ends is not None:
-                    first, last = arrangement.ends.owners(columns, len(queue), division.boundaries[index])
+                    first, last = division.holders(arrangement, columns, len(queue))
                     assert ((first <= member[0].number) & (member[0].number <= last)).all(), arrangement
                     continue
                 kinds = [arrangement.collection[name] for name in key]

@@ -139,7 +139,7 @@ MISSING: dict[str, str] = {
     "are about the session or the files, not about a row",
     "hash xxhash64 crc32 hashtext":
     "are numbers of one engine's own; `md5` and `sha2` are the same everywhere",
-    "levenshtein damerau_levenshtein jaccard jaro_similarity soundex hamming":
+    "levenshtein damerau_levenshtein jaccard jaro_similarity hamming":
     "go through two texts letter by letter; `flat_map` with a function in Python",
     "jsonb_set jsonb_insert jsonb_strip_nulls jsonb_pretty jsonb_path_query_first json_merge_patch from_json":
     "take JSON apart or change it, and JSON is text here; take texts out by `->>`, and build it anew of its parts",
