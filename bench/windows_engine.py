@@ -72,6 +72,7 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
         lambda: dd.corr("x", dd.col("n") % 11).rows_between(-6, 0),
         pl.rolling_corr(X, pl.col("n") % 11, window_size=7, min_samples=2),
     ),
+    "moving_median": (lambda: dd.median("x").rows_between(-6, 0), X.rolling_median(7, min_samples=1)),
     "moving_list": (
         lambda: dd.array_agg("x").rows_between(-2, 0), pl.concat_list(X.shift(2), X.shift(1), X).list.drop_nulls(),
     ),
@@ -96,10 +97,18 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
     "running_first": (lambda: _running(dd.first_value("x")), X.first()),
     "running_third": (lambda: _running(dd.nth_value("x", 3)), pl.when(NUMBER > 2).then(X.get(2))),
     "total_before": (lambda: dd.sum("x").rows_between(None, -1), X.cum_sum().shift(1).fill_null(0)),
+    "total_a_distance_before": (
+        lambda: dd.sum("x").range_between(None, -12), X.cum_sum() - X.rolling_sum_by("n", "12i"),
+    ),
+    "total_without_the_row": (lambda: dd.sum("x").rows_between(None, 0, exclude="row"), X.cum_sum() - X),
     "total_from_before": (
         lambda: dd.sum("x").rows_between(-3, None), pl.coalesce(X.cum_sum(reverse=True).shift(3), X.sum()),
     ),
     "lag_without_nulls": (lambda: dd.lag(NOT_ZERO, ignore_nulls=True), NOT_ZERO.forward_fill().shift(1)),
+    "lag_of_two_values": (
+        lambda: dd.lag(NOT_ZERO, 2, ignore_nulls=True),
+        pl.when(NOT_ZERO.is_not_null()).then(NOT_ZERO.forward_fill().shift(1)).forward_fill().shift(1),
+    ),
     "lead_without_nulls": (lambda: dd.lead(NOT_ZERO, ignore_nulls=True), NOT_ZERO.backward_fill().shift(-1)),
     "first_to_the_end": (
         lambda: dd.first_value("x").rows_between(-2, None), pl.when(NUMBER > 2).then(X.shift(2)).otherwise(X.first()),

@@ -113,7 +113,7 @@ def program(rows, ends):
 
 @pytest.mark.spark
 def test_two_workers_find_rows_between_the_same_ends(tmp_path: Path, spark: Any) -> None:
-    """Without keys one worker owns all rows and intervals; what it finds goes to blocks that are divided."""
+    """Without keys rows are divided by value, and intervals go to the owners of values in them."""
     rng, scope = random.Random(1), dict[str, Any]()
     exec(RANGES, scope)
     rows = [(rng.randrange(40), rng.randrange(100), version, 1) for version in range(4) for _ in range(30)]

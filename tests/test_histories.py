@@ -13,13 +13,10 @@ from histories import History
 from seeds import nightly, seeds
 
 ENTRIES = 210
-FEW = 70
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "entries", [FEW, pytest.param(ENTRIES // 2, marks=pytest.mark.long), pytest.param(ENTRIES, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("entries", [ENTRIES // 2, pytest.param(ENTRIES, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "dimensions", [pytest.param(1, marks=pytest.mark.long), 2], ids=["one dimension", "two dimensions"]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -41,6 +42,11 @@ def test_a_running_total_changes_after_the_row(fold: Fold) -> None:
 def test_each_copy_of_a_row_has_its_own_place(fold: Fold) -> None:
     actual = fold(over("n", number=dd.row_number(), rank=dd.rank()), t=frame("k n", "(a,1):+2,(a,7):+1@0 (a,1):-1@1"))
     same(actual["out"], log("(a,1,1,1),(a,1,2,1),(a,7,3,3):+1@0 (a,1,2,1),(a,7,3,3):-1,(a,7,2,2):+1@1"))
+
+
+def distinct(aggregate: Any) -> Any:
+    """Of the distinct values of a frame, as SQL writes it."""
+    return replace(aggregate, distinct=True)
 
 
 def at_zero(program: Any, t: pl.DataFrame) -> list[tuple[Any, ...]]:
@@ -86,6 +92,29 @@ SEVEN = frame("k n x", "(a,1,5),(a,2,null),(a,2,3),(a,4,8),(a,7,null),(a,8,2),(a
             dd.string_agg(col("x").cast(pl.String), "-").groups_between(-1, 0),
             ["5", "5-3", "5-3", "3-8", "8", "1-2", "1-2"],
         ),
+        (dd.median("x").rows_between(-1, 1), [4.0, 4.0, 5.5, 8.0, 4.5, 1.5, 1.5]),
+        (dd.quantile("x", 0.5), [5, 3, 3, 5, 5, 3, 3]),
+        (dd.mode(col("x") % 3).rows_between(-2, 0, exclude="row"), [None, 2, 0, 0, 2, 2, 1]),
+        (dd.max_by("n", "x").range_between(-3, 3), [4, 4, 4, 4, 4, 8, 8]),
+        (dd.min_by("x", col("n") * -1).rows_between(None, None, exclude="peers"), [1, 1, 1, 1, 1, 8, 8]),
+        (dd.bit_and("x"), [5, 1, 1, 0, 0, 0, 0]),
+        (dd.bit_or("x").groups_between(-1, 0), [5, 7, 7, 11, 8, 3, 3]),
+        (dd.bit_xor("x").rows_between(-2, 0, exclude="row"), [None, 5, 6, 3, 8, 8, 1]),
+        (distinct(dd.sum(col("x") % 3)), [2, 2, 2, 2, 2, 3, 3]),
+        (distinct(dd.mean(col("x") % 3)).rows_between(-1, 1, exclude="ties"), [1.0, 1.0, 2.0, 2.0, 1.5, 1.0, 2.0]),
+        (distinct(dd.median(col("x") % 3)), [2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        (
+            dd.array_agg("x", order_by="x", descending=True).rows_between(-2, 0),
+            [[5], [5, 3], [5, 3, None], [8, 3, None], [8, None, None], [8, 1, None], [2, 1, None]],
+        ),
+        (
+            dd.array_agg(col("x") % 3, distinct=True).rows_between(-2, 1),
+            [[0, 2], [0, 2, None], [0, 2, None], [0, 2, None], [1, 2, None], [1, 2, None], [1, 2, None]],
+        ),
+        (
+            dd.string_agg(col("x").cast(pl.String), "-", order_by="n", descending=True),
+            ["5", "3-5", "3-5", "8-3-5", "8-3-5", "1-2-8-3-5", "1-2-8-3-5"],
+        ),
         (dd.ntile(3), [1, 1, 1, 2, 2, 3, 3]),
         (dd.ntile(9), [1, 2, 3, 4, 5, 6, 7]),
         (dd.percent_rank(), [0, 1 / 6, 1 / 6, 3 / 6, 4 / 6, 5 / 6, 5 / 6]),
@@ -113,7 +142,13 @@ FUNCTIONS: list[Any] = [
     dd.nth_value("x", 2), dd.sum("x"), dd.count(), dd.mean("f"), dd.sum("f"), dd.min("f"), dd.max("w"),
     dd.count_distinct("w"), dd.any(col("x") > 2), dd.sum("x", where="f > 0"), dd.variance("f"), dd.stddev("x"),
     dd.corr("x", "f"), dd.regression("f", "x", "r2"), dd.array_agg("x"), dd.array_agg("w", where="x > 1"),
-    dd.string_agg("w", "-"), dd.covariance("x", "x", population=True, where="f > 0"),
+    dd.string_agg("w", "-"), dd.covariance("x", "x", population=True, where="f > 0"), dd.median("f"),
+    dd.quantile("w", 0.4), dd.quantile("f", 0.6, between=True), dd.mode("w", where="f > 0"), dd.mode("f"),
+    dd.min_by("w", "f"), dd.max_by("f", "x", where="w = 'x'"), dd.bit_and("x"), dd.bit_xor("x"),
+    dd.bit_or("x", where="f > 0"), distinct(dd.sum("x")), distinct(dd.sum("f", where="x > 1")),
+    distinct(dd.mean("f")), distinct(dd.mean("x")), distinct(dd.median("x")), dd.array_agg("f", distinct=True),
+    dd.array_agg("w", order_by=["x", "f"], descending=[True, False], nulls_first=[True, False]),
+    dd.string_agg("w", "-", order_by="f", distinct=True, where="x > 1"),
 ]  # fmt: skip
 
 
@@ -158,6 +193,8 @@ NEAR: list[Any] = [
     dd.last_value("x", ignore_nulls=True).rows_between(-3, -1), dd.count().rows_between(0, 0),
     dd.variance("f").rows_between(-2, 0), dd.corr("x", "m").rows_between(-3, 1, exclude="row"),
     dd.array_agg("w").rows_between(-1, 1), dd.string_agg("w", "").rows_between(-2, 0),
+    dd.median("m").rows_between(-2, 1), dd.mode("w").rows_between(-1, 0), dd.max_by("w", "x").rows_between(0, 2),
+    distinct(dd.sum("m")).rows_between(-1, 1), dd.array_agg("x", distinct=True).rows_between(-1, 0),
 ]  # fmt: skip
 AWAY: list[Any] = [
     dd.sum("x").groups_between(-1, 0), dd.max("w").groups_between(-2, 1, exclude="ties"),
@@ -181,6 +218,7 @@ ONWARDS: list[Any] = [
     dd.last_value("m", ignore_nulls=True).rows_between(None, 0), dd.last_value("f").groups_between(None, 0),
     dd.percent_rank(), dd.cume_dist(), dd.nth_value("x", 2), dd.nth_value("w", 4, ignore_nulls=True),
     dd.nth_value("m", 3).rows_between(None, 0), dd.nth_value("x", 2, ignore_nulls=True).groups_between(None, 0),
+    dd.bit_or("x"), dd.bit_xor("x").rows_between(None, 0), dd.bit_and("x", where="w = 'x'").groups_between(None, 0),
 ]  # fmt: skip
 
 
@@ -209,7 +247,17 @@ FAR: list[Any] = [
     dd.array_agg("x", where="w = 'x'").range_between(0, None), dd.array_agg("f").groups_between(0, None),
     dd.first_value("f").range_between(-3, None), dd.last_value("x", ignore_nulls=True).rows_between(-1, None),
     dd.sum("x", where="w = 'x'").rows_between(None, 1), dd.nth_value("x", 3).rows_between(None, -1),
-    dd.percent_rank(), dd.cume_dist(),
+    dd.lag("x", 2, ignore_nulls=True), dd.lead("w", 3, default=col("w"), ignore_nulls=True),
+    dd.lag("w", 4, ignore_nulls=True), dd.nth_value("x", 2, ignore_nulls=True).rows_between(0, None),
+    dd.nth_value("w", 3, ignore_nulls=True).groups_between(1, None),
+    dd.sum("x").range_between(None, -2), dd.max("w").range_between(3, None), dd.count().range_between(None, -1),
+    dd.first_value("x").range_between(2, None), dd.count_distinct("x").range_between(None, -3),
+    dd.last_value("w").range_between(None, -1), dd.mean("m").range_between(1, None),
+    dd.sum("x").rows_between(None, 0, exclude="row"), dd.count().groups_between(None, 0, exclude="peers"),
+    dd.mean("m").rows_between(0, None, exclude="peers"), dd.array_agg("w").range_between(0, None, exclude="peers"),
+    dd.min("w").rows_between(0, None, exclude="row"), dd.sum("f").range_between(None, 0, exclude="peers"),
+    dd.percent_rank(), dd.cume_dist(), dd.bit_xor("x").rows_between(None, -1), dd.bit_or("x").range_between(-2, None),
+    dd.max_by("x", "w"), dd.median("x").rows_between(1, None), distinct(dd.mean("f")).groups_between(0, None),
 ]  # fmt: skip
 """What is found at rows nearby, or at the cuts of the partition."""
 MONEY = [Decimal("0.01"), Decimal("-99999999999999.99"), None]
@@ -281,7 +329,10 @@ def test_functions_in_operators_of_their_own(seed: int, first: int) -> None:
         ((dd.sum("x"), dd.sum("x").range_between(-3, 0), dd.count().rows_between(None, None)), 1),
         ((dd.lag("x", ignore_nulls=True), dd.lead("x", ignore_nulls=True)), 3),  # a value of the row before, or behind
         ((dd.sum("x").rows_between(None, -1),), 3),
-        ((dd.sum("x").range_between(None, -1),), 1),  # may be any distance away
+        ((dd.sum("x").range_between(None, -1),), 2),
+        ((dd.first_value("x").range_between(3, None), dd.lag("x")), 1),
+        ((dd.sum("x").groups_between(None, 0, exclude="peers"),), 2),
+        ((dd.sum("x").groups_between(None, 0, exclude="ties"),), 1),
         ((dd.first_value("x").rows_between(-2, None), dd.nth_value("x", 3).range_between(0, None)), 1),
         ((dd.array_agg("x").rows_between(0, None), dd.array_agg("x").range_between(0, None), dd.max("x")), 2),
         ((dd.mean("x"), dd.sum(col("x") / 8), dd.lag("x")), 1),
@@ -385,10 +436,21 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (dd.nth_value("x", 3).rows_between(0, None), "(a,101,4):+1"),
         (dd.first_value("x").range_between(-5, None), "(a,101,4):+1"),
         (dd.lag("x", ignore_nulls=True), "(a,101,4):+1"),
+        (dd.lag("x", 3, ignore_nulls=True), "(a,101,4):+1"),
+        (dd.lead(col("x").cast(pl.String), 2, ignore_nulls=True), "(a,100,0):-1"),
+        (dd.nth_value("x", 3, ignore_nulls=True).rows_between(1, None), "(a,101,4):+1"),
         (dd.lead(pl.when(pl.col("n") < 20).then(col("x")), ignore_nulls=True), "(a,201,null):+1"),  # none behind
         (dd.sum("x").rows_between(None, -1), "(a,301,5):+1"),
         (dd.sum("x").groups_between(-2, None), "(a,-1,5):+1"),
         (dd.max("x").rows_between(None, 2), "(a,101,4):+1"),
+        (dd.sum("x").range_between(None, -5), "(a,301,5):+1"),
+        (dd.max("x").range_between(None, -5), "(a,101,4):+1"),
+        (dd.mean("x").range_between(7, None), "(a,-1,5):+1"),
+        (dd.first_value("x").range_between(7, None), "(a,101,4):+1"),
+        (dd.last_value("x").range_between(None, -7), "(a,101,4):+1"),
+        (dd.sum("x").rows_between(None, 0, exclude="row"), "(a,301,5):+1"),
+        (dd.count().groups_between(0, None, exclude="peers"), "(a,-1,5):+1"),
+        (dd.max("x").rows_between(None, 0, exclude="peers"), "(a,101,4):+1"),
         (dd.array_agg("x").rows_between(0, None), "(a,-1,5):+1"),
         (dd.string_agg(col("x").cast(pl.String), " ").groups_between(2, None), "(a,8,8):-1"),
     ],
@@ -451,6 +513,11 @@ def test_sums_that_do_not_fit() -> None:
         folding.whole(over("n", it=dd.sum("n")), t=frame("k n", f"(a,{2**62}),(a,{2**62 + 1}):+1@0"))
 
 
+def test_bits_that_do_not_fit() -> None:
+    with pytest.raises(DiffOverflow, match=r"it: a result is more than int64 holds"):
+        folding.whole(over("n", it=dd.bit_and("n")), t=frame("k n", f"(a,{-(2**63) + 1}),(a,{-(2**63) + 2}):+1@0"))
+
+
 def test_a_row_that_occurs_too_often() -> None:
     with pytest.raises(DiffOverflow, match="a row occurs 100000000 times"):
         folding.whole(over("n", it=dd.row_number()), t=frame("k n", "(a,1):+100000000@0"))
@@ -475,8 +542,9 @@ MISTAKES: list[Any] = [
     (lambda t: t.group_by("k").over(["n"], descending=[True, False], r=dd.rank()), "1 columns, and descending has 2"),
     (lambda t: t.group_by("k").agg(r=dd.sum("n").rows_between(0, 1)), "frames are of rows in an order"),
     (lambda t: t.group_by("k").agg(r=dd.variance("n").rows_between(0, 1)), "frames are of rows in an order"),
-    (lambda t: t.group_by("k").over("n", r=dd.median("n")), "median is no aggregate of a frame"),
-    (lambda t: t.group_by("k").over("n", r=dd.array_agg("d", order_by="n")), "has an order_by or distinct of its own"),
+    (lambda t: t.group_by("k").over("n", r=dd.median("d")), "there is no median of date"),
+    (lambda t: t.group_by("k").over("n", r=distinct(dd.min("d"))), "there is no min of distinct values of a frame"),
+    (lambda t: t.group_by("k").agg(r=distinct(dd.sum("n"))), "frames are of rows in an order"),
     (lambda t: t.group_by("k").over("n", r=dd.variance("d")), "there is no variance of date"),
 ]
 

@@ -26,12 +26,12 @@ from ddcore.planning.planner import build
 from ddcore.sql import load, program
 
 
-def differences(query: str, logs: dict[str, pl.DataFrame]) -> str:
-    """How ddcore's result of a query differs from DuckDB's at some version, or nothing."""
+def differences(query: str, logs: dict[str, pl.DataFrame], other: str = "") -> str:
+    """How ddcore's result of a query differs from DuckDB's, in ``other`` words, at some version, or nothing."""
     log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
     for version in range(3):
         with database(logs, version) as connection:
-            theirs = bag(connection.execute(query).fetchall())
+            theirs = bag(connection.execute(other or query).fetchall())
         mine = bag(accumulated(log, version).rows())
         if mine != theirs:
             return f"version {version}: only here {list(mine - theirs)[:3]}, only in DuckDB {list(theirs - mine)[:3]}"

@@ -19,7 +19,7 @@ from sql_peers import DuckDb, Peer, Spark
 from sql_tables import accumulated
 
 import ddcore as dd
-from ddcore.base.errors import ProgramError
+from ddcore.base.errors import DdError, ProgramError
 from ddcore.sql import program
 
 TIME = pl.Datetime("us")
@@ -431,3 +431,11 @@ def test_series_in_from_of_duckdb() -> None:
     found = dd.replay(program(text, dialect="duckdb"), t=pl.DataFrame({"k": [1], "version": 0, "diff": 1}))["v"]
     with duckdb.connect() as connection:
         assert bag([row[:-2] for row in found.rows()]) == bag(connection.execute(text.partition(" AS ")[2]).fetchall())
+
+
+def test_days_of_spark_end_with_an_error_where_they_begin_after_their_end() -> None:
+    view = program("CREATE VIEW v AS SELECT size(sequence(a, b, INTERVAL 2 DAYS)) AS n FROM t", dialect="spark")
+    t = pl.DataFrame({"a": [moment(9).date()], "b": [moment(9).date() + timedelta(5)], "version": 0, "diff": 1})
+    assert dd.replay(view, t=t)["v"]["n"].to_list() == [3]
+    with pytest.raises(DdError, match="begins after its end"):
+        dd.replay(view, t=t.rename({"a": "b", "b": "a"}))

@@ -44,12 +44,13 @@ if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     say "Environment in .venv, of $(.venv/bin/python --version); a minute or two the first time ..."
     mkdir -p build
-    if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >build/pip.log 2>&1; then
+    if ! .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]' >build/pip.log 2>&1; then
         tail -n 20 build/pip.log >&2
         say "The packages could not be installed; the whole output of pip is in build/pip.log."
         exit 1
     fi
-    # With PYTHONDONTWRITEBYTECODE each process would compile the package anew: half a second of the processor.
+    # By all cores at once, which pip does not; with PYTHONDONTWRITEBYTECODE each process would compile all anew.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || : # some packages have files for other Pythons
     .venv/bin/python -m compileall -q -j 0 ddcore io jobs cli tools tests/support
 fi
 say "Once per machine, in ${DDCORE_CACHE:-~/.cache/ddcore}:"

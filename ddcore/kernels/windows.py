@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddcore.kernels.aggregating import COUNT, COUNT_DISTINCT, FLOAT_MEAN, FLOAT_SUM, MEAN, SUM
-from ddcore.kernels.compiling import IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
+from ddcore.kernels.compiling import BOOL, IN1, IN2, INT, OUT1, OUT2, inline, kernel, several
 from ddcore.kernels.floats import LIMBS, NAN, add_float, clear, cut, is_special, read_float, special_sum
 from ddcore.kernels.means import DIGITS, mean_of_floats, mean_of_integers
 from ddcore.kernels.wide import add_triple, product, triple_fits
@@ -13,7 +13,7 @@ from ddcore.kernels.wide import add_triple, product, triple_fits
 _NULL = np.int64(-(2**63))
 _STATE, _PARTS, _UNKNOWN = 4, 3, np.int64(8)  # words of a state, floats that it has room for, and that these did not do
 _SHIFT, _LOW = np.int64(48), np.int64(2**48 - 1)  # sums of integers in two words
-_UNDEFINED, _PLUS, _MINUS, _VALUES, _ROWS, _DISTINCT = 0, 1, 2, 3, 4, 5  # what is counted
+_UNDEFINED, _PLUS, _MINUS, _VALUES, _ROWS = 0, 1, 2, 3, 4  # what is counted
 
 
 @inline
@@ -22,12 +22,13 @@ def _move(kind, word, number, sign, counts, seen, sums, limbs, span):  # type: i
     counts[_ROWS] += sign
     if word == _NULL:
         return
-    counts[_VALUES] += sign
-    if kind == COUNT_DISTINCT:
+    if len(seen) > 0:  # which values are there counts
         before = seen[number]
         seen[number] += sign
-        counts[_DISTINCT] += np.int64(seen[number] > 0) - np.int64(before > 0)
-    elif kind == FLOAT_SUM or kind == FLOAT_MEAN:
+        if (seen[number] > 0) == (before > 0):
+            return
+    counts[_VALUES] += sign
+    if kind == FLOAT_SUM or kind == FLOAT_MEAN:
         if not is_special(word):
             span[0], span[1] = add_float(limbs, span[0], span[1], word, sign)
         elif word == NAN:
@@ -46,7 +47,7 @@ def _read(kind, unit, counts, sums, limbs, span, digits):  # type: ignore[no-unt
     if kind == COUNT:
         return counts[_ROWS], True
     if kind == COUNT_DISTINCT:
-        return counts[_DISTINCT], True
+        return counts[_VALUES], True
     if kind == SUM:
         return sums[2], triple_fits(sums[0], np.uint64(sums[1]), np.uint64(sums[2])) and sums[2] != _NULL
     if kind == FLOAT_SUM:
@@ -74,11 +75,12 @@ def slide(kind, unit, words, numbers, distinct, starts, lows, highs):  # type: i
     """The aggregate of each row's frame, and the number of the first row whose result does not fit, or -1.
 
     Frames are one to three spans of rows, ``lows[s, i]:highs[s, i]``, of which no end moves back within a partition;
-    ``starts``: where the partition of a row begins. ``numbers``: which of ``distinct`` values each row has.
+    ``starts``: where the partition of a row begins. ``numbers``: which of ``distinct`` values each row has; where there
+    are some, each value of a frame counts once.
     """
     n, spans = len(words), lows.shape[0]
     results = np.empty(n, dtype=np.int64)
-    counts, seen = np.zeros(6, dtype=np.int64), np.zeros(distinct, dtype=np.int64)
+    counts, seen = np.zeros(5, dtype=np.int64), np.zeros(distinct, dtype=np.int64)
     sums, span = np.zeros(3, dtype=np.int64), np.zeros(2, dtype=np.int64)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
     low, high = np.zeros(spans, dtype=np.int64), np.zeros(spans, dtype=np.int64)
@@ -86,7 +88,7 @@ def slide(kind, unit, words, numbers, distinct, starts, lows, highs):  # type: i
     for i in range(n):
         if i == 0 or starts[i] != starts[i - 1]:
             for s in range(spans):
-                if kind == COUNT_DISTINCT:
+                if distinct > 0:
                     for row in range(low[s], high[s]):
                         seen[numbers[row]] = 0
                 low[s] = high[s] = starts[i]
@@ -155,7 +157,7 @@ def run(kind, unit, words, starts, ends, places, known):  # type: ignore[no-unty
     """
     n, following, high = len(words), 0, 0
     results, states = np.empty(n, dtype=np.int64), np.zeros((_STATE, n), dtype=np.int64)
-    counts, seen = np.zeros(6, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    counts, seen = np.zeros(5, dtype=np.int64), np.zeros(0, dtype=np.int64)
     sums, span = np.zeros(3, dtype=np.int64), np.zeros(2, dtype=np.int64)
     limbs, digits = np.zeros(LIMBS, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
     parts = np.zeros(_PARTS + 1, dtype=np.int64)
@@ -181,3 +183,66 @@ def run(kind, unit, words, starts, ends, places, known):  # type: ignore[no-unty
         results[i], _ = _read(kind, unit, counts, sums, limbs, span, digits)
         _note(kind, states, i, counts, sums, limbs, span, digits, parts)
     return results, states
+
+
+@inline
+def _weigh(tree, leaf, change, of_most):  # type: ignore[no-untyped-def]
+    """Change the weight of a leaf, and what is above it: the greatest weight, or the sum of all."""
+    node = leaf
+    tree[node] += change
+    while node > 1:
+        node >>= 1
+        left, right = tree[2 * node], tree[2 * node + 1]
+        tree[node] = max(left, right) if of_most else left + right
+
+
+@inline
+def _picked(tree, size, place, of_most):  # type: ignore[no-untyped-def]
+    """The first value with the greatest weight, or that of a place among all."""
+    node = np.int64(1)
+    while node < size:
+        node *= 2
+        if of_most:
+            node += np.int64(tree[node] < tree[node + 1])
+        elif place >= tree[node]:
+            place -= tree[node]
+            node += 1
+    return node - size
+
+
+@kernel(OUT2, BOOL, BOOL, INT, IN1, IN2, IN2, IN2)
+def pick(of_most, distinct, values, numbers, lows, highs, places):  # type: ignore[no-untyped-def]
+    """Of each frame the most frequent value, the least of several, or those of places among its values, from 0 on:
+    (places, n), -1 of none. O(log values) for each row that enters or leaves a frame.
+
+    Frames as for :func:`slide`; ``numbers``: which of ``values`` values each row has, in their order, or -1.
+    ``distinct``: each value of a frame counts once.
+    """
+    n, spans, size = len(numbers), lows.shape[0], np.int64(1)
+    while size < values:
+        size *= 2
+    results = np.full(places.shape, -1, dtype=np.int64)
+    tree, seen = np.zeros(2 * size, dtype=np.int64), np.zeros(values, dtype=np.int64)
+    low, high = np.zeros(spans, dtype=np.int64), np.zeros(spans, dtype=np.int64)
+    for i in range(n):
+        for s in range(spans):
+            for leaves in range(2):
+                end, row = (lows[s, i], low[s]) if leaves == 1 else (highs[s, i], high[s])
+                change = np.int64(-1) if leaves == 1 else np.int64(1)
+                while row < end:
+                    number = numbers[row]
+                    row += 1
+                    if number < 0:
+                        continue
+                    before = seen[number]
+                    seen[number] += change
+                    if not distinct or (before > 0) != (seen[number] > 0):
+                        _weigh(tree, size + number, change, of_most)
+                if leaves == 1:
+                    low[s] = row
+                else:
+                    high[s] = row
+        if tree[1] > 0:
+            for place in range(len(places)):
+                results[place, i] = _picked(tree, size, places[place, i], of_most)
+    return results

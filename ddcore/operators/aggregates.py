@@ -79,6 +79,7 @@ class Aggregate(Framed):
     condition on its rows (None: all rows).
 
     One of :mod:`ddcore.operators.gathering` has ``fields``, of which its argument is the struct, and ``options``.
+    ``distinct``: of the distinct values of a frame.
     """
 
     kind: str
@@ -86,6 +87,7 @@ class Aggregate(Framed):
     where: pl.Expr | None = None
     fields: Mapping[str, pl.Expr] = field(default_factory=dict)
     options: tuple[Any, ...] = ()
+    distinct: bool = False
 
     def __bool__(self) -> bool:
         """No value yet: ``dd.min("a") or dd.min("b")`` would be the first of them in silence."""

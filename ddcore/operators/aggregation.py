@@ -95,7 +95,7 @@ def check_names(keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping
             )
         if name in keys:
             raise ProgramError(f"{caller()}: agg: {name} is a key already", "choose another name")
-        if spec.frame is not None:
+        if spec.frame is not None or spec.distinct:
             raise ProgramError(
                 f"{caller()}: agg({name}=...): frames are of rows in an order", "use group_by(...).over(...)"
             )

@@ -38,6 +38,19 @@ class Frame:
         """Whether it compares values of the order with a distance: a distance of 0 is the peers, whatever the types."""
         return self.unit == "range" and bool(self.start or self.end)
 
+    @property
+    def simplified(self) -> Frame:
+        """The same rows without ``exclude``, where another frame has them: those before the row, or before its peers;
+        or behind.
+        """
+        ends = {self.start, self.end}
+        if self.exclude == "row" and self.unit == "rows" and 0 in ends:
+            start, end = (1 if self.start == 0 else self.start), (-1 if self.end == 0 else self.end)
+            return Frame("rows", start, end) if (self.start or 0) <= 0 <= (self.end or 0) else self
+        if self.exclude == "peers" and ends == {None, 0}:
+            return Frame("groups", None, -1) if self.start is None else Frame("groups", 1, None)
+        return self
+
     def words(self, kind: Type) -> tuple[Any, Any]:
         """Both ends of a range as what is added to the words of an order of this type; for floats, to the floats."""
         return _distance(kind, self.start), _distance(kind, self.end)

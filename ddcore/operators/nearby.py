@@ -22,12 +22,14 @@ MOST = 2**63 - 1
 @dataclass(frozen=True)
 class Reach:
     """How far a function looks to either side of a row: so many rows, so many groups of rows that are equal in the
-    order, and so much less or more in the words of the order.
+    order, and so much less or more in the words of the order. ``beyond``: at the distance it looks for the next row,
+    however far away that is.
     """
 
     rows: int = 0
     groups: int = 0
     distance: int = 0
+    beyond: bool = False
 
 
 @dataclass
@@ -179,16 +181,20 @@ def _bound(values: np.ndarray, reach: Reach, end: int, nearest: int) -> int | No
     ``end``: up to which value there are no others; MOST: there are none at all behind them.
     """
     groups, bounds = np.unique(values), [nearest + reach.distance]
-    for known, number in ((values, reach.rows), (groups, reach.groups)):
+    for known, number in ((values, reach.rows), (groups, reach.groups), (groups, int(reach.beyond))):
         if number > len(known):
             return MOST if end == MOST else None
         bounds += [int(known[number - 1])] if number else []
+    if reach.beyond:  # a row that far behind the next one finds that one
+        bounds.append(bounds[-1] + reach.distance)
     bound = max(bounds)
     behind = (
         len(values) - np.searchsorted(values, bound, "right"),
         len(groups) - np.searchsorted(groups, bound, "right"),
     )
-    if behind[0] >= reach.rows and behind[1] >= reach.groups and bound + reach.distance <= end:
+    farthest = bound + reach.distance
+    is_found = not reach.beyond or (len(groups) > 0 and int(groups[-1]) >= farthest)
+    if behind[0] >= reach.rows and behind[1] >= reach.groups and farthest <= end and is_found:
         return bound
     return MOST if end == MOST else None
 

@@ -113,13 +113,14 @@ def found_onwards(
     tries: np.ndarray, budget: Budget,
 ) -> tuple[Rows, Rows, Onwards]:  # fmt: skip
     """The rows from an anchor on, and the results so far that may change. ``tries``: how often that was tried before
-    for each key, each time with more rows behind the changes: at last with all.
+    for each key, each time with more rows behind the changes: up to the next value, at last with all.
     """
     some, lost = start.some, np.full(len(keys), NULL if down else MOST)
     last, high = lost.copy(), lost.copy()
     farthest = np.where(down, around[0], around[1])
     tuning = budget.tuning
-    for number, width in enumerate((tuning.later_rows, tuning.later_rows * tuning.later_ratio)):
+    few, many = tuning.later_rows, tuning.later_rows * tuning.later_ratio
+    for number, (width, farthest_end) in enumerate(((few, False), (few, True), (many, True))):
         left = np.flatnonzero(some & (tries == number))
         if len(left) == 0:
             continue
@@ -127,7 +128,7 @@ def found_onwards(
             sources.rows, start.spans, left, farthest, word=len(keys.words), width=width + 2 * reach, down=not down
         )
         for k, values, is_whole in _values(sources, keys, left, within, since=since, down=not down, budget=budget):
-            places = None if is_whole else values.end(reach)
+            places = None if is_whole else values.end(reach, farthest=farthest_end)
             if places is not None:
                 high[k], last[k] = places
     ends = _results(sources, keys, some & (high != lost), high, since=since, budget=budget)
@@ -239,16 +240,18 @@ class _Values:
         anchor = int(self.heads[places[0]])
         return anchor, int(self.heads[bound]) if reach else anchor - self.step
 
-    def end(self, reach: int) -> tuple[int, int] | None:
-        """The value with which results may end to change, the last one that is looked at, and the value up to which
-        rows are needed for it; None where there is none among these.
+    def end(self, reach: int, *, farthest: bool) -> tuple[int, int] | None:
+        """A value with which results may end to change, the nearest or the farthest, and the value up to which rows are
+        needed for it; None where there is none among these.
         """
         behind, bound = self._counted(reach)
-        places = np.flatnonzero(self.fits & (np.arange(len(behind)) > bound))
+        enough = behind + reach <= (behind[-1] if len(behind) else 0)
+        places = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
         if len(places) == 0:
             return None
-        last = int(np.searchsorted(behind, behind[places[0]] + reach, "left"))
-        return None if last >= len(behind) else (int(self.heads[places[0]]), int(self.heads[last]))
+        place = places[-1] if farthest else places[0]
+        last = int(np.searchsorted(behind, behind[place] + reach, "left"))
+        return int(self.heads[place]), int(self.heads[last])
 
     def _counted(self, reach: int) -> tuple[np.ndarray, int]:
         """How many rows stay up to each value, and the number of the value up to which results may change by rows at a

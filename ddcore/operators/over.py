@@ -25,14 +25,15 @@ from ddcore.operators.nearby import found_near, gathered_between
 from ddcore.operators.onwards import Onwards, Sources, begun, found_onwards
 from ddcore.operators.partitions import Partitions, Spans
 from ddcore.operators.reduction import Reduction, ReductionStep
-from ddcore.operators.running import States, flags_of, is_cut, running, states_of
+from ddcore.operators.running import States, flags_of, is_cut, running, state_type, states_of
 from ddcore.operators.segments import Counted, Segments, found_segments
 from ddcore.operators.window import LISTS, SHARES, Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS
-from ddcore.operators.window_lists import lists
+from ddcore.operators.window_lists import OwnOrder, lists
+from ddcore.operators.window_picks import PICKED, at_end, bits, picked
 from ddcore.operators.window_reach import goes_on, kernel_kind, reach_beside
 from ddcore.operators.window_statistics import Known, is_statistic, statistics
-from ddcore.operators.window_values import extreme, neighbour, nth_value, number, share, value
+from ddcore.operators.window_values import extreme, last_values, neighbour, nth_value, number, share, value
 from ddcore.text.wording import brief
 from ddcore.traces.trace import Rows
 
@@ -125,7 +126,8 @@ class Over(Reduction):
                 window.frame.words(source[order.by[0]])
             schema[window.name] = _result_type(window, source)
         states = states_of(windows, source, schema, source[order.by[0]]) if order.by else {}
-        schema |= {column: Type("int64") for several in states.values() for column in several}
+        kinds = {window.name: state_type(window, source) for window in windows}
+        schema |= {column: kinds[name] for name, several in states.items() for column in several}
         flags = [map(str, order.downs), map(str, order.firsts), *(["turned"] if order.turned else [])]
         text = digest(columns, keys, order.by, *flags, [window.text for window in windows], str(negative))
         return cls(schema, text, tuple(keys), negative, order, tuple(columns), windows, states)
@@ -328,7 +330,7 @@ class _OverStep(ReductionStep):
             return {window.name: self._result(window, rows, words, at=at, loops=loops, first=first)}
         argument, names = str(window.argument), (window.name, *self.over.states[window.name])
         places, known = np.zeros(0, np.int64), list[np.ndarray]()
-        if window.kind in SHARES or window.kind == "nth_value":
+        if window.kind in (*SHARES, "nth_value", "last_value"):
             inside = np.zeros(len(rows.places), np.bool_)
             if first is not None:
                 places, known = first.places, [first.results[name] for name in names]
@@ -336,7 +338,8 @@ class _OverStep(ReductionStep):
             if window.kind in SHARES:
                 return dict(zip(names, share(window, rows, places, known), strict=True))
             values, ends = words[self.values.index(argument)], self._spans(window, rows)[1][0]
-            return dict(zip(names, nth_value(window, rows, values, ends, (places, inside, known)), strict=True))
+            found = nth_value if window.kind == "nth_value" else last_values
+            return dict(zip(names, found(window, rows, values, ends, (places, inside, known)), strict=True))
         values = words[self.values.index(argument)]
         if first is not None:
             values, places = first.emptied(window, values, rows), first.places
@@ -370,7 +373,8 @@ class _OverStep(ReductionStep):
             places, known = first.places, first.results[window.name]
         series = encoding.decode(values, self.types[argument])
         results = (places, encoding.decode(known, kind))
-        return encoding.encode(lists(window, series, counts, self._spans(window, rows), results), kind)
+        own = OwnOrder.of(window, lambda *sort: self._sortable(words, *sort), values)
+        return encoding.encode(lists(window, series, counts, self._spans(window, rows), results, own=own), kind)
 
     def _result(
         self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
@@ -396,10 +400,30 @@ class _OverStep(ReductionStep):
             return neighbour(window, rows, values, default)
         spans = self._spans(window, rows)
         if window.kind in WINDOW_FUNCTIONS:
-            return value(window, values, spans)
-        results = self._aggregate(window, rows, values, spans, at=at, loops=loops)
+            results = value(window, values, spans)
+        elif window.kind in GATHERED:
+            results = self._picked(window, rows, words, values, spans, at=at, loops=loops)
+        else:
+            results = self._aggregate(window, rows, values, spans, at=at, loops=loops)
         is_number = window.argument is None and first is not None and continues
         return first.added(window, results, rows) if first is not None and is_number else results
+
+    def _picked(
+        self, window: Window, rows: Partitions, words: np.ndarray, values: np.ndarray, spans: Spans, *,
+        at: Evaluations, loops: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """The words of an aggregate that picks a value, or of bits. Raises DiffOverflow."""
+        dtype = self.types[str(window.argument)]
+        if window.kind in PICKED:
+            return picked(window, values, dtype, rows.whole[0], spans)
+        if window.second is not None:
+            by = words[self.values.index(window.second)]
+            return at_end(window.kind, (values, by), (dtype, self.types[window.second]), spans)[0]
+        results, is_there = bits(window.kind, values, spans)
+        beyond = np.flatnonzero(is_there & (results == encoding.NULL))
+        if len(beyond):
+            raise self._too_large(window, "a result", rows, int(beyond[0]), at=at, loops=loops)
+        return results
 
     def _spans(self, window: Window, rows: Partitions) -> Spans:
         frame = window.frame
@@ -417,7 +441,7 @@ class _OverStep(ReductionStep):
         if kind in ("MIN", "MAX"):
             return extreme(kind, values, dtype, spans)
         distinct, numbers = np.zeros(0, np.int64), rows.places
-        if kind == "COUNT_DISTINCT":
+        if kind == "COUNT_DISTINCT" or window.distinct:
             distinct, numbers = np.unique(values, return_inverse=True)
         results: np.ndarray
         results, beyond = kernels.windows.slide(
@@ -429,10 +453,15 @@ class _OverStep(ReductionStep):
         if beyond < 0 and kind == "SUM" and wide.name == "decimal":
             beyond = int(np.append(np.flatnonzero(np.abs(results) >= 10**wide.precision), -1)[0])
         if beyond >= 0:
-            evaluation = int(rows.partition[beyond])
-            place = self._where(np.array([at.key_of()[evaluation], evaluation]), at, loops)
-            raise DiffOverflow(f"{place}: {window.name}: a sum is more than {wide} holds")
+            raise self._too_large(window, "a sum", rows, beyond, at=at, loops=loops)
         return results
+
+    def _too_large(
+        self, window: Window, what: str, rows: Partitions, row: int, *, at: Evaluations, loops: np.ndarray
+    ) -> DiffOverflow:
+        evaluation = int(rows.partition[row])
+        where = self._where(np.array([at.key_of()[evaluation], evaluation]), at, loops)
+        return DiffOverflow(f"{where}: {window.name}: {what} is more than {self.over.schema[window.name]} holds")
 
 
 @dataclass(frozen=True)

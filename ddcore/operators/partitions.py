@@ -154,16 +154,19 @@ class Partitions:
             return ~targets if self.down else targets
 
 
-def extremes(words: np.ndarray, spans: Spans) -> np.ndarray:
-    """The greatest word of each frame, -2**63 for an empty one. O(n log n), by maxima of 1, 2, 4, ... rows."""
-    result = np.full(len(words), -(2**63), dtype=np.int64)
+def extremes(words: np.ndarray, spans: Spans, combine: np.ufunc | None = None, nothing: int = -(2**63)) -> np.ndarray:
+    """The greatest word of each frame, ``nothing`` for an empty one, or what another function combines of which words
+    may come twice. O(n log n), by maxima of 1, 2, 4, ... rows.
+    """
+    combine = combine or np.maximum
+    result = np.full(len(words), nothing, dtype=np.int64)
     sizes = [high - low for low, high in zip(*spans, strict=True)]
     length, table = 1, words
     while length <= max((int(size.max()) for size in sizes if len(size)), default=0):
         for low, high, size in zip(*spans, sizes, strict=True):
             rows = np.flatnonzero((size >= length) & (size < 2 * length))
-            both = np.maximum(table[low[rows]], table[high[rows] - length])
-            result[rows] = np.maximum(result[rows], both)
-        table = np.maximum(table[:-length], table[length:]) if len(table) > length else table
+            both = combine(table[low[rows]], table[high[rows] - length])
+            result[rows] = combine(result[rows], both)
+        table = combine(table[:-length], table[length:]) if len(table) > length else table
         length *= 2
     return result

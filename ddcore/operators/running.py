@@ -1,10 +1,10 @@
 """Results of all rows from the first one on that do not tell what they go on from: means, and sums of floats.
 
 An ``over`` has the *state* of such a result beside it, in columns that nobody sees: of ``nth_value`` how many of the
-``n`` rows there are, of a share of the rows their number, of a mean of integers the number of values and their sum, of
-floats their number and a few floats whose exact sum the sum is. With the state of one row, the results behind it are
-computed without the rows before it. Sums of floats that differ so much in size that these floats are not enough are
-marked; from there on the partition is evaluated.
+``n`` rows there are, of the last values that are not null those behind the result, of a share of the rows their number,
+of a mean of integers the number of values and their sum, of floats their number and a few floats whose exact sum the
+sum is. With the state of one row, the results behind it are computed without the rows before it. Sums of floats that
+differ so much in size that these floats are not enough are marked; from there on the partition is evaluated.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ddcore.operators.window_statistics import is_statistic, state_width
 _ROWS: Mapping[str, tuple[int, ...]] = {"MEAN": (0, 1, 2), "FLOAT_SUM": (0, 2, 3), "FLOAT_MEAN": (0, 1, 2, 3)}
 """Which of the four words of a state are stored; the second one of a sum of floats is the sum."""
 _COUNTED = "nth_value", *SHARES  # whose state is a number of rows
+_KNOWN = *_COUNTED, "last_value"  # whose state has all that is needed
 _WORDS = 4
 _UNKNOWN = 8
 
@@ -51,12 +52,19 @@ def is_cut(windows: Sequence[Window], states: States) -> bool:
 def _width(window: Window, types: Schema) -> int:
     if window.kind in _COUNTED:
         return 1
+    if window.kind == "last_value":
+        return window.number - 1
     return state_width(window) if is_statistic(window) else len(_ROWS.get(kernel_kind(window, types), ()))
+
+
+def state_type(window: Window, types: Schema) -> Type:
+    """The type of the columns of a state: of values that of these, else of numbers."""
+    return types[str(window.argument)] if window.kind == "last_value" else Type("int64")
 
 
 def flags_of(states: States, windows: Sequence[Window], types: Schema) -> list[str]:
     """The columns that say whether a state is known."""
-    always = {window.name for window in windows if window.kind in _COUNTED or kernel_kind(window, types) == "MEAN"}
+    always = {window.name for window in windows if window.kind in _KNOWN or kernel_kind(window, types) == "MEAN"}
     return [columns[0] for name, columns in states.items() if name not in always]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,12 @@ import polars as pl
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema
+from ddcore.base.schema import Schema, Type
 from ddcore.base.source_line import caller
 from ddcore.expressions.canonical import identity
 from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
-from ddcore.operators.aggregates import AGGREGATES, Aggregate
+from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import argument_name, argument_of, checked_at, condition_of, filtered
 from ddcore.operators.frame import TO_PEERS, WHOLE
 from ddcore.operators.gathering import GATHERED
@@ -27,8 +27,8 @@ from ddcore.text.wording import listed
 if TYPE_CHECKING:
     from ddcore.operators.over import Order
 
-FRAMED = (*AGGREGATES, *(name for name, rule in GATHERED.items() if rule.statistic), *LISTS)
-"""The aggregates that may have a frame."""
+_OF_DISTINCT = "sum", "mean", "median"
+"""The aggregates that may be of distinct values, beside numbers and lists of these."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,35 @@ class WindowArguments:
         for name, spec in functions.items():
             if name in source:
                 raise ProgramError(f"{caller()}: over: {name} is a column already", "choose another name")
-            kind, expr, second = _parts(source, name, spec)
+            kind, expr, second, *by = _parts(source, name, spec)
             number = spec.number if isinstance(spec, WindowFunction) else 1
             ignores = isinstance(spec, WindowFunction) and spec.ignore_nulls
             options = spec.options if isinstance(spec, Aggregate) else ()
             frame = spec.frame or (TO_PEERS if order.by else WHOLE)
-            windows.append(Window(name, kind, column(expr), column(second), number, ignores, frame, options))
+            window = Window(name, kind, column(expr), column(second), number, ignores, frame, options)
+            distinct = isinstance(spec, Aggregate) and spec.distinct
+            windows.append(replace(window, distinct=distinct, by=tuple(str(column(key)) for key in by)))
         return cls(exprs, tuple(windows))
 
 
-def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, pl.Expr | None]:
-    """The kind of a function, its argument, and its default or second argument. Raises ProgramError."""
+def _parts(source: Schema, name: str, spec: Any) -> tuple[Any, ...]:
+    """The kind of a function, its argument, its default or second argument, and the order of a list. Raises
+    ProgramError.
+    """
     where = f"over({name}=...)"
     if isinstance(spec, Aggregate):
-        if spec.kind not in FRAMED:
+        if spec.distinct and spec.kind not in _OF_DISTINCT:
+            what = f"there is no {spec.kind} of distinct values of a frame"
+            raise ProgramError(f"{caller()}: {where}: {what}", f"there are {listed(_OF_DISTINCT)}")
+        if spec.fields:
+            return _of_fields(source, where, spec)
+        aggregate, argument = argument_of(source, where, spec)
+        if spec.distinct and argument is not None and (wide := types_of({"_": argument}, source)["_"]).is_wide:
             raise ProgramError(
-                f"{caller()}: {where}: {spec.kind} is no aggregate of a frame", f"there are {listed(FRAMED)}"
+                f"{caller()}: {where}: there is no {aggregate} of distinct values of {wide} of a frame",
+                "cast to a decimal of up to 18 digits",
             )
-        return _of_fields(source, where, spec) if spec.fields else (*argument_of(source, where, spec), None)
+        return aggregate, argument, None
     if not isinstance(spec, WindowFunction):
         raise ProgramError(
             f"{caller()}: {where} is {type(spec).__name__}, not a function of rows in an order",
@@ -98,25 +109,25 @@ def _parts(source: Schema, name: str, spec: Any) -> tuple[str, pl.Expr | None, p
     return spec.kind, expr, default
 
 
-def _of_fields(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Expr, pl.Expr | None]:
-    """The arguments of an aggregate of several, or of a list, whose second is the condition. Raises ProgramError."""
-    if spec.kind in LISTS and (len(spec.fields) > 1 or spec.options[1]):
-        raise ProgramError(
-            f"{caller()}: {where}: {spec.kind} has an order_by or distinct of its own",
-            "leave them out: values are listed in the order of over()",
-        )
+def _of_fields(source: Schema, where: str, spec: Aggregate) -> tuple[Any, ...]:
+    """The arguments of an aggregate of several, or of a list, whose second is the condition and whose others are its
+    order. Raises ProgramError.
+    """
     rule, exprs = GATHERED[spec.kind], list[pl.Expr]()
     condition = None if spec.where is None else condition_of(source, where, spec.where)
     for field, given in spec.fields.items():
         expr = arguments.single(source, given, where, "aggregate each column by itself")
         kind = arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"]
-        if kind.name not in rule.types_of(field):
-            takes = rule.types_of(field)
+        takes, is_float = rule.types_of(field), spec.kind == "median"
+        if kind.name not in takes or (is_float and kind.is_wide):
             raise ProgramError(
                 f"{caller()}: {where}: there is no {spec.kind} of {kind}, only of {', '.join(takes)}",
-                f"cast to {takes[0]} first",
+                f"cast to {'float64' if kind.is_wide else takes[0]} first",
             )
+        if is_float:
+            expr, kind = expr.cast(pl.Float64()), Type("float64")
         is_marked = condition is not None and spec.kind != "array_agg"  # which lists nulls, too
         exprs.append(filtered(expr, condition, kind) if is_marked and condition is not None else expr)
-    second = exprs[1] if len(exprs) > 1 else condition if spec.kind == "array_agg" else None
-    return spec.kind, exprs[0], second
+    if spec.kind in LISTS:
+        return spec.kind, exprs[0], condition if spec.kind == "array_agg" else None, *exprs[1:]
+    return spec.kind, exprs[0], exprs[1] if len(exprs) > 1 else None

@@ -9,6 +9,7 @@ from ddcore.operators.aggregates import AGGREGATES
 from ddcore.operators.frame import Frame
 from ddcore.operators.nearby import Reach
 from ddcore.operators.window import LISTS, SHARES, Window
+from ddcore.operators.window_picks import BITS, ENDS, PICKED
 from ddcore.operators.window_statistics import is_statistic
 
 _BY_RESULT = ("COUNT", "MIN", "MAX")  # whose result at a row is all that those behind it need to know
@@ -31,7 +32,9 @@ def goes_on(window: Window, types: Schema, results: Schema) -> bool:
     frame = window.frame
     if frame.start is not None or frame.end is None or frame.end or frame.exclude != "nothing":
         return False
-    if window.kind in ("first_value", "last_value", "nth_value", *LISTS) or is_statistic(window):
+    if window.distinct or window.is_sorted or window.kind in (*PICKED, *ENDS):
+        return False
+    if window.kind in ("first_value", "last_value", "nth_value", *LISTS, *BITS) or is_statistic(window):
         return True
     kind = kernel_kind(window, types)
     pooled = window.argument is not None and (types[window.argument].is_pooled or results[window.name].is_pooled)
@@ -48,13 +51,16 @@ def reach_beside(windows: Sequence[Window], types: Schema, results: Schema, orde
 
 def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:
     """How far the functions look from a row; None: as far as the group goes, or the order is not looked up."""
-    rows = groups = distance = 0
+    rows, groups, distance, beyond = 0, 0, 0, False
     for window in windows:
         frame, has_frame = _seen(window), window.argument is not None or window.kind in AGGREGATES
         if window.kind in ("lag", "lead"):
             if window.ignore_nulls:
                 return None
             rows = max(rows, window.number)
+        elif has_frame and order.name != "float64" and _is_beyond(window):
+            ends = [abs(int(end)) for end in frame.words(order) if end is not None]
+            distance, beyond = max(distance, *ends), True
         elif not has_frame or frame.start is None or frame.end is None:
             return None
         elif frame.has_distance:
@@ -66,7 +72,20 @@ def reach_of(windows: Sequence[Window], order: Type) -> Reach | None:
         elif frame.unit == "groups":
             groups = max(groups, abs(frame.start), abs(frame.end))
     is_near = max(rows, groups) <= _FARTHEST and distance < 2**61 and not order.is_pooled
-    return Reach(rows, groups, distance) if is_near else None
+    return Reach(rows, groups, distance, beyond) if is_near else None
+
+
+def _is_beyond(window: Window) -> bool:
+    """Whether it is the last value of a range that ends a distance before the row, or the first of one that begins
+    behind it: that of the next row there, however far away it is.
+    """
+    frame, is_last = window.frame, window.kind == "last_value"
+    if window.kind not in ("first_value", "last_value") or window.ignore_nulls or frame.exclude != "nothing":
+        return False
+    at, other = (frame.end, frame.start) if is_last else (frame.start, frame.end)
+    if frame.unit != "range" or other is not None or not at:
+        return False
+    return bool(at < type(at)(0)) is is_last
 
 
 def _seen(window: Window) -> Frame:

@@ -72,6 +72,28 @@ def nth_value(
     return result, np.minimum(number + more, window.number)
 
 
+def last_values(
+    window: Window, rows: Partitions, values: np.ndarray, ends: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray, Sequence[np.ndarray]],
+) -> list[np.ndarray]:  # fmt: skip
+    """The ``window.number`` last values that are not null of the rows from the first one on up to ``ends``, the very
+    last one last. ``known`` as for :func:`nth_value`.
+    """
+    (places, inside, columns), number = known, window.number
+    counts = (values != encoding.NULL) & ~inside
+    listed, before = np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    there = np.full((number + 1, int(rows.partition[-1]) + 1), encoding.NULL)
+    if len(places):
+        there[1:, rows.partition[places]] = np.stack([*columns])[::-1]
+    more, results = before[ends] - before[rows.whole[0]], list[np.ndarray]()
+    for back in range(number, 0, -1):
+        result = there[np.clip(back - more, 0, number), rows.partition]
+        new = np.flatnonzero(more >= back)
+        result[new] = values[listed[before[ends[new]] - back]]
+        results.append(result)
+    return results
+
+
 def tile(parts: int, place: np.ndarray, size: np.ndarray) -> np.ndarray:
     """The part, from 1, of rows number ``place``, from 0, of partitions of ``size`` rows: the first ones have one row
     more.
@@ -107,7 +129,7 @@ def value(window: Window, values: np.ndarray, spans: Spans) -> np.ndarray:
     listed, before = _listed(window, values)
     lows, highs = before[spans[0]], before[spans[1]]
     sizes = highs - lows
-    left = sizes.sum(axis=0) - 1 if window.kind == "last_value" else np.full(len(values), window.number - 1)
+    left = sizes.sum(axis=0) - window.number if window.kind == "last_value" else np.full(len(values), window.number - 1)
     result = np.full(len(values), encoding.NULL, dtype=np.int64)
     for low, size in zip(lows, sizes, strict=True):
         there = np.flatnonzero((left >= 0) & (left < size))

@@ -238,7 +238,6 @@ def _windowed(operator: Over, inputs: Sequence[Schema]) -> _Dependence:
     columns = _same(operator, inputs)
     around = dict.fromkeys(((0, name) for name in (*operator.group, *operator.order.by)), "WINDOW")
     for window in operator.windows:
-        values = [name for name in (window.argument, window.second) if name is not None]
         results = (window.name, *operator.states.get(window.name, ()))
-        columns |= dict.fromkeys(results, around | {(0, name): "TRANSFORMATION" for name in values})
+        columns |= dict.fromkeys(results, around | {(0, name): "TRANSFORMATION" for name in window.columns})
     return _Dependence(columns)

@@ -14,7 +14,7 @@ import polars as pl
 
 from ddcore.base.schema import Schema
 from ddcore.operators.frame import Frame
-from ddcore.operators.window import Window
+from ddcore.operators.window import MOST_VALUES, Window
 from ddcore.text.wording import fresh
 
 _ZERO = "count", "count_distinct", "sum"
@@ -34,32 +34,35 @@ class Shift:
     @classmethod
     def of(cls, window: Window, name: str) -> Shift | None:
         """With ``name`` for the column between, or None."""
-        frame = window.frame
         if window.kind in ("lag", "lead"):
             return cls._of_neighbour(window, name)
+        frame = window.frame.simplified
+        window = replace(window, frame=frame)
         if not window.has_frame or frame.exclude != "nothing" or (frame.start is None) == (frame.end is None):
             return None
         backwards = frame.end is None
         distance = frame.start if backwards else frame.end
         nothing = type(distance)(0)
         inside = distance < nothing if backwards else distance > nothing  # from there to this row is a frame
-        if not distance or (frame.unit == "range" and not inside):
+        if not distance:
             return None
         inner = replace(
             window, name=name, frame=Frame(frame.unit, 0, None) if backwards else Frame(frame.unit, None, 0)
         )
         ends = (min(distance, nothing), max(distance, nothing)) if inside else (distance, distance)
+        if frame.unit == "range" and not inside:  # there may be no row near that distance
+            ends = (distance, None) if backwards else (None, distance)
         kind = "first_value" if backwards else "last_value"
         outer = Window(window.name, kind, name, None, 1, ignore_nulls=False, frame=Frame(frame.unit, *ends))
         return cls(inner, outer)
 
     @classmethod
     def _of_neighbour(cls, window: Window, name: str) -> Shift | None:
-        if not window.ignore_nulls or window.number != 1:
+        if not window.ignore_nulls or not 0 < window.number <= MOST_VALUES:
             return None
         kind, ends = ("last_value", (None, 0)) if window.kind == "lag" else ("first_value", (0, None))
         inner = replace(window, name=name, kind=kind, second=None, frame=Frame("rows", *ends))
-        outer = replace(window, argument=name, second=None, ignore_nulls=False)
+        outer = replace(window, argument=name, second=None, number=1, ignore_nulls=False)
         return cls(inner, outer, window.second)
 
     def result(self, found: pl.Expr, results: Schema) -> pl.Expr:

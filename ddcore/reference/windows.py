@@ -124,11 +124,12 @@ def type_of(function: Any, argument: Any) -> Any:
 def result_of(function: Any, partition: Partition, place: int, values: list[tuple[Any, Any]], dtype: Any) -> Any:
     """The result in one row; ``values``: the argument and the default in each row of the partition."""
     kind = function.kind
-    if kind in MEANINGS:
+    if kind in MEANINGS or kind in DEFINITIONS:
         frame = [values[other][0] for other in partition.frame(function.frame, place)]
-        return MEANINGS[kind].value([(value, 1) for value in frame if value is not None], dtype)
-    if kind in DEFINITIONS:
-        frame = [values[other][0] for other in partition.frame(function.frame, place)]
+        if function.distinct:
+            frame = [*dict.fromkeys(frame)]
+        if kind in MEANINGS:
+            return MEANINGS[kind].value([(value, 1) for value in frame if value is not None], dtype)
         return _gathered_of(function, [fields for fields in frame if fields is not None])
     if kind in _VALUES:
         return _value_of(function, partition, place, values)
@@ -136,8 +137,11 @@ def result_of(function: Any, partition: Partition, place: int, values: list[tupl
 
 
 def _gathered_of(function: Any, rows: list[tuple[Any, ...]]) -> Any:
-    """An aggregate of tuples of fields, which lists have in this order."""
+    """An aggregate of tuples of fields, which lists without an order of their own have in this order."""
     values = [value for value, *_ in rows]
+    is_sorted = function.kind in ("array_agg", "string_agg") and (function.options[0] or function.options[1])
+    if is_sorted:
+        return DEFINITIONS[function.kind].value([(fields, 1) for fields in rows], function.options)
     if function.kind == "array_agg":
         return tuple(values) or None
     if function.kind == "string_agg":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _GROUPING = exp.Grouping, exp.GroupingId
 PLAIN = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.LogicalAnd, exp.AnyValue
 _OF_PAIRS = exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy
-FRAMED: tuple[type[exp.Expr], ...] = (*PLAIN, *_OF_PAIRS, *gathered.FRAMED)
-"""The aggregates that may have an order and a frame."""
 AGGREGATES: tuple[type[exp.Expr], ...] = (*PLAIN, *_OF_PAIRS, *gathered.KINDS)
 _AGGREGATE = exp.Filter | exp.AggFunc | exp.WithinGroup
 
@@ -118,8 +116,10 @@ def _with_distinct(base: Any, rows: Any, keys: Sequence[str], distinct: _Distinc
 
 
 def aggregates_of(values: Values, node: exp.Expr, prefix: str) -> Aggregates:
-    """What one aggregate needs, of arguments that may be aggregates, of which ``values`` knows the values."""
-    made = Aggregates(values, prefix, nested=True)
+    """What one aggregate of rows in an order needs. Its arguments may be aggregates, of which ``values`` knows the
+    values.
+    """
+    made = Aggregates(values, prefix, nested=True, framed=True)
     made.add(node)
     return made
 
@@ -131,10 +131,10 @@ _OF_WINDOWS = (
 
 
 class Aggregates:
-    """The aggregates under way: equal ones are computed once."""
+    """The aggregates under way: equal ones are computed once. ``framed``: of rows in an order."""
 
-    def __init__(self, values: Values, prefix: str, *, nested: bool) -> None:
-        self.values, self.prefix, self.nested = values, prefix, nested
+    def __init__(self, values: Values, prefix: str, *, nested: bool, framed: bool = False) -> None:
+        self.values, self.prefix, self.nested, self.framed = values, prefix, nested, framed
         self.aggregates: dict[str, Any] = {}
         self.distinct: dict[str, _Distinct] = {}
         self.counts: set[str] = set()
@@ -168,7 +168,7 @@ class Aggregates:
     def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         one = gathered.of_one(node)
         if isinstance(node, gathered.KINDS) and (one is None or not isinstance(node.this, exp.Distinct)):
-            return self._gathered(gathered.found(self.values, node, where))
+            return self._gathered(gathered.found(self.values, node, where, framed=self.framed))
         if isinstance(node, _OF_PAIRS):
             return self._of_pairs(node, where)
         return self._of_values(node, one, where)
@@ -224,6 +224,8 @@ class Aggregates:
 
     def _of_distinct(self, what: str, make: Any, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
         """An aggregate of the distinct values, null where there are none."""
+        if self.framed:
+            return self._of_distinct_in_frame(what, make, value, where)
         kind = value.type
         assert kind is not None
         argument = value.expr if where is None else pl.when(where).then(value.expr)
@@ -236,6 +238,22 @@ class Aggregates:
         part.aggregates[name] = make("value")
         result = widest(kind) if make is aggregates.sum else Type("float64")
         return lambda node: Value(pl.col(name), result, node)
+
+    def _of_distinct_in_frame(
+        self, what: str, make: Any, value: Value, where: pl.Expr | None
+    ) -> Callable[[exp.Expr], Value]:
+        """An aggregate of the distinct values of a frame, null where there are none."""
+        if what == "count":
+            return self._plain(aggregates.count_distinct, value, where)
+        made = replace(make(value.expr, where=where), distinct=True)
+        text = f"distinct {what} {canonical(value.expr)} {'' if where is None else canonical(where)}"
+        name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
+        self.aggregates[name] = made
+        if make is not aggregates.sum or value.type is None:
+            return lambda node: Value(pl.col(name), Type("float64"), node)
+        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
+        wide = widest(value.type)
+        return lambda node: Value(pl.when(number(node).expr > 0).then(pl.col(name)).otherwise(null(wide)), wide, node)
 
     def _count(
         self, node: exp.Expr, argument: exp.Expr, distinct: bool, where: pl.Expr | None

@@ -18,12 +18,13 @@ from ddcore.sql import json_paths, zeros
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import TEXT, Value, Values, null
 
-_SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
+SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
     exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
     exp.StddevPop: (gathering.stddev, True), exp.Variance: (gathering.variance, False),
     exp.VariancePop: (gathering.variance, True), exp.CovarSamp: (gathering.covariance, False),
     exp.CovarPop: (gathering.covariance, True),
 }  # fmt: skip
+"""The aggregates of sums of squares, and whether they are of a whole population."""
 _LINES: dict[type[exp.Expr], str] = {
     exp.RegrSlope: "slope", exp.RegrIntercept: "intercept", exp.RegrR2: "r2", exp.RegrSxx: "sxx", exp.RegrSyy: "syy",
     exp.RegrSxy: "sxy",
@@ -32,10 +33,10 @@ _BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
     exp.BitwiseAndAgg: gathering.bit_and, exp.BitwiseOrAgg: gathering.bit_or, exp.BitwiseXorAgg: gathering.bit_xor,
 }  # fmt: skip
 _ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
-FRAMED: tuple[type[exp.Expr], ...] = (*_SPREADS, *_LINES, exp.Corr, exp.GroupConcat, exp.ArrayAgg)
-"""Those that may have a frame: what sums give, and lists."""
-KINDS: tuple[type[exp.Expr], ...] = (*FRAMED, *_BITS, *_ENDS, exp.Median, exp.Mode, exp.WithinGroup,
-                                      *json_paths.AGGREGATES)  # fmt: skip
+KINDS: tuple[type[exp.Expr], ...] = (
+    *SPREADS, *_LINES, *_BITS, *_ENDS, exp.Corr, exp.GroupConcat, exp.ArrayAgg, exp.Median, exp.Mode, exp.WithinGroup,
+    *json_paths.AGGREGATES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,21 +65,25 @@ def of_one(node: exp.Expr) -> Callable[..., Aggregate] | None:
     """The statistic of a single value, which may be of distinct ones; None for another aggregate."""
     if isinstance(node, exp.Median):
         return gathering.median
-    kind = _SPREADS.get(type(node))
+    kind = SPREADS.get(type(node))
     if kind is None or isinstance(node, exp.CovarSamp | exp.CovarPop):
         return None
     make, population = kind
     return lambda value, where=None: make(value, population=population, where=where)
 
 
-def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # noqa: PLR0911  (one case, one return)
-    """One of ``KINDS``. Raises ProgramError, with its place, for what is not supported."""
+def found(  # noqa: PLR0911  (one case, one return)
+    values: Values, node: exp.Expr, where: pl.Expr | None, *, framed: bool = False
+) -> Found:
+    """One of ``KINDS``; ``framed``: of rows in an order. Raises ProgramError, with its place, for what is not
+    supported.
+    """
     if isinstance(node, exp.WithinGroup):
         return _within(values, node, where)
     if isinstance(node, exp.JSONObjectAgg | exp.JSONBObjectAgg):
-        return _object(values, node, where)
+        return _object(values, node, where, framed=framed)
     if isinstance(node, exp.GroupConcat | exp.ArrayAgg | exp.JSONArrayAgg):
-        return _listed(values, node, where)
+        return _listed(values, node, where, framed=framed)
     one = of_one(node)
     if one is not None:
         value = values.number(values.of(node.this))
@@ -95,7 +100,7 @@ def found(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:  # no
         return _made(gathering.corr, where, **pair)
     if type(node) in _LINES:
         return _made(lambda y, x, where: gathering.regression(y, x, _LINES[type(node)], where=where), where, **pair)  # type: ignore[arg-type]
-    make, population = _SPREADS[type(node)]
+    make, population = SPREADS[type(node)]
     return _made(lambda y, x, where: make(y, x, population=population, where=where), where, **pair)
 
 
@@ -154,7 +159,7 @@ def _fraction(values: Values, node: exp.Expr) -> float:
 # -- lists and texts --------------------------------------------------------------------------------------------------
 
 
-def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
+def _listed(values: Values, node: exp.Expr, where: pl.Expr | None, *, framed: bool) -> Found:
     argument, sorts, distinct = node.this, list[exp.Expr](), False
     if isinstance(argument, exp.Order):
         argument, sorts = argument.this, argument.expressions
@@ -166,7 +171,7 @@ def _listed(values: Values, node: exp.Expr, where: pl.Expr | None) -> Found:
     if isinstance(argument, exp.Limit | exp.HavingMax | exp.IgnoreNulls):
         values.source.refuse(node, f"this {called(node)}")
     if isinstance(node, exp.JSONArrayAgg):
-        return _json(values, node, argument, sorts, distinct=distinct, where=where)
+        return _json(values, node, argument, sorts, distinct=distinct, where=where, framed=framed)
     value = values.of(argument)
     if isinstance(node, exp.GroupConcat):
         value = values.require(value, "string")
@@ -192,6 +197,7 @@ def _json(
     *,
     distinct: bool,
     where: pl.Expr | None,
+    framed: bool,
 ) -> Found:
     """A list of JSON, as text: that of no rows is null, and nulls are in it. Lists begin a line each in JSON."""
     if distinct:
@@ -201,30 +207,34 @@ def _json(
     is_list = value.type is not None and value.type.is_nested
     between = ", \n " if is_list and not is_binary else ", "
     own = written if is_list or value.type is None else value
-    keys = [_plain(values, node, sort.this) for sort in sorts] or [own]
-    order = sorts or [exp.Ordered(this=argument, nulls_first=False)]
+    keys, order = [_plain(values, node, sort.this) for sort in sorts], sorts
+    if not sorts and not framed:
+        keys, order = [own], [exp.Ordered(this=argument, nulls_first=False)]
     text = exp.GroupConcat(this=argument, separator=exp.Literal.string(between))
     made = _in_order(values, text, written, keys, order, distinct=False, where=where)
     return replace(made, after=lambda found: pl.lit("[") + found + pl.lit("]"))
 
 
-def _object(values: Values, node: exp.JSONObjectAgg | exp.JSONBObjectAgg, where: pl.Expr | None) -> Found:
+def _object(
+    values: Values, node: exp.JSONObjectAgg | exp.JSONBObjectAgg, where: pl.Expr | None, *, framed: bool
+) -> Found:
     """An object of JSON of keys and values, as text: null of no rows. In JSON keys are in the order that is asked for,
-    or in their own; in JSONB short ones come first. There a key that comes twice, of which PostgreSQL keeps the last
-    one, is an error.
+    or in their own, in a frame in that of its rows; in JSONB short ones come first. There a key that comes twice, of
+    which PostgreSQL keeps the last one, is an error.
     """
     key, value = node.expressions or (node.this, node.expression)
-    sorts: list[exp.Expr] = []
+    sorts: Sequence[exp.Expr] = []
     if isinstance(value, exp.Order):
         value, sorts = value.this, value.expressions
     binary, name = json_paths.is_binary(node), values.require(values.of(key), "string")
     pair = json_paths.named(name.expr, json_paths.written(values, value, sorts=binary), where, binary=binary)
     if not binary:
         written = Value(pair, TEXT, node)
-        keys = [_plain(values, node, sort.this) for sort in sorts] or [name, written]
+        keys = [_plain(values, node, sort.this) for sort in sorts]
+        if not sorts and not framed:
+            keys, sorts = [name, written], [exp.Ordered(this=key, nulls_first=False)] * 2
         text = exp.GroupConcat(this=value, separator=exp.Literal.string(", "))
-        order = sorts or [exp.Ordered(this=key, nulls_first=False)] * 2
-        made = _in_order(values, text, written, keys, order, distinct=False, where=where)
+        made = _in_order(values, text, written, keys, sorts, distinct=False, where=where)
         return replace(made, after=lambda found: pl.lit("{ ") + found + pl.lit(" }"))
     kind = Type("struct", fields=(("key", TEXT), ("pair", TEXT)))
     order_by = [name.expr.str.len_bytes(), name.expr]

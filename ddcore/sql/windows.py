@@ -14,7 +14,7 @@ from ddcore.base.schema import Type
 from ddcore.base.source_line import planning
 from ddcore.operators import window_functions
 from ddcore.operators.frame import Frame
-from ddcore.sql import aggregation
+from ddcore.sql import aggregation, gathered
 from ddcore.sql.frames import frame_of, windows_in
 from ddcore.sql.grouping import unwrapped
 from ddcore.sql.names import Relation, is_named
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _PLACES = exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.PercentRank, exp.CumeDist
 _FUNCTIONS = (*_PLACES, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
-_AGGREGATES = [kind.sql_name().lower() for kind in aggregation.PLAIN]
 _NAMES = [kind.sql_name().lower() for kind in _FUNCTIONS]
 _LONGEST = 10_000  # rows of a group that top_k keeps: beyond, all rows are numbered
 
@@ -143,15 +142,7 @@ def _checked(values: Values, window: exp.Window) -> Frame | None:
     if not is_aggregate and not isinstance(function, _FUNCTIONS):
         source.refuse(window, f"the window function {called(function)}", f"there are {listed(_NAMES)}, and aggregates")
     frame = frame_of(values, window)
-    if is_aggregate and order is not None and not isinstance(function, aggregation.FRAMED):
-        source.refuse(
-            window,
-            f"{called(function)} with ORDER BY in OVER",
-            f"there are {listed(_AGGREGATES)}, statistics and lists",
-        )
-    if isinstance(function, exp.ArrayAgg | exp.GroupConcat) and order is not None and function.find(exp.Order):
-        source.refuse(window, f"{called(function)} in another order than that of OVER", "leave out its ORDER BY")
-    if is_aggregate and order is not None and function.find(exp.Distinct) and not isinstance(function, exp.Count):
+    if isinstance(function, tuple(gathered.SPREADS)) and order is not None and function.find(exp.Distinct):
         source.refuse(window, f"{called(function)}(DISTINCT ...) with ORDER BY in OVER", "leave out one of them")
     if order is None and (
         not is_aggregate or (frame and (frame.start, frame.end, frame.exclude) != (None, None, "nothing"))

@@ -23,7 +23,7 @@ from sql_duckdb import bag
 from sql_peers import DuckDb, Peer, PeerRefuses, Postgres, Spark, postgres_server
 from sql_queries import RandomQuery
 from sql_tables import SCHEMAS, TARGETS, accumulated, random_logs
-from sql_windows import RandomWindows
+from sql_windows import RandomWindows, in_duckdb
 
 import ddcore
 from ddcore.base.errors import DdError
@@ -109,7 +109,7 @@ def query(name: str, seed: int) -> tuple[str, str]:
     rng = random.Random(f"{name} {seed}")
     if name == WINDOWS:
         text = RandomWindows(rng).text()
-        return text, text
+        return text, in_duckdb(text)
     return RandomQuery(rng, TARGETS[name]).texts()
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 
-__all__ = ["RandomWindows"]
+__all__ = ["RandomWindows", "in_duckdb"]
 
 COLUMNS = {
     "r": {"a": "int", "b": "int", "s": "text", "m": "decimal"},
     "q": {"a": "int", "c": "int", "u": "text", "d": "date"},
 }
 DISTANCES = {"int": ("0", "1", "2"), "decimal": ("0.25", "0.5", "1"), "date": ("INTERVAL '1 day'", "INTERVAL '2 days'")}
+
+
+def in_duckdb(text: str) -> str:
+    """A query as DuckDB takes it, which has percentiles of windows by other names."""
+    return re.sub(r"percentile_(\w+)\(([\d.]+)\) WITHIN GROUP \(ORDER BY (\w+)\)", r"quantile_\1(\3, \2)", text)
 
 
 class RandomWindows:
@@ -58,6 +64,23 @@ class RandomWindows:
         )
         return f"{unit} BETWEEN {ends[first]} AND {ends[last]}{exclude}"
 
+    def picking(self, name: str) -> str:
+        """An aggregate that picks values, of bits or of distinct ones, or a list in an order of its own."""
+        number, integer, text = self.column("int", "decimal"), self.column("int"), self.column("text")
+        other = self.column("int")
+        down = self.rng.choice(("", " DESC"))
+        return self.rng.choice(
+            (
+                f"sum(DISTINCT {number})", f"avg(DISTINCT {integer})", f"median(DISTINCT {integer})",
+                f"median({integer})", f"percentile_cont(0.3) WITHIN GROUP (ORDER BY {integer})",
+                f"percentile_disc(0.7) WITHIN GROUP (ORDER BY {name})", f"bit_and({integer})", f"bit_or({integer})",
+                f"bit_xor({integer})", f"bool_or({integer} > 1)", f"count(DISTINCT {name})",
+                f"max_by({integer}, {other} * 1000 - {integer})", f"min_by({integer}, {other} * 1000 - {integer})",
+                f"array_agg(DISTINCT {name} ORDER BY {name}{down})", f"string_agg({text}, '+' ORDER BY {text}{down})",
+                f"array_agg({name} ORDER BY {integer}{down}, {name})",
+            )
+        )  # fmt: skip
+
     def result(self) -> str:
         parts = [f"PARTITION BY {self.column()}"] * (self.rng.random() < 0.7)
         name, draw = self.column(), self.rng.random()
@@ -81,6 +104,8 @@ class RandomWindows:
         function = self.rng.choice(
             ("count(*)", f"count({name})", f"sum({number})", f"min({name})", f"max({name})", f"avg({number})")
         )
+        if self.rng.random() < 0.5:
+            function = self.picking(name)
         after = ""
         unit = self.rng.choice(("", "ROWS", "GROUPS", "RANGE"))
         if self.rng.random() < 0.25:  # which other engines compute of rounded sums
