@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.instants import Moved
 from ddcore.base.lattice import Frontier
 from ddcore.base.record import record
-from ddcore.io.ledger.records import TableState
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project.frontiers import Window
 from ddcore.io.project.project import Project

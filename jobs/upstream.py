@@ -24,10 +24,11 @@ from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError, UsageError
 from ddcore.base.lattice import Frontier, frontier
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.entry import Entry
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord
+from ddcore.io.ledger.records import CompactRecord, IngestRecord, UndoRecord
 from ddcore.io.project.frontiers import corners, is_open, shown_frontier
 from ddcore.io.project.project import FILE_NAME, Project, Upstream
 from ddcore.io.project.times import Time

@@ -43,7 +43,7 @@ from ddcore.jobs.fold import Fold, Listener
 from ddcore.jobs.running import instants
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger.records import TableState
+    from ddcore.io.delta.table_files import TableState
     from ddcore.io.project.project import Project
     from ddcore.jobs.report import RunReport
     from ddcore.planning.plan import Plan

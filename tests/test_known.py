@@ -14,14 +14,14 @@ from ingesting import Desk
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.delta import new_files
-from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import entries as entries_module
 from ddcore.io.ledger import entry as entry_module
 from ddcore.io.ledger import entry_files, records
 from ddcore.io.ledger.ingest_index import FOOTER
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import IngestRecord, Source, TableState, UndoRecord
+from ddcore.io.ledger.records import IngestRecord, Source, UndoRecord
 from ddcore.io.logs.digests import Digest
 from ddcore.io.parquet import datafile
 from ddcore.io.project.times import Time, greatest, least, time_of

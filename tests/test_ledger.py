@@ -22,21 +22,13 @@ from warehouses import last_closed
 
 from ddcore.base.errors import StorageError
 from ddcore.base.tuning import Tuning
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.entries import Entries
 from ddcore.io.ledger.entry_files import replaced_at
 from ddcore.io.ledger.history import entries, folded_versions
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import (
-    FailureRecord,
-    IngestRecord,
-    IntentRecord,
-    Record,
-    RunRecord,
-    Source,
-    TableState,
-    UndoRecord,
-)
+from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, Record, RunRecord, Source, UndoRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Time, time_of
 from ddcore.io.reading.opened import History, _Entries

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ddcore.io.delta.table_files import AddedFile
+from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger import records
 from ddcore.io.ledger.labels import Label
 from ddcore.io.ledger.profiles import HeatRecord, LoopRecord, OperatorRecord, ProfileRecord
-from ddcore.io.ledger.records import BrokenRecord, Source, TableState, from_json, to_json
+from ddcore.io.ledger.records import BrokenRecord, Source, from_json, to_json
 from ddcore.io.ledger.summary import Input, Summary
 from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project.times import Time

@@ -34,10 +34,11 @@ from ddcore.base.lattice import Frontier
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.samples import SAMPLES
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
-from ddcore.io.ledger.records import IngestRecord, RunRecord, TableState
+from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import running_counts

@@ -30,11 +30,12 @@ from ddcore.base.errors import StorageError, UsageError
 from ddcore.base.tuning import Tuning
 from ddcore.cli.main import run_command
 from ddcore.cli.window import window
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger import labels, records, recovery, version_names
 from ddcore.io.ledger.labels import Label, Labels
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import IngestRecord, TableState, UndoRecord
+from ddcore.io.ledger.records import IngestRecord, UndoRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.times import time_of

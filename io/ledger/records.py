@@ -21,12 +21,6 @@ from ddcore.io.project import frontiers, times
 from ddcore.io.project.times import Time, time_of
 from ddcore.program.data_tests import is_test
 
-__all__ = [
-    "BrokenRecord", "CompactRecord", "Counts", "FailureRecord", "IngestRecord", "IntentRecord", "Record", "RunRecord",
-    "Source", "TableState", "UndoRecord", "from_json", "row_of", "to_json",
-    "without_replaced",
-]  # fmt: skip
-
 Upstream = tuple[()] | tuple[int, str]
 Counts = Mapping[Time, tuple[int, int]]  # by time: (insertions, retractions)
 

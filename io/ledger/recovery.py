@@ -15,8 +15,9 @@ from dataclasses import replace
 from ddcore.base.lattice import Frontier, frontier
 from ddcore.io.delta import open_tables, syncs, tables
 from ddcore.io.delta.deltalog import AFTER, commit_file, commit_info, compaction_of, is_maintenance
+from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.ledger import Ledger
-from ddcore.io.ledger.records import CompactRecord, IngestRecord, TableState, UndoRecord, from_json, row_of, to_json
+from ddcore.io.ledger.records import CompactRecord, IngestRecord, UndoRecord, from_json, row_of, to_json
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Place

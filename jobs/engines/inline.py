@@ -24,7 +24,7 @@ from ddcore.traces.frames import batch_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from ddcore.io.ledger.records import TableState
+    from ddcore.io.delta.table_files import TableState
 
 
 def fold(fold: Fold, listener: Any = None, *, hot: Hot | None = None) -> tuple[FoldResult, int]:
