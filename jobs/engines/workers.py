@@ -42,7 +42,7 @@ _STARTING = 120.0  # seconds in which Spark must have started all workers: after
 
 _LEAST = 1 << 10  # updates in a part, however little memory is set and however many workers there are
 
-_FEW_STORED = 1 << 12  # rows of a worker that another one stores with its own
+_FEW_STORED = 1 << 10  # rows of a worker that another one stores with its own
 
 _DECODED, _PART = 1 << 18, 1 << 10  # bytes of parts that are decoded together, and those that count for a header
 

@@ -51,6 +51,8 @@ class RandomWindows:
         return ", ".join(name + self.rng.choice(("", " DESC", " NULLS FIRST", " DESC NULLS LAST")) for name in names)
 
     def frame(self, unit: str, distances: tuple[str, ...]) -> str:
+        if unit == "RANGE":  # DuckDB 2.0.0 leaves out equal rows up to 0 PRECEDING, which are there up to CURRENT ROW
+            distances = tuple(distance for distance in distances if distance != "0")
         ends = [
             "UNBOUNDED PRECEDING",
             *(f"{distance} PRECEDING" for distance in reversed(distances)),
